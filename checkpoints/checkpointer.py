@@ -35,6 +35,12 @@ from echelons.checkpoints.coordination.turns import get_turn, record_failure
 from echelons.checkpoints.delta_channels import DELTA_CHANNELS
 from echelons.checkpoints.ledger import SqliteLedger
 from echelons.checkpoints.maintenance.backup import Backups
+from echelons.checkpoints.queries import AgentThread
+from echelons.checkpoints.storage.agent_rows import (
+    SELECT_AGENT_ROWS,
+    SELECT_AGENT_TIMES,
+    load_agent_threads,
+)
 from echelons.checkpoints.storage.connection import (
     ConnectionLock,
     DatabaseBusy,
@@ -406,6 +412,21 @@ class SqliteCheckpointer(AsyncMethods, Backups):
     async def aread_user_actions(self, thread_id: str) -> list[UserAction]:
         """Async version of `read_user_actions`."""
         return await self._run(self.read_user_actions, thread_id)
+
+    def read_agent_threads(self, thread_id: str) -> dict[str, AgentThread]:
+        """Return the threads of the agents under a root's thread, by their ids.
+
+        Raises:
+            CheckpointTampered: The identity of one of them is damaged.
+        """
+        with self._open_cursor({"configurable": {"thread_id": thread_id}}) as cursor:
+            rows = cursor.execute(SELECT_AGENT_ROWS, (thread_id,)).fetchall()
+            begun = cursor.execute(SELECT_AGENT_TIMES, (thread_id,)).fetchall()
+        return load_agent_threads(thread_id, rows, begun)
+
+    async def aread_agent_threads(self, thread_id: str) -> dict[str, AgentThread]:
+        """Async version of `read_agent_threads`."""
+        return await self._run(self.read_agent_threads, thread_id)
 
     def insert_event(
         self, cursor: sqlite3.Cursor, where: WriteLocation, event: ThreadEvent, at: str

@@ -9,17 +9,20 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Protocol, TypeAlias, TypeVar, runtime_checkable
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple, DeltaChannelHistory
 
 from echelons.checkpoints.ledger import Ledger, get_ledger
+from echelons.checkpoints.namespaces import get_namespace_depth
 from echelons.checkpoints.thread_events import UserAction
 from echelons.errors import CheckpointNotFound, InvalidOption
+from echelons.identity.lineage import Identity
 from echelons.langgraph_internals import CHECKPOINT_MAP_KEY
 from echelons.plans import adrive_plan, drive_plan
 from echelons.text.input_limits import list_items, refuse_unreadable, shorten_repr
+from echelons.tree.names import PATH_SEPARATOR
 
 Saver: TypeAlias = BaseCheckpointSaver[Any]
 T = TypeVar("T")
@@ -237,6 +240,96 @@ class AllCheckpoints:
         """Async version of `get`."""
         found = [each async for each in saver.alist(self.config, filter=dict(self.metadata))]
         return _sort_newest_first(found)
+
+
+class AgentThread(NamedTuple):
+    """What is known of an agent's thread without its conversation.
+
+    Attributes:
+        path: Path of the agent.
+        superior_thread_id: Thread of its superior; empty for a root.
+        latest: Its newest checkpoint.
+        begun_at: When it began, ISO 8601, UTC; empty if that is not known.
+        calls: Whether it may have called subordinates.
+    """
+
+    path: str
+    superior_thread_id: str
+    latest: OneCheckpoint
+    begun_at: str
+    calls: bool
+
+
+@runtime_checkable
+class AgentThreadIndex(Protocol):
+    """A saver that knows the threads of the agents under a root without loading them."""
+
+    def read_agent_threads(self, thread_id: str) -> dict[str, AgentThread]:
+        """Return the threads under a root's thread, by their ids."""
+        ...
+
+    async def aread_agent_threads(self, thread_id: str) -> dict[str, AgentThread]:
+        """Async version of `read_agent_threads`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class AgentThreads:
+    """Query for the threads of the agents under a root's thread, by their ids."""
+
+    thread_id: str
+
+    def get(self, saver: Saver) -> dict[str, AgentThread]:
+        """Return the result."""
+        if isinstance(saver, AgentThreadIndex):
+            return saver.read_agent_threads(self.thread_id)
+        return _index_agent_threads(AllCheckpoints(self.thread_id).get(saver))
+
+    async def aget(self, saver: Saver) -> dict[str, AgentThread]:
+        """Async version of `get`."""
+        if isinstance(saver, AgentThreadIndex):
+            return await saver.aread_agent_threads(self.thread_id)
+        return _index_agent_threads(await AllCheckpoints(self.thread_id).aget(saver))
+
+
+def select_latest(rows: Iterable[tuple[str, OneCheckpoint]]) -> dict[str, OneCheckpoint]:
+    """Return the newest checkpoint of each agent's thread.
+
+    A thread's own checkpoints are those of the graph that is highest in the tree: its delegations
+    and foreign graphs run below.
+
+    Args:
+        rows: Checkpoints, each with the id of the agent's thread that it belongs to.
+    """
+    found: dict[str, tuple[tuple[int, str], OneCheckpoint]] = {}
+    for thread_id, row in rows:
+        rank = -get_namespace_depth(row.checkpoint_ns), row.checkpoint_id or ""
+        if thread_id not in found or rank > found[thread_id][0]:
+            found[thread_id] = rank, row
+    return {thread_id: row for thread_id, (_, row) in found.items()}
+
+
+def _index_agent_threads(rows: Iterable[CheckpointTuple]) -> dict[str, AgentThread]:
+    """Return the threads to which checkpoints belong, given newest first."""
+    places: list[tuple[str, OneCheckpoint]] = []
+    known: dict[str, tuple[Identity, str]] = {}
+    for row in rows:
+        if identity := Identity.from_metadata(row.metadata):
+            given = row.config["configurable"]
+            at = OneCheckpoint(given["thread_id"], given["checkpoint_ns"], given["checkpoint_id"])
+            places.append((identity.thread_id, at))
+            known[identity.thread_id] = identity, row.checkpoint["ts"]
+    return {
+        thread_id: AgentThread(
+            PATH_SEPARATOR.join(identity.path),
+            identity.superior_thread_id,
+            latest,
+            begun_at,
+            calls=True,
+        )
+        for thread_id, latest in select_latest(places).items()
+        for identity, begun_at in [known[thread_id]]
+    }
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ import sqlite3
 from echelons.checkpoints.clock import Clock
 from echelons.checkpoints.ledger import build_key
 from echelons.checkpoints.storage.schema import (
+    AGENTS_VIEW,
     CALLS_BY_POSITION,
     CIRCUITS_BY_PATH,
     DELEGATIONS_VIEW,
@@ -35,6 +36,7 @@ MIGRATION_STEPS = (
     CALLS_BY_POSITION,
     RESULTS_IN_CONTENT,
     USER_ACTIONS_VIEW,
+    AGENTS_VIEW,
 )
 
 # Not `PRAGMA user_version`: an app may use that number for its own tables in the same file.

@@ -188,6 +188,21 @@ ORDER BY id;
 """
 """The view of what people gave agents: answers, decisions on their calls, and orders."""
 
+# A path without its last name: `rtrim` takes away all characters that are none of a separator.
+AGENTS_VIEW = """
+CREATE VIEW IF NOT EXISTS agents AS
+SELECT thread_id, agent_path,
+    length(agent_path) - length(replace(agent_path, '/', '')) AS level,
+    rtrim(rtrim(agent_path, replace(agent_path, '/', '')), '/') AS superior_path,
+    json_group_array(agent_thread_id) AS thread_ids,
+    min(begun_at) AS since
+FROM (
+    SELECT thread_id, agent_thread_id, agent_path, min(at) AS begun_at
+    FROM events WHERE kind = 'message' GROUP BY thread_id, agent_thread_id
+) GROUP BY thread_id, agent_path;
+"""
+"""The view of the agents of each root's thread that have begun, on any branch."""
+
 _CALLED = f"""
 SELECT id, thread_id, agent_thread_id, agent_path, at, {_KEY_SUFFIX} AS call_id,
     iif(json_valid(data), json_extract(data, '$.intent'), '') AS tool

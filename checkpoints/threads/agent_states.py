@@ -2,21 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from uuid import uuid5
 
+from langchain_core.messages import BaseMessage
+from langgraph.checkpoint.base import CheckpointTuple
+
 from echelons.checkpoints.coordination.control_orders import ControlOrders
-from echelons.checkpoints.threads.pending_work import Question
+from echelons.checkpoints.ledger import build_key
+from echelons.checkpoints.queries import (
+    AgentThread,
+    AgentThreads,
+    LedgerQuery,
+    ReadPlan,
+)
+from echelons.checkpoints.threads.answer_outbox import read_stored_answers
+from echelons.checkpoints.threads.pending_work import Question, has_work_left
+from echelons.checkpoints.threads.segments import (
+    find_segment_end,
+    get_previous_head,
+    list_pending_writes,
+    read_past,
+    read_segment,
+)
+from echelons.checkpoints.threads.stop_and_pause import read_control_orders
 from echelons.checkpoints.threads.thread import Thread
-from echelons.checkpoints.threads.trace import Trace
+from echelons.checkpoints.threads.thread_status import read_thread_status
+from echelons.checkpoints.threads.trace import LinkState, Trace, build_trace
 from echelons.delegation.request import Status
+from echelons.errors import ThreadNotFound
 from echelons.guards.gate import Pause
 from echelons.identity.lineage import ECHELONS_NS
+from echelons.identity.thread_history import Head
 from echelons.messaging.agent_question import read_question_value
 from echelons.messaging.mail import USER
-from echelons.tree.agent_registry import AgentRecord, AgentRegistry, AgentState
-from echelons.tree.names import PATH_SEPARATOR
+from echelons.tree.agent_registry import AgentKind, AgentRecord, AgentRegistry, AgentState
+from echelons.tree.names import NAME_PATTERN, PATH_SEPARATOR
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,62 +47,79 @@ class TreeSnapshot:
 
     Attributes:
         root_thread_id: LangGraph's id of the thread.
-        trace: Its trace; `None` if it has never run.
-        threads: The threads in it, by their ids.
-        questions: The open questions.
+        root_path: Path of the root.
+        trace: Its trace on the branch of its latest checkpoint; `None` if it has never run.
+        begun: When each thread began, by its id.
+        questions: The open questions that agents wait for.
         orders: The stops and pauses of its turn.
         finished: Whether its last turn has ended.
         running: Whether a process is at work on it.
+        dismissed: Paths of the agents that were dismissed, each with all below it.
     """
 
     root_thread_id: str
+    root_path: str = ""
     trace: Trace | None = None
-    threads: Mapping[str, Thread] = field(default_factory=dict)
+    begun: Mapping[str, str] = field(default_factory=dict)
     questions: Sequence[Question] = ()
     orders: ControlOrders = field(default_factory=ControlOrders)
     finished: bool = True
     running: bool = False
+    dismissed: Collection[str] = ()
 
-    def build_registry(self, known: Iterable[str] = ()) -> AgentRegistry:
+    def build_registry(self, known: Mapping[str, AgentKind] | None = None) -> AgentRegistry:
         """Return the agents of the thread.
 
         Args:
-            known: Paths of the tree, superiors first; agents that were called come after them.
+            known: Kinds of the members of the tree by path, superiors first; agents that were
+                called come after them.
         """
+        known = known or {}
         traces: dict[str, list[Trace]] = {path: [] for path in known}
-        for path, trace in _walk(self.trace, "") if self.trace else ():
+        for path, trace in _walk(self.trace, self.root_path) if self.trace else ():
             traces.setdefault(path, []).append(trace)
         below: dict[str, list[str]] = {path: [] for path in traces}
+        roots: list[str] = []
         for path in traces:
-            if above := path.rpartition(PATH_SEPARATOR)[0]:
-                below[above].append(path)
-        roots = [path for path in traces if PATH_SEPARATOR not in path]
-        ordered = [each for root in roots for each in _order(root, below)]
-        return AgentRegistry(
-            tuple(self._build(each, traces[each], below[each]) for each in ordered)
-        )
-
-    def _build(self, path: str, traces: Sequence[Trace], below: Iterable[str]) -> AgentRecord:
-        asked = [each for each in self.questions if PATH_SEPARATOR.join(each.path) == path]
-        state, whom = self._find_state(path, traces, asked)
-        begun = (self.threads[each.thread_id] for each in traces if each.thread_id in self.threads)
-        above = path.rpartition(PATH_SEPARATOR)[0]
-        return AgentRecord(
-            id=self._derive_id(path),
-            path=path,
-            superior_id=self._derive_id(above) if above else "",
-            subordinate_ids=tuple(map(self._derive_id, below)),
-            thread_ids=tuple(each.thread_id for each in traces),
-            since=min((each.begun_at for each in begun), default=""),
-            state=state,
-            waiting_for=whom,
-            question=" ".join(str(read_question_value(asked[0].value)).split()) if asked else "",
-        )
+            below.get(path.rpartition(PATH_SEPARATOR)[0], roots).append(path)
+        asked: dict[str, list[Question]] = {}
+        for question in self.questions:
+            asked.setdefault(PATH_SEPARATOR.join(question.path), []).append(question)
+        ids = {path: derive_agent_id(self.root_thread_id, path) for path in traces}
+        dismissed: set[str] = set()
+        records: list[AgentRecord] = []
+        left = roots[::-1]
+        while left:
+            path = left.pop()
+            left += reversed(below[path])
+            own, questions = traces[path], asked.get(path, ())
+            above = path.rpartition(PATH_SEPARATOR)[0]
+            if path in self.dismissed or above in dismissed:
+                dismissed.add(path)
+            state, whom = self._find_state(path, own, questions)
+            if path in dismissed:
+                state, whom = AgentState.DISMISSED, ()
+            times = [self.begun[each.thread_id] for each in own if each.thread_id in self.begun]
+            told = read_question_value(questions[0].value) if questions else ""
+            record = AgentRecord(
+                id=ids[path],
+                path=path,
+                kind=known.get(path, AgentKind.DECLARED),
+                superior_id=ids.get(above, ""),
+                subordinate_ids=tuple(ids[each] for each in below[path]),
+                thread_ids=tuple(each.thread_id for each in own),
+                since=min(times, default=""),
+                state=state,
+                waiting_for=whom,
+                question=" ".join(str(told).split()),
+            )
+            records.append(record)
+        return AgentRegistry(tuple(records))
 
     def _find_state(
         self, path: str, traces: Sequence[Trace], asked: Sequence[Question]
     ) -> tuple[AgentState, tuple[str, ...]]:
-        """Return the state of an agent, the first that fits any of its threads, and for whom it waits."""
+        """Return the first state that fits a thread of an agent, and for whom it waits."""
         working = [each for each in traces if self._is_open(each)]
         if working and isinstance(self.orders.find_order(path), Pause):
             return AgentState.PAUSED, ()
@@ -96,29 +135,115 @@ class TreeSnapshot:
         if whom:
             return AgentState.WAITING, tuple(dict.fromkeys(whom))
         if working:
-            return AgentState.WORKING if self.running else AgentState.IDLE, ()
+            return (AgentState.WORKING if self.running else AgentState.IDLE), ()
         if any(each.status == Status.UNABLE for each in traces):
             return AgentState.FAILED, ()
-        return AgentState.DONE if traces else AgentState.IDLE, ()
+        return (AgentState.DONE if traces else AgentState.IDLE), ()
 
     def _is_open(self, trace: Trace) -> bool:
         """Return whether an agent has a request without an answer; the root, an unfinished turn."""
-        if not trace.superior_thread_id:
-            return not self.finished
-        return trace.status == "open" and not self.finished
-
-    def _derive_id(self, path: str) -> str:
-        return str(uuid5(ECHELONS_NS, f"agent/{self.root_thread_id}/{path}"))
+        return not self.finished and trace.status in ("root", "open")
 
 
-def _walk(trace: Trace, above: str) -> Iterator[tuple[str, Trace]]:
-    path = f"{above}{PATH_SEPARATOR}{trace.agent}" if above else trace.agent
+def derive_agent_id(root_thread_id: str, path: str) -> str:
+    """Return the id of an agent on a root's thread, the same in every process."""
+    return str(uuid5(ECHELONS_NS, f"agent/{root_thread_id}/{path}"))
+
+
+def read_registry(root: str, known: Mapping[str, AgentKind]) -> ReadPlan[AgentRegistry]:
+    """Return the agents of a root's thread, on the branch of its latest checkpoint.
+
+    Args:
+        root: The root's thread.
+        known: Kinds of the members of the tree by path, superiors first.
+
+    Raises:
+        ThreadNotFound: The thread has never run, and no agent is known.
+    """
+    index: dict[str, AgentThread] = yield AgentThreads(root)
+    tops = {id_: each.latest for id_, each in index.items() if not each.superior_thread_id}
+    if not tops:
+        if known:
+            return TreeSnapshot(root).build_registry(known)
+        raise ThreadNotFound(root)
+    # In a tree embedded in another graph, each run is a root of its own: show the latest.
+    top = root if root in tops else max(tops, key=lambda id_: tops[id_].checkpoint_id or "")
+    threads = yield from _read_branch(top, index)
+    status = yield from read_thread_status(root)
+    given = yield from read_stored_answers(root, status)
+    orders = yield from read_control_orders(root)
+    holder = yield LedgerQuery(lambda ledger: ledger.get_holder(build_key(root)))
+    snapshot = TreeSnapshot(
+        root,
+        index[top].path,
+        build_trace(top, threads),
+        {id_: each.begun_at for id_, each in index.items() if each.begun_at},
+        status.without_questions(given).questions,
+        orders,
+        status.finished,
+        running=holder is not None,
+    )
+    return snapshot.build_registry(known)
+
+
+def _read_branch(top: str, index: Mapping[str, AgentThread]) -> ReadPlan[dict[str, Thread]]:
+    """Return a thread and those below it, each as far as the branch of the first has come.
+
+    A thread that has called no subordinates comes without its messages, of which nothing is told.
+    """
+    below: dict[str, list[str]] = {}
+    for thread_id, known in index.items():
+        below.setdefault(known.superior_thread_id, []).append(thread_id)
+    threads: dict[str, Thread] = {}
+    left = [(top, index[top].latest)]
+    while left:
+        thread_id, end = left.pop()
+        known = index[thread_id]
+        messages: tuple[BaseMessage, ...] = ()
+        saved: CheckpointTuple | None = (yield end) if known.calls else None
+        if saved is not None:
+            messages, heads = yield from _read_conversation(saved, end.thread_id)
+            is_live = has_work_left(saved)
+            for each in below.get(thread_id, ()):
+                ended = find_segment_end(heads.get(each), end.thread_id)
+                latest = index[each].latest
+                # What began after a superior's latest checkpoint is part of its present step.
+                is_at_work = is_live and (latest.checkpoint_id or "") > (end.checkpoint_id or "")
+                left.append((each, latest if is_at_work or ended is None else ended))
+        else:
+            left += ((each, index[each].latest) for each in below.get(thread_id, ()))
+        names = tuple(known.path.split(PATH_SEPARATOR))
+        above, begun = known.superior_thread_id, known.begun_at
+        threads[thread_id] = Thread(
+            thread_id, names[-1], names, end.thread_id, above, "", 1, begun, messages, end
+        )
+    return threads
+
+
+def _read_conversation(
+    saved: CheckpointTuple, thread_id: str
+) -> ReadPlan[tuple[tuple[BaseMessage, ...], dict[str, Head]]]:
+    """Return the messages of a thread up to a checkpoint, and the heads of those that it called."""
+    past = yield from read_past(saved, list_pending_writes(saved))
+    parts, previous = [past], get_previous_head(saved)
+    while earlier := find_segment_end(previous, thread_id):
+        segment = yield from read_segment(earlier)
+        parts.append(segment.past)
+        previous = segment.previous
+    messages: list[BaseMessage] = []
+    heads: dict[str, Head] = {}
+    for part in reversed(parts):
+        messages += part.messages
+        heads |= part.heads
+    return tuple(messages), heads
+
+
+def _walk(trace: Trace, path: str) -> Iterator[tuple[str, Trace]]:
+    """Yield the threads of agents, with their paths, superiors first."""
     yield path, trace
     for each in trace.subordinates:
-        yield from _walk(each, path)
-
-
-def _order(path: str, below: Mapping[str, Sequence[str]]) -> Iterator[str]:
-    yield path
-    for each in below[path]:
-        yield from _order(each, below)
+        # A call may name an agent that there is not, and is then refused.
+        if each.state in (LinkState.OK, LinkState.NOT_STARTED) and NAME_PATTERN.fullmatch(
+            each.agent
+        ):
+            yield from _walk(each, f"{path}{PATH_SEPARATOR}{each.agent}")

@@ -6,7 +6,7 @@ link. None of this needs the graph that wrote the checkpoints.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any
@@ -35,7 +35,7 @@ from echelons.checkpoints.queries import (
 )
 from echelons.checkpoints.storage.event_rows import LANGGRAPH_METADATA_KEYS
 from echelons.checkpoints.thread_events import EventKind, ThreadEvent, UserAction
-from echelons.checkpoints.threads.agent_states import TreeSnapshot
+from echelons.checkpoints.threads.agent_states import read_registry
 from echelons.checkpoints.threads.answer_outbox import read_open_questions
 from echelons.checkpoints.threads.graph_state import read_graph_calls
 from echelons.checkpoints.threads.late_results import read_late_answers
@@ -50,9 +50,7 @@ from echelons.checkpoints.threads.segments import (
     read_past,
     read_segment,
 )
-from echelons.checkpoints.threads.stop_and_pause import read_control_orders
 from echelons.checkpoints.threads.thread import Thread
-from echelons.checkpoints.threads.thread_status import read_thread_status
 from echelons.checkpoints.threads.trace import (
     Trace,
     TraceLink,
@@ -72,7 +70,7 @@ from echelons.identity.failures import LoggedFailure
 from echelons.identity.lineage import METADATA_KEYS, STORED_KEYS_KEY, Identity
 from echelons.langgraph_internals import DELTA_COUNTERS_KEY
 from echelons.text.input_limits import read_text
-from echelons.tree.agent_registry import AgentRegistry
+from echelons.tree.agent_registry import AgentKind, AgentRegistry
 
 DAMAGE = (CheckpointTampered, LedgerDamaged, UnreadableRecord)
 """The errors of a thread whose stored rows cannot be read."""
@@ -196,21 +194,24 @@ class ThreadStore:
         """Async version of `trace`."""
         return await arun_plan(self._saver, _read_trace(_check_thread_id(root)))
 
-    def registry(self, root: str, known: Iterable[str] = ()) -> AgentRegistry:
+    def registry(self, root: str, known: Mapping[str, AgentKind] | None = None) -> AgentRegistry:
         """Return the agents that were called on a root's thread, with what each is doing.
 
         Args:
             root: The root's thread.
-            known: Paths of the tree, superiors first: agents that are listed in any case.
+            known: Kinds of the members of the tree by path, superiors first: agents that are
+                listed in any case.
 
         Raises:
             ThreadNotFound: The thread has never run, and no agent is known.
         """
-        return run_plan(self._saver, _read_registry(_check_thread_id(root), [*known]))
+        return run_plan(self._saver, read_registry(_check_thread_id(root), known or {}))
 
-    async def aregistry(self, root: str, known: Iterable[str] = ()) -> AgentRegistry:
+    async def aregistry(
+        self, root: str, known: Mapping[str, AgentKind] | None = None
+    ) -> AgentRegistry:
         """Async version of `registry`."""
-        return await arun_plan(self._saver, _read_registry(_check_thread_id(root), [*known]))
+        return await arun_plan(self._saver, read_registry(_check_thread_id(root), known or {}))
 
     def failures(self, root: str) -> tuple[LoggedFailure, ...]:
         """Return the latest failures under a root, at most 100, oldest first."""
@@ -447,33 +448,17 @@ def _read_threads(root: str) -> ReadPlan[dict[str, Thread]]:
 
 
 def _read_trace(root: str) -> ReadPlan[Trace]:
-    trace = _build_root_trace(root, (yield from _read_threads(root)))
+    threads = yield from _read_threads(root)
+    tops = [each.id for each in threads.values() if not each.superior_thread_id]
+    if not tops:
+        raise ThreadNotFound(root)
+    # In a tree embedded in another graph, each run is a root of its own: show the latest.
+    trace = build_trace(root if root in tops else tops[0], threads)
     actions: list[UserAction] = yield UserActions(root)
     if not actions:
         return trace
     branch = yield from read_latest_branch(root)
     return trace.with_user_actions([each for each in actions if branch.sees(each.checkpoint_id)])
-
-
-def _build_root_trace(root: str, threads: Mapping[str, Thread]) -> Trace:
-    tops = [each.id for each in threads.values() if not each.superior_thread_id]
-    if not tops:
-        raise ThreadNotFound(root)
-    # In a tree embedded in another graph, each run is a root of its own: show the latest.
-    return build_trace(root if root in tops else tops[0], threads)
-
-
-def _read_registry(root: str, known: Sequence[str]) -> ReadPlan[AgentRegistry]:
-    threads = yield from _read_threads(root)
-    if not threads and known:
-        return TreeSnapshot(root).build_registry(known)
-    trace = _build_root_trace(root, threads)
-    status = yield from read_thread_status(root)
-    orders = yield from read_control_orders(root)
-    holder = yield LedgerQuery(lambda ledger: ledger.get_holder(build_key(root)))
-    questions, running = status.questions, holder is not None
-    found = TreeSnapshot(root, trace, threads, questions, orders, status.finished, running)
-    return found.build_registry(known)
 
 
 def _list_started_threads(thread: Thread) -> tuple[str, ...]:

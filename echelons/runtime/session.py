@@ -49,6 +49,7 @@ from echelons.errors import (
     ThreadNotFound,
     UnknownPath,
 )
+from echelons.human import Human
 from echelons.identity.lineage import derive_root_thread_id
 from echelons.identity.user_name import choose_user_name
 from echelons.messaging.mail import MailKind
@@ -73,7 +74,7 @@ from echelons.runtime.session_run import (
 from echelons.runtime.turn_engine import TurnEngine
 from echelons.text.input_limits import is_label, read_text, shorten_repr
 from echelons.text.redaction import Redactor, redact_secrets
-from echelons.tree.agent_registry import AgentRegistry
+from echelons.tree.agent_registry import AgentKind, AgentRegistry, RegistryDrawing
 from echelons.tree.traversal import walk_tree
 from echelons.workspace.changes import ChangedFile, MergeResult
 from echelons.workspace.files import Workspace
@@ -547,11 +548,22 @@ class Session:
 
         Answered from the stored thread alone, so it is the same in every process.
         """
-        return self.thread_store.registry(self.thread_id, self._order_paths())
+        return self.thread_store.registry(self.thread_id, self._list_kinds())
 
     async def aregistry(self) -> AgentRegistry:
         """Async version of `registry`."""
-        return await self.thread_store.aregistry(self.thread_id, self._order_paths())
+        return await self.thread_store.aregistry(self.thread_id, self._list_kinds())
+
+    def draw(self) -> RegistryDrawing:
+        """Return a drawing of the agents of this thread with their states.
+
+        It is text and Mermaid, in which each state has its colour; notebooks render it.
+        """
+        return RegistryDrawing(self.registry())
+
+    async def adraw(self) -> RegistryDrawing:
+        """Async version of `draw`."""
+        return RegistryDrawing(await self.aregistry())
 
     def trace(self) -> Trace:
         """Return everything that happened on this thread, as a tree.
@@ -604,10 +616,18 @@ class Session:
         return self._engine.workspace.workspace
 
     def _list_paths(self) -> frozenset[str]:
-        return frozenset(self._order_paths())
+        return frozenset(place.path_text for place in walk_tree(self.graph.agent))
 
-    def _order_paths(self) -> list[str]:
-        return [place.path_text for place in walk_tree(self.graph.agent)]
+    def _list_kinds(self) -> dict[str, AgentKind]:
+        """Return what the members of the tree are, by their paths."""
+        return {
+            place.path_text: AgentKind.DECLARED
+            if isinstance(place.member, Agent)
+            else AgentKind.HUMAN
+            if isinstance(place.member, Human)
+            else AgentKind.FOREIGN
+            for place in walk_tree(self.graph.agent)
+        }
 
     def _read_path(self, path: object) -> str:
         if (name := read_text(path)) is None:

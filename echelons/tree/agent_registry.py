@@ -2,25 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
-from functools import cached_property
 
 from echelons.errors import UnknownPath
 from echelons.text.sanitize import join_printable
-from echelons.tree.drawing import draw_branches
+from echelons.tree.drawing import draw_guides, escape_mermaid
 from echelons.tree.names import PATH_SEPARATOR
+
+
+class AgentKind(StrEnum):
+    """What an agent is.
+
+    `DECLARED`: an `Agent` of the tree, or one that the tree no longer has. `HUMAN`: a `Human`.
+    `FOREIGN`: a graph, a Runnable or a function.
+    """
+
+    DECLARED = "declared"
+    HUMAN = "human"
+    FOREIGN = "foreign"
 
 
 class AgentState(StrEnum):
     """What an agent is doing; the first that fits.
 
-    `PAUSED`: it was told to pause. `WAITING`: for an answer, see `AgentRecord.waiting_for`.
-    `WORKING`: a process is at work on its request. `FAILED`: it could not fulfil its latest
-    request. `DONE`: it has. `IDLE`: it was asked nothing yet, or its process has ended.
+    `DISMISSED`: it was dismissed, or an agent above it. `PAUSED`: it was told to pause. `WAITING`:
+    for an answer, see `AgentRecord.waiting_for`. `WORKING`: a process is at work on its request.
+    `FAILED`: it could not fulfil its latest request. `DONE`: it has. `IDLE`: it was asked nothing
+    yet, or its process has ended.
     """
 
+    DISMISSED = "dismissed"
     PAUSED = "paused"
     WAITING = "waiting"
     WORKING = "working"
@@ -37,6 +50,8 @@ class AgentRecord:
         id: Its id on this thread, the same in every process; a copied thread has others.
         path: Its path, such as `"head/north"`.
         superior_id: Id of its superior; empty for the root.
+        kind: What it is.
+        alias: Its name for people; empty if it has none.
         subordinate_ids: Ids of its subordinates.
         thread_ids: Its own threads, one for each conversation.
         since: When it began, ISO 8601, UTC; empty if it has not.
@@ -48,6 +63,8 @@ class AgentRecord:
     id: str
     path: str
     superior_id: str
+    kind: AgentKind = AgentKind.DECLARED
+    alias: str = ""
     subordinate_ids: tuple[str, ...] = ()
     thread_ids: tuple[str, ...] = ()
     since: str = ""
@@ -71,39 +88,37 @@ class AgentRegistry:
     """The agents of one thread, on the branch on which it goes on.
 
     Attributes:
-        agents: All agents, superiors first.
+        agents: All agents, each before those below it.
     """
 
     agents: tuple[AgentRecord, ...]
-    _by_id: dict[str, AgentRecord] = field(init=False, repr=False, compare=False)
+    _places: dict[str, int] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_by_id", {each.id: each for each in self.agents})
-
-    @cached_property
-    def _by_path(self) -> dict[str, AgentRecord]:
-        return {each.path: each for each in self.agents}
+        places: dict[str, int] = {}
+        # A path comes before an id, and an id before an alias.
+        for key in ("alias", "id", "path"):
+            places |= {getattr(each, key): place for place, each in enumerate(self.agents)}
+        places.pop("", None)
+        object.__setattr__(self, "_places", places)
 
     def get(self, agent: str) -> AgentRecord:
-        """Return an agent by its path or its id.
+        """Return an agent by its path, its id or its alias.
 
         Raises:
             UnknownPath: There is no such agent.
         """
-        found = self._by_path.get(agent) or self._by_id.get(agent)
-        if found is None:
-            raise UnknownPath(agent, sorted(self._by_path))
-        return found
+        return self.agents[self._find_place(agent)]
 
     def subtree(self, agent: str) -> tuple[AgentRecord, ...]:
         """Return an agent and all below it, superiors first."""
-        return tuple(self._walk(self.get(agent)))
+        return tuple(self._walk(self._find_place(agent)))
 
     def ancestors(self, agent: str) -> tuple[AgentRecord, ...]:
         """Return the superiors of an agent, the root first."""
         found, above = self.get(agent), list[AgentRecord]()
         while found.superior_id:
-            found = self._by_id[found.superior_id]
+            found = self.get(found.superior_id)
             above.append(found)
         return tuple(reversed(above))
 
@@ -112,34 +127,112 @@ class AgentRegistry:
         found = self.get(agent)
         if not found.superior_id:
             return ()
-        above = self._by_id[found.superior_id]
-        return tuple(self._by_id[each] for each in above.subordinate_ids if each != found.id)
+        above = self.get(found.superior_id)
+        return tuple(self.get(each) for each in above.subordinate_ids if each != found.id)
 
-    def draw(self, agent: str | None = None, depth: int | None = None) -> str:
+    def format_breadcrumbs(self, agent: str) -> str:
+        """Return the names from the root to an agent in one line."""
+        way = (*self.ancestors(agent), self.get(agent))
+        return " \u203a ".join(_format_name(each) for each in way)
+
+    def draw(
+        self,
+        agent: str | None = None,
+        depth: int | None = None,
+        describe: Callable[[AgentRecord], str] | None = None,
+    ) -> str:
         """Return the agents as a tree of text, each with its state.
 
         Args:
-            agent: The agent at the top, by its path or its id; `None` for the root.
+            agent: The agent at the top, by its path, id or alias; `None` for the root.
             depth: Levels below it that are drawn; `None` for all.
+            describe: Returns what is said of an agent; its state if left out.
         """
-        return "\n".join(self._draw(self.get(agent) if agent else self.agents[0], depth))
+        describe = describe or describe_state
+        subtree = self.subtree(agent or self.agents[0].path)
+        lowest = None if depth is None else subtree[0].level + depth
+        shown = [each for each in subtree if lowest is None or each.level <= lowest]
+        hidden: dict[str, int] = {}
+        last = subtree[0]
+        for each in subtree:
+            if lowest is None or each.level <= lowest:
+                last = each
+            else:
+                hidden[last.id] = hidden.get(last.id, 0) + 1
+        guides = draw_guides([each.level - subtree[0].level for each in shown])
+        lines: list[str] = []
+        for guide, each in zip(guides, shown, strict=True):
+            more = f" (and {hidden[each.id]} below)" if each.id in hidden else ""
+            lines.append(f"{guide}{_format_name(each)}: {describe(each)}{more}")
+        return "\n".join(lines)
 
     def __str__(self) -> str:
         return self.draw()
 
-    def _walk(self, agent: AgentRecord) -> Iterator[AgentRecord]:
-        yield agent
-        for each in agent.subordinate_ids:
-            yield from self._walk(self._by_id[each])
+    def _find_place(self, agent: str) -> int:
+        if (place := self._places.get(agent)) is None:
+            raise UnknownPath(agent, sorted(each.path for each in self.agents))
+        return place
 
-    def _draw(self, agent: AgentRecord, depth: int | None) -> list[str]:
-        line = f"{agent.name}: {describe_state(agent)}"
-        if depth == 0 and agent.subordinate_ids:
-            hidden = len(tuple(self._walk(agent))) - 1
-            return [f"{line} (and {hidden} below)"]
-        left = None if depth is None else depth - 1
-        below = [self._draw(self._by_id[each], left) for each in agent.subordinate_ids]
-        return [line, *draw_branches(below)]
+    def _walk(self, place: int) -> Iterator[AgentRecord]:
+        top = self.agents[place]
+        yield top
+        for below in range(place + 1, len(self.agents)):
+            if self.agents[below].level <= top.level:
+                return
+            yield self.agents[below]
+
+
+STATE_COLOURS = {
+    AgentState.DISMISSED: "#d0d0d0",
+    AgentState.PAUSED: "#e3d5f5",
+    AgentState.WAITING: "#ffe9a8",
+    AgentState.WORKING: "#b9dcff",
+    AgentState.FAILED: "#f6bcbc",
+    AgentState.DONE: "#bfe8c2",
+    AgentState.IDLE: "#f4f4f4",
+}
+"""The colour of an agent's box in a drawing, by its state."""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class RegistryDrawing:
+    """The drawing of a thread's agents with their states.
+
+    A notebook shows it as Mermaid, in which each state has its colour; `print` shows it as text.
+    """
+
+    registry: AgentRegistry
+
+    @property
+    def text(self) -> str:
+        """The agents as lines of text."""
+        return self.registry.draw()
+
+    @property
+    def mermaid(self) -> str:
+        """The agents as a Mermaid flowchart."""
+        agents = self.registry.agents
+        names = {each.id: f"agent{number}" for number, each in enumerate(agents)}
+        lines = ["flowchart TD"]
+        for each in agents:
+            label = f"<b>{_format_name(each)}</b><br/>{escape_mermaid(describe_state(each))}"
+            lines.append(f'    {names[each.id]}["{label}"]:::{each.state}')
+            if each.superior_id:
+                lines.append(f"    {names[each.superior_id]} --> {names[each.id]}")
+        used = {each.state for each in agents}
+        lines += [
+            f"    classDef {state} fill:{colour},color:#000"
+            for state, colour in STATE_COLOURS.items()
+            if state in used
+        ]
+        return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        return self.text
+
+    def _repr_markdown_(self) -> str:
+        return f"```mermaid\n{self.mermaid}\n```"
 
 
 def describe_state(agent: AgentRecord) -> str:
@@ -147,3 +240,7 @@ def describe_state(agent: AgentRecord) -> str:
     whom = f" for {', '.join(agent.waiting_for)}" if agent.waiting_for else ""
     asked = f": {join_printable(agent.question)}" if agent.question else ""
     return f"{agent.state}{whom}{asked}"
+
+
+def _format_name(agent: AgentRecord) -> str:
+    return f"{agent.name} ({agent.alias})" if agent.alias else agent.name

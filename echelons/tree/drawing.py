@@ -70,6 +70,24 @@ def draw_branches(branches: Sequence[Sequence[str]]) -> Iterator[str]:
         yield from (below + line for line in more)
 
 
+def draw_guides(levels: Sequence[int]) -> list[str]:
+    """Return the guides before each row of a tree, given the levels of its rows.
+
+    >>> draw_guides([0, 1, 2, 1])
+    ['', '├── ', '│   └── ', '└── ']
+    """
+    drawn: list[str] = []
+    # Upwards: of each level, whether a row further down continues it.
+    goes_on: list[bool] = []
+    for level in reversed(levels):
+        del goes_on[level + 1 :]
+        goes_on += [False] * (level + 1 - len(goes_on))
+        above = "".join("│   " if each else "    " for each in goes_on[1:level])
+        drawn.append(above + ("├── " if goes_on[level] else "└── ") if level else "")
+        goes_on[level] = True
+    return drawn[::-1]
+
+
 def _draw_member(member: Member) -> list[str]:
     summary = join_printable(member.description)
     label = f"{member.name}: {summary}" if summary else member.name
@@ -77,9 +95,14 @@ def _draw_member(member: Member) -> list[str]:
 
 
 def _format_mermaid_label(member: Member) -> str:
+    text = escape_mermaid(member.description)
+    return f"<b>{member.name}</b><br/>{text}" if text else f"<b>{member.name}</b>"
+
+
+def escape_mermaid(text: str) -> str:
+    """Return a text for a Mermaid label, shortened, as a line in which nothing is interpreted."""
     # Mermaid interprets directives and styles in labels too, but not numbered entities.
-    summary = join_printable(member.description)
+    summary = join_printable(text)
     short = summary if len(summary) <= MAX_LABEL_LENGTH else summary[: MAX_LABEL_LENGTH - 1] + "…"
     apart = _SEQUENCE.sub(rf"\g<0>{_WORD_JOINER}", short)
-    text = _MARKUP.sub(lambda found: f"#{ord(found[0])};", apart)
-    return f"<b>{member.name}</b><br/>{text}" if text else f"<b>{member.name}</b>"
+    return _MARKUP.sub(lambda found: f"#{ord(found[0])};", apart)

@@ -15,7 +15,7 @@ day and without the session's metadata.
 `step_N.db` is a database of each step of the schema, `migrations.MIGRATION_STEPS`, written by the
 script `drivers/schema_steps.py` with the code of these commits: 1 by a0cb0da, 2 by 02c98db, 3 by
 f78a464 (`step_3_without_journal.db` by 385ab98, as the effect journal came between), 4 by b926a22,
-5 by 64cc5b1, 6 by c9fab48, and 7 and 8 each by the commit that made it. Steps 1 and 2 and the
+5 by 64cc5b1, 6 by c9fab48, and 7, 8 and 9 each by the commit that made it. Steps 1 and 2 and the
 earlier one of step 3 know no pause. CONTRIBUTING says when there is to be another.
 
 They are never written anew: what is stored by a release must be read by all later
@@ -307,7 +307,7 @@ def test_a_call_that_any_step_has_cut_short_is_asked_about(world: World, step: S
     assert (result.text, result.questions, step.dug) == ("head is done", (), ["clerk"])
 
 
-@at_each_step(schema_steps.CUT, ["step_1", "step_3", "step_6", "step_7", "step_8"])
+@at_each_step(schema_steps.CUT, ["step_1", "step_3", "step_6", "step_7", "step_8", "step_9"])
 def test_a_copy_of_a_thread_of_any_step_asks_the_same(world: World, step: Step) -> None:
     copied = str(uuid4())
     step.saver.copy_thread(step.open().thread_id, copied)
@@ -338,7 +338,9 @@ def test_a_question_that_any_step_has_asked_is_answered(world: World, step: Step
     assert heard == {f"{who} heard yes" for who in schema_steps.LEVELS}
 
 
-@at_each_step(schema_steps.PAUSED, ["step_3", "step_4", "step_5", "step_6", "step_7", "step_8"])
+@at_each_step(
+    schema_steps.PAUSED, ["step_3", "step_4", "step_5", "step_6", "step_7", "step_8", "step_9"]
+)
 def test_an_agent_that_any_step_has_paused_is_resumed(world: World, step: Step) -> None:
     session = step.open()
     assert step.ask(session) == {}

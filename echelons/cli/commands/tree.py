@@ -25,7 +25,7 @@ AgentArgument = Annotated[
     str | None,
     typer.Argument(
         metavar="AGENT",
-        help="The agent at the top, by its path or its id; by default the root.",
+        help="The agent at the top, by its path, id or alias; by default the root.",
         callback=check_value_argument,
     ),
 ]
@@ -34,7 +34,7 @@ DepthOption = Annotated[
     typer.Option("--depth", metavar="LEVELS", min=0, help="Show so many levels below the top."),
 ]
 FlatOption = Annotated[
-    bool, typer.Option("--flat", help="Show a line for each agent, with its path and its age.")
+    bool, typer.Option("--flat", help="Show a line for each agent, with its path.")
 ]
 WatchOption = Annotated[
     bool, typer.Option("--watch", help="Show each change as it is stored, until Ctrl-C.")
@@ -67,9 +67,11 @@ def tree(
 
         def draw() -> str:
             found = store.registry(root.id)
-            if not flat:
-                return found.draw(agent, depth)
-            return "\n".join(map(_format_line, _select(found, agent, depth)))
+            if flat:
+                return "\n".join(map(_format_line, _select(found, agent, depth)))
+            way = found.format_breadcrumbs(agent) if agent else ""
+            above = [way] if way and found.ancestors(agent or "") else []
+            return "\n".join([*above, found.draw(agent, depth, _describe)])
 
         if how.json:
             shown = _select(store.registry(root.id), agent, depth)
@@ -106,14 +108,20 @@ def _select(found: AgentRegistry, agent: str | None, depth: int | None) -> list[
 
 
 def _format_line(agent: AgentRecord) -> str:
+    alias = f" ({agent.alias})" if agent.alias else ""
+    return f"{agent.path}{alias}: {_describe(agent)}"
+
+
+def _describe(agent: AgentRecord) -> str:
+    """Return what an agent is doing, with its age."""
     from echelons.checkpoints.clock import utc_now
     from echelons.tree.agent_registry import describe_state
 
-    line = f"{agent.path}: {describe_state(agent)}"
+    said = describe_state(agent)
     if not agent.since:
-        return line
+        return said
     age = (utc_now() - datetime.fromisoformat(agent.since)).total_seconds()
-    return f"{line} (since {format_duration(max(age, 0))})"
+    return f"{said} [{format_duration(max(age, 0))}]"
 
 
 def _to_json(agent: AgentRecord) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from rich.text import Text
 from echelons.cli.display.agent_board import AgentBoard, AgentRow, AgentState, OpenQuestion
 from echelons.cli.display.run_views import RunView
 from echelons.cli.display.text_format import escape_controls, format_count, format_duration
+from echelons.tree.drawing import draw_guides
 from echelons.tree.names import PATH_SEPARATOR
 
 STATE_STYLES = {
@@ -123,7 +124,9 @@ def format_rows(rows: Sequence[AgentRow], now: float, width: int) -> list[Text]:
             "" if (seconds := row.elapsed_seconds(now)) is None else format_duration(seconds),
             f"{format_count(row.tokens)} tok" if row.tokens else "",
         )
-        for guide, row in zip(draw_guides([row.path for row in rows]), rows, strict=True)
+        for guide, row in zip(
+            draw_guides([row.path.count(PATH_SEPARATOR) for row in rows]), rows, strict=True
+        )
     ]
     name, doing, time, tokens = (
         max((len(cell[place]) for cell in cells), default=0) for place in range(4)
@@ -142,27 +145,3 @@ def format_rows(rows: Sequence[AgentRow], now: float, width: int) -> list[Text]:
         line.truncate(width, overflow="ellipsis")
         lines.append(line)
     return lines
-
-
-def draw_guides(paths: Sequence[str]) -> list[str]:
-    """Return the guides before each name that draw paths as a tree.
-
-    >>> draw_guides(["head", "head/a", "head/a/x", "head/b"])
-    ['', '├── ', '│   └── ', '└── ']
-    """
-    drawn: list[str] = []
-    for place, path in enumerate(paths):
-        depth = path.count(PATH_SEPARATOR)
-        parts = [_has_later_sibling(paths[place + 1 :], level) for level in range(1, depth + 1)]
-        above = "".join("│   " if goes_on else "    " for goes_on in parts[:-1])
-        drawn.append(above + ("├── " if parts[-1] else "└── ") if parts else "")
-    return drawn
-
-
-def _has_later_sibling(after: Sequence[str], level: int) -> bool:
-    """Whether a guide at a level continues below, given the paths that follow."""
-    for path in after:
-        depth = path.count(PATH_SEPARATOR)
-        if depth <= level:
-            return depth == level
-    return False

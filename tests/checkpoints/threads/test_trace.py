@@ -54,6 +54,7 @@ def thread(id: str, *messages: BaseMessage, superior: str = "", agent: str = "he
         superior_thread_id=superior,
         name="",
         segments=1,
+        begun_at="",
         messages=messages,
         latest=OneCheckpoint("t"),
     )

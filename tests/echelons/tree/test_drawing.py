@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from echelons import Agent
-from echelons.tree.drawing import MAX_LABEL_LENGTH
+from echelons.tree.drawing import MAX_LABEL_LENGTH, draw_guides
 
 NODE = re.compile(r'    (agent\d+)\["<b>([A-Za-z][A-Za-z0-9_-]*)</b>(?:<br/>([^"]+))?"\]')
 EDGE = re.compile(r"    (agent\d+) --> (agent\d+)")
@@ -194,3 +194,17 @@ def test_a_notebook_shows_the_diagram_and_a_prompt_the_text() -> None:
 
     assert drawing._repr_markdown_() == f"```mermaid\n{drawing.mermaid}\n```"
     assert str(drawing) == repr(drawing) == drawing.text
+
+
+def test_guides_are_drawn_to_the_last_of_each_level() -> None:
+    paths = ["a", "a/b", "a/b/c", "a/b/c/d", "a/b/e", "a/f", "a/f/g"]
+
+    assert draw_guides([path.count("/") for path in paths]) == [
+        "",
+        "├── ",
+        "│   ├── ",
+        "│   │   └── ",
+        "│   └── ",
+        "└── ",
+        "    └── ",
+    ]

@@ -12,7 +12,6 @@ from echelons.cli.display.agent_board import AgentBoard, AgentRow, AgentState
 from echelons.cli.display.live_view import (
     LiveView,
     draw_frame,
-    draw_guides,
     format_rows,
     select_rows,
 )
@@ -48,20 +47,6 @@ def test_a_row_says_who_does_what_for_how_long_and_at_what_cost() -> None:
         "head         waiting  4.0 s  1.3k tok",
         "├── flights  running  2.5 s   954 tok  find_flights(destina…",
         "└── hotels   waiting",
-    ]
-
-
-def test_guides_are_drawn_to_the_last_of_each_level() -> None:
-    paths = ["a", "a/b", "a/b/c", "a/b/c/d", "a/b/e", "a/f", "a/f/g"]
-
-    assert draw_guides(paths) == [
-        "",
-        "├── ",
-        "│   ├── ",
-        "│   │   └── ",
-        "│   └── ",
-        "└── ",
-        "    └── ",
     ]
 
 
