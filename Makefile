@@ -20,7 +20,8 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: demo test studio-test hosts check format formatted lint types imports docs notebooks compat \
-        compat-lowest compat-newest bench bench-counts bench-routing bench-peers bench-research proof clean help
+        compat-lowest compat-newest bench bench-counts bench-routing bench-peers bench-research bench-registry \
+        proof clean help
 
 demo: $(READY) ## Run the travel team offline, then print the thread of every agent
 	@rm -f $(DEMO) $(DEMO)-wal $(DEMO)-shm
@@ -89,6 +90,9 @@ bench-routing: $(READY) ## Measure the routing against DATA=folder, and store th
 bench-research: $(READY) ## Measure the research team on DATA=folder with the questions in ASKED=file
 	@test -n "$(DATA)" -a -n "$(ASKED)" || { echo "make bench-research DATA=folder ASKED=file (docs/cli.md says of what)" >&2; exit 2; }
 	@$(BIN)/python -m tests.benchmarks.research "$(DATA)" "$(ASKED)" $(ARGS)
+
+bench-registry: $(READY) ## Measure the registry, its drawing and its view over 1,000 and 10,000 agents
+	@$(BIN)/python -m tests.benchmarks.registry
 
 clean: ## Remove all that make and the tools have made (.venv, caches, builds, the demo)
 	@rm -rf $(VENV) .compat-* .peers build dist *.egg-info $(DEMO) $(DEMO)-wal $(DEMO)-shm

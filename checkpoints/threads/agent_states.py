@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from textwrap import shorten
 from uuid import uuid5
 
 from langchain_core.messages import BaseMessage
@@ -17,6 +18,7 @@ from echelons.checkpoints.queries import (
     LedgerQuery,
     ReadPlan,
 )
+from echelons.checkpoints.storage.json_text import to_json_text
 from echelons.checkpoints.threads.answer_outbox import read_stored_answers
 from echelons.checkpoints.threads.pending_work import Question, has_work_left
 from echelons.checkpoints.threads.segments import (
@@ -35,10 +37,12 @@ from echelons.errors import ThreadNotFound
 from echelons.guards.gate import Pause
 from echelons.identity.lineage import ECHELONS_NS
 from echelons.identity.thread_history import Head
-from echelons.messaging.agent_question import read_question_value
 from echelons.messaging.mail import USER
 from echelons.tree.agent_registry import AgentKind, AgentRecord, AgentRegistry, AgentState
 from echelons.tree.names import NAME_PATTERN, PATH_SEPARATOR
+
+MAX_QUESTION_LENGTH = 200
+"""Characters of a question that the registry shows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +104,6 @@ class TreeSnapshot:
             if path in dismissed:
                 state, whom = AgentState.DISMISSED, ()
             times = [self.begun[each.thread_id] for each in own if each.thread_id in self.begun]
-            told = read_question_value(questions[0].value) if questions else ""
             record = AgentRecord(
                 id=ids[path],
                 path=path,
@@ -111,7 +114,7 @@ class TreeSnapshot:
                 since=min(times, default=""),
                 state=state,
                 waiting_for=whom,
-                question=" ".join(str(told).split()),
+                question=_format_question(questions[0]) if questions else "",
             )
             records.append(record)
         return AgentRegistry(tuple(records))
@@ -236,6 +239,17 @@ def _read_conversation(
         messages += part.messages
         heads |= part.heads
     return tuple(messages), heads
+
+
+def _format_question(question: Question) -> str:
+    """Return what a question asks, in one line."""
+    if calls := question.reviewed_calls:
+        asked = f"may it call {', '.join(each.tool for each in calls)}?"
+    else:
+        held = question.value
+        held = held.get("question", held) if isinstance(held, Mapping) else held
+        asked = held if isinstance(held, str) else to_json_text(held)
+    return shorten(asked, MAX_QUESTION_LENGTH, placeholder="…")
 
 
 def _walk(trace: Trace, path: str) -> Iterator[tuple[str, Trace]]:

@@ -56,8 +56,8 @@ class AgentRecord:
         thread_ids: Its own threads, one for each conversation.
         since: When it began, ISO 8601, UTC; empty if it has not.
         state: What it is doing.
-        waiting_for: Whose answer it waits for: paths of agents, names of people, or `"user"`.
-        question: What it has asked a person, in one line; empty if nothing is open.
+        waiting_for: Whose answer it waits for: paths of agents, names of people, or `"the user"`.
+        question: What it has asked a person, in one line, shortened; empty if nothing is open.
     """
 
     id: str

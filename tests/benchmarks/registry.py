@@ -1,0 +1,108 @@
+"""Measures the registry of agents: ``make bench-registry``.
+
+A tree of three levels calls each of its agents; then a new process would read the registry, draw
+it, and select the view ``agents``. The times are to grow as the number of agents does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from echelons import Agent, Limits, Session, SqliteCheckpointer, ThreadStore, subordinate
+from echelons.testing import ScriptedModel, delegate
+
+REPORT = Path(__file__).parents[2] / "docs" / "benchmarks" / "registry"
+SIZES = (1_000, 10_000)
+
+
+def build_wide_tree(agents: int, width: int) -> Agent:
+    """Return a head with teams, each with so many hands, all of whom are called once.
+
+    Args:
+        agents: Number of hands.
+        width: Number of hands of a team.
+    """
+    scripts: dict[str, Any] = {}
+    teams: list[Agent] = []
+    for team in range(agents // width):
+        names = [f"hand-{team}-{number}" for number in range(width)]
+        hands = [subordinate(lambda task: "done", name=name) for name in names]
+        teams.append(Agent(f"team-{team}", subordinates=hands))
+        scripts[f"team-{team}"] = [[delegate(name, "do") for name in names], "the team is done"]
+    scripts["head"] = [[delegate(each.name, "go") for each in teams], "over"]
+    limits = Limits(steps=100 * agents)
+    return Agent("head", model=ScriptedModel(scripts), subordinates=teams, limits=limits)
+
+
+def measure_registry(agents: int, width: int, database: Path) -> dict[str, float]:
+    """Run a tree of so many agents, and return seconds and bytes by what was measured."""
+    found: dict[str, float] = {}
+
+    def time_work(name: str, work: Callable[[], Any]) -> Any:
+        began = time.perf_counter()
+        result = work()
+        found[name] = time.perf_counter() - began
+        return result
+
+    with Session(build_wide_tree(agents, width), database) as session:
+        time_work("run", lambda: session.send("go").result())
+        root = session.thread_id
+    found["database bytes"] = database.stat().st_size
+    with SqliteCheckpointer(database) as saver:
+        store = ThreadStore(saver)
+        registry = time_work("registry", lambda: store.registry(root))
+        drawn = time_work("tree", registry.draw)
+        query = "SELECT * FROM agents WHERE thread_id = ?"
+        rows = time_work("SQL view", lambda: saver.conn.execute(query, (root,)).fetchall())
+    found["agents"] = len(registry.agents)
+    found["tree bytes"] = len(drawn.encode())
+    found["rows of the view"] = len(rows)
+    return found
+
+
+def format_report(figures: Sequence[dict[str, float]]) -> str:
+    """Return the figures as Markdown."""
+    times, sizes = ("run", "registry", "tree", "SQL view"), ("database bytes", "tree bytes")
+    rows = [
+        *((name, [f"{each[name]:.3f} s" for each in figures]) for name in times),
+        *((name, [f"{each[name]:,.0f}" for each in figures]) for name in sizes),
+    ]
+    counts = [f"{each['agents']:,.0f}" for each in figures]
+    return "\n".join(
+        [
+            "# The registry of agents, measured",
+            "",
+            "Written by `make bench-registry`; [the living tree](../living_tree.md) says of what.",
+            "",
+            f"| agents | {' | '.join(counts)} |",
+            f"| --- |{' ---: |' * len(figures)}",
+            *(f"| {name} | {' | '.join(cells)} |" for name, cells in rows),
+            "",
+        ]
+    )
+
+
+def main(
+    arguments: Sequence[str] | None = None,
+    target: Path = REPORT,
+    sizes: Sequence[int] = SIZES,
+    width: int = 50,
+) -> None:
+    """Measure, print and store."""
+    argparse.ArgumentParser(description=__doc__).parse_args(arguments)
+    with TemporaryDirectory() as kept:
+        figures = [measure_registry(size, width, Path(kept) / f"{size}.sqlite") for size in sizes]
+    text = format_report(figures)
+    target.with_suffix(".md").write_text(text, encoding="utf-8")
+    target.with_suffix(".json").write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
+    print(text)
+
+
+if __name__ == "__main__":
+    main()
