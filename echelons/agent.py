@@ -42,6 +42,7 @@ from echelons.tree.members import (
     adopt_members,
     create_empty_capabilities,
 )
+from echelons.tree.name_themes import NameTheme, check_theme
 from echelons.tree.names import BUILT_IN_TOOLS, check_name, get_provider_tool_name
 from echelons.tree.permission_rules import check_permissions
 from echelons.tree.traversal import check_tree
@@ -106,6 +107,9 @@ class Agent(_Compiled):
         memory: How much of a long conversation its model reads; `None` for all of it.
         contract: The types of its input and its output; `None` for plain text.
         response_format: Short for a contract with this output alone.
+        theme: The names for people that agents get which are spawned in its tree: `"birds"`,
+            `"islands"`, `"minerals"`, `"rivers"`, `"stars"`, `"trees"`, a file with a name on each
+            line, or a `NameTheme`. That of the root counts.
 
     Raises:
         ConfigurationError: An argument is invalid; the subclass says which.
@@ -139,6 +143,7 @@ class Agent(_Compiled):
     memory: Memory | None = field(default=None, kw_only=True)
     contract: Contract | None = field(default=None, kw_only=True)
     response_format: type[BaseModel] | None = field(default=None, kw_only=True)
+    theme: NameTheme | None = field(default=None, kw_only=True)
 
     if TYPE_CHECKING:
         # The arguments accepted are wider than the types of the fields.
@@ -161,6 +166,7 @@ class Agent(_Compiled):
             memory: Memory | None = None,
             contract: Contract | None = None,
             response_format: type[BaseModel] | None = None,
+            theme: NameTheme | str | Path | None = None,
         ) -> None: ...
 
     def __post_init__(self) -> None:
@@ -180,6 +186,7 @@ class Agent(_Compiled):
             keep(self, "middleware", _check_middleware(self))
         keep(self, "contract", _check_contract(self))
         keep(self, "response_format", self.contract.output if self.contract else None)
+        keep(self, "theme", check_theme(self.theme))
         keep(self, "capabilities", check_capabilities(self.name, self.capabilities))
         given = self.subordinates
         with refuse_unreadable(lambda why: InvalidSubordinate(self.name, given, why)):

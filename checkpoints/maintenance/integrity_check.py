@@ -13,6 +13,7 @@ from typing import Any
 
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
+from echelons.checkpoints.coordination.agent_aliases import ALIAS, ALIAS_NAME, ALIAS_POOL
 from echelons.checkpoints.coordination.answer_mark import OPEN_EPOCH
 from echelons.checkpoints.coordination.approval_ledger import APPROVAL
 from echelons.checkpoints.coordination.capability_cache import DERIVED
@@ -45,11 +46,13 @@ THREAD_KINDS: dict[str, RecordKind[Any]] = {
     kind.name: kind
     for kind in (
         *(TURN, ORDERS, METER, EFFECT, FAILURE, FAILURE_COUNT, RACE, ANSWER, OPEN_EPOCH),
-        *(MAILBOX, MAIL, MAIL_READ, STEERED, APPROVAL, LATER, CHANGE, NOTE),
+        *(MAILBOX, MAIL, MAIL_READ, STEERED, APPROVAL, LATER, CHANGE, NOTE, ALIAS),
     )
 }
 """The kinds of the records of a thread, by the name that their keys have."""
-SHARED_KINDS: dict[str, RecordKind[Any]] = {k.name: k for k in (CIRCUIT, INTENSITY, DERIVED)}
+SHARED_KINDS: dict[str, RecordKind[Any]] = {
+    kind.name: kind for kind in (CIRCUIT, INTENSITY, DERIVED, ALIAS_NAME, ALIAS_POOL)
+}
 """The kinds of the records that threads share, likewise."""
 
 

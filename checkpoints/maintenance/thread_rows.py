@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from sqlite3 import Cursor
 
+from echelons.checkpoints.coordination.agent_aliases import ALIAS
 from echelons.checkpoints.ledger import build_key
 from echelons.checkpoints.ledger.sqlite_ledger import MAX_FLOOR
 
@@ -50,20 +51,23 @@ def copy_thread_rows(cursor: Cursor, source: str, target: str) -> None:
     """Copy a root's thread and its keys, such as its mail, to an unused id, and not its streams.
 
     The root's id is replaced in all columns. Subordinates' threads keep their ids, because their
-    superiors' messages name them, and the copy has no name.
+    superiors' messages name them, and the copy has no name, nor have its agents.
     """
     for statement in (_COPY_CHECKPOINTS, _COPY_WRITES, _COPY_EVENTS):
         cursor.execute(statement, {"source": source, "target": target})
     cursor.execute(
         "INSERT INTO ledger_values (key, version, at, value)"
         " SELECT ? || substr(key, ?), (SELECT version FROM ledger_floor) + 1, at, value"
-        " FROM ledger_values WHERE key >= ? AND key < ?",
-        (build_key(target), len(build_key(source)) + 1, *_get_key_range(source)),
+        " FROM ledger_values WHERE key >= ? AND key < ? AND NOT (key >= ? AND key < ?)",
+        (
+            *(build_key(target), len(build_key(source)) + 1),
+            *(*_get_key_range(source), *_get_key_range(source, ALIAS.name)),
+        ),
     )
 
 
-def _get_key_range(thread_id: str) -> tuple[str, str]:
-    own = build_key(thread_id)
+def _get_key_range(thread_id: str, *parts: str) -> tuple[str, str]:
+    own = build_key(thread_id, *parts)
     return f"{own}/", f"{own}{_AFTER_SLASH}"
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from textwrap import shorten
-from uuid import uuid5
 
 from langchain_core.messages import BaseMessage
 from langgraph.checkpoint.base import CheckpointTuple
 
+from echelons.checkpoints.coordination.agent_aliases import list_aliases
 from echelons.checkpoints.coordination.control_orders import ControlOrders
 from echelons.checkpoints.ledger import build_key
 from echelons.checkpoints.queries import (
@@ -35,7 +35,7 @@ from echelons.checkpoints.threads.trace import LinkState, Trace, build_trace
 from echelons.delegation.request import Status
 from echelons.errors import ThreadNotFound
 from echelons.guards.gate import Pause
-from echelons.identity.lineage import ECHELONS_NS
+from echelons.identity.lineage import derive_agent_id
 from echelons.identity.thread_history import Head
 from echelons.messaging.mail import USER
 from echelons.tree.agent_registry import AgentKind, AgentRecord, AgentRegistry, AgentState
@@ -59,6 +59,7 @@ class TreeSnapshot:
         finished: Whether its last turn has ended.
         running: Whether a process is at work on it.
         dismissed: Paths of the agents that were dismissed, each with all below it.
+        aliases: The aliases of agents, by their ids.
     """
 
     root_thread_id: str
@@ -70,6 +71,7 @@ class TreeSnapshot:
     finished: bool = True
     running: bool = False
     dismissed: Collection[str] = ()
+    aliases: Mapping[str, str] = field(default_factory=dict)
 
     def build_registry(self, known: Mapping[str, AgentKind] | None = None) -> AgentRegistry:
         """Return the agents of the thread.
@@ -109,6 +111,7 @@ class TreeSnapshot:
                 path=path,
                 kind=known.get(path, AgentKind.DECLARED),
                 superior_id=ids.get(above, ""),
+                alias=self.aliases.get(ids[path], ""),
                 subordinate_ids=tuple(ids[each] for each in below[path]),
                 thread_ids=tuple(each.thread_id for each in own),
                 since=min(times, default=""),
@@ -148,11 +151,6 @@ class TreeSnapshot:
         return not self.finished and trace.status in ("root", "open")
 
 
-def derive_agent_id(root_thread_id: str, path: str) -> str:
-    """Return the id of an agent on a root's thread, the same in every process."""
-    return str(uuid5(ECHELONS_NS, f"agent/{root_thread_id}/{path}"))
-
-
 def read_registry(root: str, known: Mapping[str, AgentKind]) -> ReadPlan[AgentRegistry]:
     """Return the agents of a root's thread, on the branch of its latest checkpoint.
 
@@ -176,6 +174,9 @@ def read_registry(root: str, known: Mapping[str, AgentKind]) -> ReadPlan[AgentRe
     given = yield from read_stored_answers(root, status)
     orders = yield from read_control_orders(root)
     holder = yield LedgerQuery(lambda ledger: ledger.get_holder(build_key(root)))
+    aliases = yield LedgerQuery(
+        lambda ledger: ledger.query(lambda open_: list_aliases(open_, root))
+    )
     snapshot = TreeSnapshot(
         root,
         index[top].path,
@@ -185,6 +186,7 @@ def read_registry(root: str, known: Mapping[str, AgentKind]) -> ReadPlan[AgentRe
         orders,
         status.finished,
         running=holder is not None,
+        aliases=aliases,
     )
     return snapshot.build_registry(known)
 

@@ -193,6 +193,24 @@ class InvalidField(ConfigurationError):
     message = "agent {agent!r}: {field}={value!r}; pass a value of type {expected}, or leave it out"
 
 
+class InvalidTheme(ConfigurationError):
+    """Names for people cannot be used.
+
+    Attributes:
+        theme: The theme, or the file of names.
+        line: The line of the first fault; 0 if there is none.
+        why: What is wrong.
+    """
+
+    theme: str
+    line: int
+    why: str
+    message = (
+        "theme {theme!r}, line {line}: {why}. A theme is a UTF-8 file with a name on each line, "
+        "or one that Echelons has"
+    )
+
+
 class ContextFailed(ConfigurationError):
     """The function that condenses what subordinates are told raised, or returned no context.
 

@@ -107,6 +107,11 @@ def strip_own_metadata(message: BaseMessage) -> dict[str, Any]:
     return {key: each for key, each in message.response_metadata.items() if key not in OWN_KEYS}
 
 
+def derive_agent_id(root_thread_id: str, path: str) -> str:
+    """Return the id of an agent on a root's thread, the same in every process."""
+    return str(uuid5(ECHELONS_NS, f"agent/{root_thread_id}/{path}"))
+
+
 def derive_root_thread_id(name: str) -> str:
     """Return the thread id of the root thread with a given name.
 

@@ -75,6 +75,7 @@ from echelons.runtime.turn_engine import TurnEngine
 from echelons.text.input_limits import is_label, read_text, shorten_repr
 from echelons.text.redaction import Redactor, redact_secrets
 from echelons.tree.agent_registry import AgentKind, AgentRegistry, RegistryDrawing
+from echelons.tree.name_themes import NameTheme, check_theme, choose_theme
 from echelons.tree.traversal import walk_tree
 from echelons.workspace.changes import ChangedFile, MergeResult
 from echelons.workspace.files import Workspace
@@ -109,6 +110,8 @@ class Session:
             `Agent.compile`.
         workspace: A folder whose files agents with `file_tools` read, and to which they propose
             changes. Nothing of it is stored but their changes.
+        theme: The names for people that agents get which are spawned, if the root has no theme of
+            its own, see `Agent`; one that is drawn by the thread's id if left out.
 
     Raises:
         InvalidAgent: The agent is no `Agent`.
@@ -116,6 +119,7 @@ class Session:
         InvalidThread: The thread's name is empty, too long, not a text, or not printable.
         InvalidNote: An entry of `metadata` cannot be stored.
         InvalidOption: Something of the arguments after it cannot be passed, or stored.
+        InvalidTheme: The theme has no names, or such that cannot be used.
         InvalidWorkspace: The workspace is no folder that can be written, or a link.
         StorageError: The database cannot be opened.
         CheckpointTampered: The thread of that name was damaged.
@@ -144,6 +148,7 @@ class Session:
         stored_keys: Sequence[str] = (),
         redactor: Redactor = redact_secrets,
         workspace: str | Path | None = None,
+        theme: NameTheme | str | Path | None = None,
     ) -> None:
         # What an object says of its class may be anything.
         if not issubclass(type(agent), Agent):
@@ -157,6 +162,7 @@ class Session:
             raise InvalidDatabase(database)
         options.check_saver(database)
         folder = None if workspace is None else Workspace(workspace)
+        given_theme = check_theme(theme)
         self.graph = agent.compile(database, store=store, redactor=redactor)
         saver = self.graph.checkpointer
         if not isinstance(saver, BaseCheckpointSaver):
@@ -174,6 +180,7 @@ class Session:
             self._close_saver()
             raise
         self.thread_id = thread if is_id else derive_root_thread_id(thread)
+        self.theme = choose_theme(agent.theme, given_theme, self.thread_id)
         confidence = max(agent.capabilities.values(), default=1.0)
         root_thread = SessionThread(thread, self.thread_id, confidence)
         own = TreeWorkspace(folder, saver) if folder else None

@@ -13,12 +13,14 @@ import pytest
 
 from echelons import Session, SqliteCheckpointer
 from echelons.checkpoints.coordination.control_orders import ControlOrders
-from echelons.checkpoints.threads.agent_states import TreeSnapshot, derive_agent_id
+from echelons.checkpoints.threads.agent_states import TreeSnapshot
 from echelons.checkpoints.threads.pending_work import Question
 from echelons.checkpoints.threads.trace import LinkState, Trace, TracedRequest
 from echelons.delegation.request import DelegationRequest, Status
+from echelons.identity.lineage import derive_agent_id
 from echelons.tree.agent_registry import AgentKind, AgentRegistry
 from tests.benchmarks.registry import build_wide_tree
+from tests.proof import sample
 
 
 def build_trace(agent: str, status: Status | None, *below: Trace, **changes: Any) -> Trace:
@@ -163,7 +165,7 @@ def count_calls(work: Callable[[], object]) -> int:
 
 def test_reading_and_drawing_are_linear_in_the_number_of_agents() -> None:
     counts: list[dict[str, int]] = []
-    for number in (40, 80):
+    for number in sample((40, 80), (500, 1000)):
         with SqliteCheckpointer(":memory:") as saver:
             session = Session(build_wide_tree(number, width=10), saver)
             session.send("go").result()

@@ -1,0 +1,128 @@
+"""The aliases of agents: names for people, each of one agent in the whole database.
+
+A name is claimed under a key of its own, which stays when its thread is deleted, so that no other
+agent is ever called so. A second key, which belongs to the thread, has the name of the agent.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from hashlib import sha256
+from itertools import count
+from typing import Final
+from urllib.parse import quote, unquote
+
+from echelons.checkpoints.ledger import RecordKind, Transaction, build_key
+from echelons.errors import LedgerDamaged
+from echelons.tree.name_themes import NameTheme
+
+
+@dataclass(frozen=True, slots=True)
+class StoredAlias:
+    """The alias of an agent as it is stored."""
+
+    alias: str
+
+
+@dataclass(frozen=True, slots=True)
+class AliasOwner:
+    """Whose alias a name is, as it is stored."""
+
+    root_thread: str
+    agent_id: str
+
+
+ALIAS: Final[RecordKind[StoredAlias]] = RecordKind("alias", StoredAlias)
+"""The alias of an agent, by its root's thread and its id."""
+ALIAS_NAME: Final[RecordKind[AliasOwner]] = RecordKind("alias-name", AliasOwner)
+"""The agent that has a name, for good."""
+ALIAS_POOL: Final[RecordKind[int]] = RecordKind("alias-pool", int)
+"""The number that the names of a theme get now, as those with all smaller ones are taken."""
+
+
+def assign_alias(
+    open_: Transaction, root_thread: str, agent_id: str, theme: NameTheme, seed: str
+) -> str:
+    """Return the alias of an agent, which gets one if it has none yet.
+
+    The first choice follows from the seed and the agent; if it is taken, the names after it are
+    tried, and when all are taken, the same with a number: `Ada-2`.
+
+    Args:
+        open_: The open transaction of the ledger.
+        root_thread: The root's thread.
+        agent_id: The agent.
+        theme: The names.
+        seed: Anything.
+
+    Raises:
+        LedgerDamaged: The alias of this agent is damaged, or is another's. It gets no other.
+    """
+    key = _build_alias_key(root_thread, agent_id)
+    owner = AliasOwner(root_thread, agent_id)
+    if found := open_.get_record(ALIAS, key):
+        if _find_owner(open_, found.value.alias) != owner:
+            why = f"{found.value.alias!r} is no name of this agent"
+            raise LedgerDamaged(key, why, ALIAS.name)
+        return found.value.alias
+    pool_key = f"{ALIAS_POOL.name}//{theme.digest}"
+    size = len(theme.names)
+    first = int.from_bytes(sha256(f"{seed}/{agent_id}".encode()).digest()[:8])
+    for number in count(_read_number(open_, pool_key)):
+        for step in range(size):
+            name = theme.names[(first + step) % size]
+            alias = name if number == 1 else f"{name}-{number}"
+            if _claim_name(open_, alias, owner):
+                open_.compare_and_set(key, None, asdict(StoredAlias(alias)))
+                return alias
+        # Only a hint, by which the next agent need not try them all again.
+        open_.discard(pool_key)
+        open_.compare_and_set(pool_key, None, number + 1)
+    raise AssertionError  # numbers do not end
+
+
+def list_aliases(open_: Transaction, root_thread: str) -> dict[str, str]:
+    """Return the aliases of a root's agents by their ids, without those that are damaged."""
+    prefix = _build_alias_key(root_thread, "")
+    found: dict[str, str] = {}
+    for key in open_.list_keys(prefix):
+        agent_id = unquote(key.removeprefix(prefix))
+        try:
+            record = open_.get_record(ALIAS, key)
+        except LedgerDamaged:
+            continue
+        owner = AliasOwner(root_thread, agent_id)
+        if record and _find_owner(open_, record.value.alias) == owner:
+            found[agent_id] = record.value.alias
+    return found
+
+
+def _claim_name(open_: Transaction, alias: str, owner: AliasOwner) -> bool:
+    """Return whether a name is now an agent's; it may have been so before."""
+    claimed = open_.compare_and_set(_build_name_key(alias), None, asdict(owner))
+    return claimed is not None or _find_owner(open_, alias) == owner
+
+
+def _find_owner(open_: Transaction, alias: str) -> AliasOwner | None:
+    """Return whose alias a name is; `None` for nobody's, or if that cannot be read."""
+    try:
+        found = open_.get_record(ALIAS_NAME, _build_name_key(alias))
+    except LedgerDamaged:
+        return None
+    return found.value if found else None
+
+
+def _read_number(open_: Transaction, pool_key: str) -> int:
+    try:
+        found = open_.get_record(ALIAS_POOL, pool_key)
+    except LedgerDamaged:
+        return 1
+    return max(found.value, 1) if found else 1
+
+
+def _build_alias_key(root_thread: str, agent_id: str) -> str:
+    return build_key(root_thread, ALIAS.name, quote(agent_id, safe=""))
+
+
+def _build_name_key(alias: str) -> str:
+    return f"{ALIAS_NAME.name}//{quote(alias.casefold(), safe='')}"
