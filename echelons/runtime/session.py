@@ -162,7 +162,7 @@ class Session:
             raise InvalidDatabase(database)
         options.check_saver(database)
         folder = None if workspace is None else Workspace(workspace)
-        given_theme = check_theme(theme)
+        self._given_theme = check_theme(theme)
         self.graph = agent.compile(database, store=store, redactor=redactor)
         saver = self.graph.checkpointer
         if not isinstance(saver, BaseCheckpointSaver):
@@ -180,7 +180,6 @@ class Session:
             self._close_saver()
             raise
         self.thread_id = thread if is_id else derive_root_thread_id(thread)
-        self.theme = choose_theme(agent.theme, given_theme, self.thread_id)
         confidence = max(agent.capabilities.values(), default=1.0)
         root_thread = SessionThread(thread, self.thread_id, confidence)
         own = TreeWorkspace(folder, saver) if folder else None
@@ -191,6 +190,11 @@ class Session:
     def config(self) -> RunnableConfig:
         """The LangGraph config of the root thread."""
         return self._engine.config
+
+    @property
+    def theme(self) -> NameTheme:
+        """The names for people that the agents get which are spawned on this thread."""
+        return choose_theme(self.graph.agent.theme, self._given_theme, self.thread_id)
 
     def close(self) -> None:
         """End the runs of this session, each with its current step, then close the database.

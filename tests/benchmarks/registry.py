@@ -10,12 +10,15 @@ import argparse
 import json
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from echelons import Agent, Limits, Session, SqliteCheckpointer, ThreadStore, subordinate
+from echelons.checkpoints.coordination.agent_aliases import assign_alias
 from echelons.testing import ScriptedModel, delegate
+from echelons.tree.name_themes import load_theme
 
 REPORT = Path(__file__).parents[2] / "docs" / "benchmarks" / "registry"
 SIZES = (1_000, 10_000)
@@ -58,6 +61,10 @@ def measure_registry(agents: int, width: int, database: Path) -> dict[str, float
         store = ThreadStore(saver)
         registry = time_work("registry", lambda: store.registry(root))
         drawn = time_work("tree", registry.draw)
+        ids = [each.id for each in registry.agents]
+        time_work("aliases", lambda: assign_aliases(saver, root, ids))
+        named = time_work("registry with aliases", lambda: store.registry(root))
+        found["aliases given"] = len({each.alias for each in named.agents})
         query = "SELECT * FROM agents WHERE thread_id = ?"
         rows = time_work("SQL view", lambda: saver.conn.execute(query, (root,)).fetchall())
     found["agents"] = len(registry.agents)
@@ -66,9 +73,19 @@ def measure_registry(agents: int, width: int, database: Path) -> dict[str, float
     return found
 
 
+def assign_aliases(saver: SqliteCheckpointer, root: str, ids: Sequence[str]) -> None:
+    """Give each agent an alias, each in a commit of its own."""
+    theme = load_theme("birds")
+    for each in ids:
+        saver.ledger.commit(
+            partial(assign_alias, root_thread=root, agent_id=each, theme=theme, seed=root)
+        )
+
+
 def format_report(figures: Sequence[dict[str, float]]) -> str:
     """Return the figures as Markdown."""
-    times, sizes = ("run", "registry", "tree", "SQL view"), ("database bytes", "tree bytes")
+    times = ("run", "registry", "tree", "SQL view", "aliases", "registry with aliases")
+    sizes = ("database bytes", "tree bytes")
     rows = [
         *((name, [f"{each[name]:.3f} s" for each in figures]) for name in times),
         *((name, [f"{each[name]:,.0f}" for each in figures]) for name in sizes),

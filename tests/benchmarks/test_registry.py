@@ -14,6 +14,7 @@ def test_the_benchmark_measures_and_stores(tmp_path: Path) -> None:
     small, large = json.loads((tmp_path / "figures.json").read_text(encoding="utf-8"))
     assert (small["agents"], large["agents"]) == (13, 25)
     assert small["rows of the view"] == small["agents"]
+    assert large["aliases given"] == large["agents"]
     assert 0 < small["tree bytes"] < large["tree bytes"]
     assert min(small["registry"], small["tree"], small["SQL view"], small["run"]) > 0
     text = (tmp_path / "figures.md").read_text(encoding="utf-8")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -281,6 +282,23 @@ def test_the_registry_of_an_unknown_thread_or_agent_is_refused(saver: SqliteChec
     registry = Session(team({}), saver).registry()
     with pytest.raises(UnknownPath, match="head/north/camp"):
         registry.get("nobody")
+
+
+def test_a_session_draws_its_agents_with_their_states(
+    world: World, saver: SqliteCheckpointer
+) -> None:
+    session = Session(waiting(), saver)
+    world.send(session, "go")
+
+    drawn = world.do(session, "draw")
+
+    assert str(drawn).splitlines() == [
+        "head: waiting for head/north",
+        f"├── north: waiting for {CAMP}",
+        "│   └── camp: waiting for the user: Which way?",
+        "└── south: done",
+    ]
+    assert re.findall(r":::(\w+)", drawn.mermaid) == ["waiting"] * 3 + ["done"]
 
 
 @pytest.mark.parametrize(
