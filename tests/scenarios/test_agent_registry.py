@@ -12,6 +12,8 @@ import pytest
 from langchain_core.messages import BaseMessage, ToolMessage
 from langchain_core.runnables import RunnableLambda
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.types import Command
 
 from echelons import Agent, Human, Session, SqliteCheckpointer, ThreadStore, subordinate
 from echelons.errors import (
@@ -321,3 +323,52 @@ def test_damaged_rows_are_an_error_of_their_name(
                 cursor.execute(statement)
         with pytest.raises(error):
             world.do(ThreadStore(saver), "registry", ROOT)
+
+
+def test_an_addressed_agent_is_called_through_its_superiors(
+    world: World, saver: SqliteCheckpointer
+) -> None:
+    session = Session(team({"head": lambda _: "over", "north": lambda _: "done"}), saver)
+    world.send(session, "go", to=CAMP)
+
+    assert read(world, session) == {
+        "head": "done",
+        "north": "done",
+        "camp": "done",
+        "south": "idle",
+    }
+
+
+def test_a_pruned_thread_has_the_same_agents(world: World, saver: SqliteCheckpointer) -> None:
+    session = Session(forked(), saver)
+    world.send(session, "camp")
+    world.send(session, "walk")
+    before = world.do(session, "registry")
+    assert list_states(before)["camp"] == "done"
+
+    saver.prune([session.thread_id])
+
+    assert world.do(session, "registry") == before
+
+
+def test_a_tree_in_another_graph_is_read_by_the_thread_of_that_graph(world: World) -> None:
+    graph = StateGraph(MessagesState)
+    graph.add_node("tree", waiting().compile())
+    graph.add_edge(START, "tree")
+    config: Any = {"configurable": {"thread_id": "host"}}
+    with SqliteCheckpointer(":memory:") as saver:
+        host = graph.compile(checkpointer=saver)
+        world.invoke(host, {"messages": "go"}, config)
+        asking = world.do(ThreadStore(saver), "registry", "host")
+        world.invoke(host, Command(resume="left"), config)
+        ended = world.do(ThreadStore(saver), "registry", "host")
+
+    # No session holds the thread of a graph.
+    assert list_states(asking) == {
+        "head": "waiting head/north",
+        "north": f"waiting {CAMP}",
+        "camp": "waiting the user",
+        "south": "done",
+    }
+    assert set(list_states(ended).values()) == {"done"}
+    assert [each.path for each in ended.agents] == ["head", "head/north", CAMP, "head/south"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from contextlib import closing
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import sqlite_utils
 from langchain_core.messages import ToolMessage
 from langgraph.types import interrupt
 
-from echelons import Agent, Session, SqliteCheckpointer
+from echelons import Agent, Session, SqliteCheckpointer, ThreadStore
 from echelons.checkpoints.clock import utc_now
 from echelons.checkpoints.storage.event_rows import insert_events
 from echelons.checkpoints.thread_events import (
@@ -57,6 +58,43 @@ def test_a_thread_is_a_row_with_its_place_in_the_tree(file: Path) -> None:
     assert below["superior_thread_id"] == root["agent_thread_id"]
     assert below["thread_id"] == root["thread_id"]
     assert root["checkpoints"] > below["checkpoints"] > 0
+
+
+def test_an_agent_is_a_row_with_its_level_and_its_superior(file: Path) -> None:
+    head, eat = read(file, "SELECT * FROM agents ORDER BY level")
+    threads = {each["agent"]: each for each in read(file, "SELECT * FROM threads")}
+
+    assert (head["agent_path"], head["level"], head["superior_path"]) == ("head", 0, "")
+    assert (eat["agent_path"], eat["level"], eat["superior_path"]) == ("head/eat", 1, "head")
+    for row, agent in ((head, "head"), (eat, "eat")):
+        assert json.loads(row["thread_ids"]) == [threads[agent]["agent_thread_id"]]
+        assert row["thread_id"] == threads[agent]["thread_id"]
+    assert eat["since"] > head["since"]
+    with SqliteCheckpointer(file) as saver:
+        registry = ThreadStore(saver).registry(head["thread_id"])
+    assert [(each.path, each.level, each.since) for each in registry.agents] == [
+        (row["agent_path"], row["level"], row["since"]) for row in (head, eat)
+    ]
+
+
+def test_the_superior_of_an_agent_is_found_whatever_their_names(tmp_path: Path) -> None:
+    path = tmp_path / "trip.sqlite"
+    names = ["a", "a-a", "a_aa", "aaaa"]
+    scripts: dict[str, Any] = {
+        name: [delegate(below, "go"), "done"] for name, below in pairwise(names)
+    }
+    agent = Agent(names[-1])
+    scripts[names[-1]] = ["done"]
+    for name in reversed(names[:-1]):
+        agent = Agent(name, subordinates=[agent], model=ScriptedModel(scripts))
+    with Session(agent, path) as session:
+        session.send("go").result()
+
+    rows = read(path, "SELECT agent_path, superior_path, level FROM agents ORDER BY level")
+
+    assert [row["agent_path"] for row in rows] == ["a", "a/a-a", "a/a-a/a_aa", "a/a-a/a_aa/aaaa"]
+    assert [row["superior_path"] for row in rows] == ["", *(r["agent_path"] for r in rows[:-1])]
+    assert [row["level"] for row in rows] == [0, 1, 2, 3]
 
 
 def test_a_delegation_is_a_row_that_leads_from_thread_to_thread(file: Path) -> None:
