@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from echelons.errors import UnknownPath
+from echelons.text.input_limits import read_text, shorten_repr
 from echelons.text.sanitize import join_printable
 from echelons.tree.drawing import draw_guides, escape_mermaid
 from echelons.tree.names import PATH_SEPARATOR
@@ -170,8 +171,10 @@ class AgentRegistry:
         return self.draw()
 
     def _find_place(self, agent: str) -> int:
-        if (place := self._places.get(agent)) is None:
-            raise UnknownPath(agent, sorted(each.path for each in self.agents))
+        name = read_text(agent)
+        if name is None or (place := self._places.get(name)) is None:
+            given = shorten_repr(agent) if name is None else name
+            raise UnknownPath(given, sorted(each.path for each in self.agents))
         return place
 
     def _walk(self, place: int) -> Iterator[AgentRecord]:

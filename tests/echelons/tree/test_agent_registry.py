@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from echelons.errors import UnknownPath
 from echelons.tree.agent_registry import (
@@ -65,8 +68,8 @@ def test_a_path_comes_before_an_id_and_an_id_before_an_alias() -> None:
     assert registry.get("id-9").path == "head/other"
 
 
-@pytest.mark.parametrize("agent", ["nobody", "", "head/", "HEAD"])
-def test_an_agent_that_there_is_not_is_an_error_with_the_paths(agent: str) -> None:
+@pytest.mark.parametrize("agent", ["nobody", "", "head/", "HEAD", 5, None, ["head"]])
+def test_an_agent_that_there_is_not_is_an_error_with_the_paths(agent: Any) -> None:
     with pytest.raises(UnknownPath) as caught:
         build_registry().get(agent)
 
@@ -83,6 +86,31 @@ def test_the_tree_is_walked_up_down_and_sideways() -> None:
     assert registry.ancestors("head") == ()
     assert list_names(registry.siblings("head/north/camp")) == ["lake"]
     assert registry.siblings("head") == ()
+
+
+@given(above=st.lists(st.integers(0, 30), max_size=30))
+def test_every_tree_is_walked_as_its_paths_say(above: list[int]) -> None:
+    paths = ["head"]
+    for number, place in enumerate(above):
+        paths.append(f"{paths[place % len(paths)]}/a{number}")
+    paths.sort(key=lambda path: path.split("/"))  # each before those below it
+    registry = build_registry(tuple(paths))
+
+    for path in paths:
+        below = [each for each in paths if f"{each}/".startswith(f"{path}/")]
+        over = [each for each in paths if path.startswith(f"{each}/")]
+        beside = [
+            each
+            for each in paths
+            if each != path and each.rpartition("/")[0] == path.rpartition("/")[0]
+        ]
+        assert [each.path for each in registry.subtree(path)] == below
+        assert [each.path for each in registry.ancestors(path)] == over
+        assert [each.path for each in registry.siblings(path)] == beside
+        drawn = registry.draw(path).splitlines()
+        assert [line.split("── ")[-1] for line in drawn] == [
+            f"{each.rpartition('/')[2]}: idle" for each in below
+        ]
 
 
 def test_breadcrumbs_lead_from_the_root_to_an_agent() -> None:
