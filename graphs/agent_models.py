@@ -13,8 +13,10 @@ from echelons.nodes.planning.bound_model import supports_tool_calls
 from echelons.tree.traversal import walk_tree
 
 
-def resolve_models(root: Agent) -> dict[str, Any]:
+def resolve_models(root: Agent, inherited: Any = None) -> dict[str, Any]:
     """Return the model of every agent, or the function that chooses it, by the agent's name.
+
+    `inherited` is that of the superior of the root, if it has one.
 
     All are resolved when the tree is compiled, so that a missing key does not show in the
     middle of a run. A model that several agents name is created once.
@@ -36,9 +38,8 @@ def resolve_models(root: Agent) -> dict[str, Any]:
         elif agent.model is not None:
             models[agent.name] = agent.model
         else:
-            models[agent.name] = (
-                models[place.path[-2]] if len(place.path) > 1 else resolve_model(None)
-            )
+            above = models[place.path[-2]] if len(place.path) > 1 else inherited
+            models[agent.name] = resolve_model(None) if above is None else above
         if (agent.tools or agent.subordinates) and not supports_tool_calls(models[agent.name]):
             raise ModelCannotCall(agent.name, type(models[agent.name]).__name__)
     return models

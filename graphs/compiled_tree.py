@@ -58,6 +58,7 @@ from echelons.guards.limits import Limits
 from echelons.guards.permissions import RulesByName, extend_rules
 from echelons.human import Human
 from echelons.identity.lineage import ECHELONS_NS, Identity
+from echelons.nodes.delegating.request_queue import DISPATCH
 from echelons.nodes.planning.task_router import TaskRouter
 from echelons.nodes.tool_execution.async_only import find_async_only
 from echelons.text.input_limits import shorten_repr
@@ -360,7 +361,7 @@ class _LevelFactory:
             model=self.models[agent.name],
             reports=bool(superior),
             depth=self.depth,
-            timeouts={each.name: self._get_timeout(each, policy) for each in agent.subordinates},
+            timeouts=self._list_timeouts(agent, policy),
             history=self.history,
             journal=self.journal,
             router=self.router,
@@ -373,8 +374,37 @@ class _LevelFactory:
             rules=rules,
             guidance=self.guidance[agent.name],
             middleware=self.middleware[agent.name],
+            build_spawned_level=partial(self._build_spawned_level, agent.name, rules),
+            max_depth=self.limits.depth,
         )
         return build_agent_level(agent, position, below)
+
+    def _build_spawned_level(self, superior: str, above: RulesByName, spawned: Agent) -> LazyLevel:
+        """Return the level of an agent that was made at run time, the root of a tree of its own.
+
+        Names below it are for itself, so those of two made after the same agent do not meet.
+        """
+        probe_tree(spawned)
+        policy, heights = self.policies[superior], measure_heights(spawned)
+        inner = replace(
+            self,
+            models=resolve_models(spawned, self.models[superior]),
+            heights=heights,
+            depth=max(self.depth, heights[spawned.name]),
+            router=self.router.for_tree(spawned),
+            policies={superior: policy, **resolve_policies(spawned, policy)},
+            guidance=resolve_guidance(spawned, self.guidance[superior]),
+            middleware=resolve_middleware(spawned, self.middleware[superior]),
+        )
+        build = partial(inner.build_level, spawned, above, superior)
+        return LazyLevel(spawned.name, build)
+
+    def _list_timeouts(self, agent: Agent, policy: DelegationPolicy) -> dict[str, float | None]:
+        """Return the seconds of each subordinate, by name; of spawned ones, those of `DISPATCH`."""
+        timeouts = {each.name: self._get_timeout(each, policy) for each in agent.subordinates}
+        if agent.permissions.spawn:
+            timeouts[DISPATCH] = policy.compute_timeout(1)
+        return timeouts
 
     def _get_timeout(self, member: Member, policy: DelegationPolicy) -> float | None:
         """Return the seconds of a subordinate; those of a policy are not meant for people."""
@@ -390,28 +420,35 @@ class _LevelFactory:
         return build_foreign_level(member, self.history)
 
 
-def resolve_policies(root: Agent) -> dict[str, DelegationPolicy]:
-    """Return the delegation policy of every agent: its own, or its superior's."""
+def resolve_policies(
+    root: Agent, inherited: DelegationPolicy = DEFAULT_POLICY
+) -> dict[str, DelegationPolicy]:
+    """Return the delegation policy of every agent: its own, or its superior's.
+
+    `inherited` is that of the superior of the root.
+    """
     rules: dict[str, DelegationPolicy] = {}
     for place in walk_tree(root):
         if isinstance(place.member, Agent):
-            above = rules[place.path[-2]] if len(place.path) > 1 else DEFAULT_POLICY
+            above = rules[place.path[-2]] if len(place.path) > 1 else inherited
             rules[place.member.name] = place.member.delegation or above
     return rules
 
 
-def resolve_guidance(root: Agent) -> dict[str, str | Mapping[str, str] | None]:
+def resolve_guidance(
+    root: Agent, inherited: str | Mapping[str, str] | None = None
+) -> dict[str, str | Mapping[str, str] | None]:
     """Return the guidance of every agent: its own, or its superior's."""
     guidance: dict[str, str | Mapping[str, str] | None] = {}
     for place in walk_tree(root):
         if isinstance(place.member, Agent):
-            above = guidance[place.path[-2]] if len(place.path) > 1 else None
+            above = guidance[place.path[-2]] if len(place.path) > 1 else inherited
             own = place.member.guidance
             guidance[place.member.name] = above if own is None else own
     return guidance
 
 
-def resolve_middleware(root: Agent) -> dict[str, tuple[Any, ...]]:
+def resolve_middleware(root: Agent, inherited: tuple[Any, ...] = ()) -> dict[str, tuple[Any, ...]]:
     """Return the middleware of every agent: what it inherits from its superior, then its own.
 
     Of two with one name, its own takes the place of the inherited one.
@@ -423,7 +460,7 @@ def resolve_middleware(root: Agent) -> dict[str, tuple[Any, ...]]:
     for place in walk_tree(root):
         if isinstance(place.member, Agent):
             agent = place.member
-            above = middleware[place.path[-2]] if len(place.path) > 1 else ()
+            above = middleware[place.path[-2]] if len(place.path) > 1 else inherited
             own = {each.name for each in agent.middleware}
             kept = above if agent.inherit_middleware else ()
             left = (each for each in kept if each.name not in own)

@@ -14,21 +14,21 @@ from typing import TYPE_CHECKING, Any, cast
 from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.graph import START, StateGraph
 
+from echelons.agent import Agent
 from echelons.checkpoints.inherited_config import get_saver, is_resuming
 from echelons.checkpoints.queries import OneCheckpoint, ReadPlan, Saver, arun_plan, run_plan
 from echelons.checkpoints.threads.pending_work import list_triggered_nodes
 from echelons.graphs.edges import DelegationEntry
 from echelons.graphs.pregel.direct_entry import DirectGraph
+from echelons.graphs.spawned_levels import BuildLevel, SpawnedLevels
 from echelons.graphs.state import DelegationInput, DelegationOutput, DelegationState
-from echelons.identity.thread_history import ThreadHistory
 from echelons.langgraph_internals import CHECKPOINT_MAP_KEY
 from echelons.nodes.base_node import Node
 from echelons.nodes.delegating.request_approval import RequestApprovals
-from echelons.nodes.delegating.request_queue import REFUSE, RequestQueue
-from echelons.nodes.dispatch import DISPATCH, Dispatch, assign_nodes
+from echelons.nodes.delegating.request_queue import DISPATCH, REFUSE, RequestQueue
+from echelons.nodes.dispatch import BuildSpawned, Dispatch
 from echelons.nodes.refuse import Refuse
 from echelons.nodes.subordinate import Subordinate
-from echelons.tree.members import Member
 
 if TYPE_CHECKING:
     from echelons.nodes.middleware.delegation_calls import DelegationCalls
@@ -38,29 +38,43 @@ MAX_RESUMED_GRAPHS = 8
 
 
 def build_delegation_graph(
-    members: Mapping[str, Member],
+    superior: Agent,
     levels: Mapping[str, Runnable[Any, Any]],
-    history: ThreadHistory,
-    timeouts: Mapping[str, float | None],
+    queue: RequestQueue,
     approvals: RequestApprovals,
     wraps: DelegationCalls | None = None,
+    build_spawned_level: BuildLevel | None = None,
 ) -> DirectGraph:
     """Compile the delegation graph over a superior's subordinates.
 
-    Each has its own timeout, and the approval of its requests where a rule holds them; the
-    superior's middleware may be around each request.
+    Args:
+        superior: The agent.
+        levels: The level of each subordinate, by its name.
+        queue: The rules for its requests.
+        approvals: The approval of the requests that a rule holds.
+        wraps: What the superior's middleware does around each request, if it does.
+        build_spawned_level: Returns the level of an agent that the superior makes at run time; all
+            these share the node `dispatch`. `None` if it may make none.
     """
-    queue = RequestQueue(assign_nodes(members), history, timeouts)
+    members = {each.name: each for each in superior.subordinates}
     subordinates = {
         name: Subordinate(member, levels[name], queue, approvals, wraps)
         for name, member in members.items()
     }
     route = DelegationEntry(queue)
+    build_spawned: BuildSpawned | None = None
+    if build_spawned_level:
+
+        def build_subordinate(agent: Agent, level: Runnable[Any, Any], profile: str) -> Subordinate:
+            return Subordinate(agent, level, queue, approvals, wraps, profile or DISPATCH)
+
+        spawned = SpawnedLevels(superior, build_spawned_level, build_subordinate)
+        build_spawned = spawned.get_subordinate
 
     def compile_nodes(own: Collection[str]) -> dict[str, Any]:
         nodes: dict[str, Node] = {name: subordinates[name] for name in own}
-        if DISPATCH in queue.nodes.values():
-            nodes[DISPATCH] = Dispatch(subordinates)
+        if build_spawned or DISPATCH in queue.nodes.values():
+            nodes[DISPATCH] = Dispatch(subordinates, build_spawned)
         nodes[REFUSE] = Refuse(queue)
         builder: StateGraph[Any, Any, Any, Any] = StateGraph(
             DelegationState, input_schema=DelegationInput, output_schema=DelegationOutput

@@ -14,7 +14,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.graph import END
 from langgraph.types import Send
 
-from echelons.delegation.calls import is_typed_call, iterate_requests
+from echelons.delegation.calls import is_typed_call, iterate_requests, load_specifications
 from echelons.delegation.policy import DelegationPolicy
 from echelons.delegation.race import RaceEntry
 from echelons.delegation.relayed_request import RelayedRequest
@@ -193,6 +193,8 @@ def _build_delegation_sends(
         order = QueuedRequest(
             request, call_id, thread, thread != own, message.id or "", tool=asked.tool
         )
+        if spawned := load_specifications(message, call_id):
+            order = replace(order, spawned=spawned)
         if forward:
             order = replace(order, reset=bool(forward["reset"]))
         elif candidates := load_candidates(message, call_id):

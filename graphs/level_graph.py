@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -18,9 +18,11 @@ from echelons.effects.approvals import StandingDecisions
 from echelons.effects.journal import Journal
 from echelons.graphs.delegation_graph import build_delegation_graph
 from echelons.graphs.edges import AfterReason, BeforeReason, LoopNodes
+from echelons.graphs.spawned_levels import BuildLevel
 from echelons.graphs.state import Conversation, LevelInput, LevelOutput, LevelState, RootState
-from echelons.guards.limits import DEFAULT_REFUSALS
+from echelons.guards.limits import DEFAULT_REFUSALS, MAX_DEPTH
 from echelons.guards.permissions import RulesByName
+from echelons.guards.spawn import Spawn
 from echelons.human import Human
 from echelons.identity.thread_history import GraphHistory, ThreadHistory
 from echelons.memory.settings import Memory
@@ -30,10 +32,13 @@ from echelons.models.call_timeouts import takes_timeout
 from echelons.nodes.act import Act
 from echelons.nodes.base_node import Node
 from echelons.nodes.delegating.request_approval import RequestApprovals
+from echelons.nodes.delegating.request_queue import RequestQueue
+from echelons.nodes.dispatch import assign_nodes
 from echelons.nodes.memory.memory_tools import MemoryTools
 from echelons.nodes.memory.prompt_memory import PromptMemory
 from echelons.nodes.planning.bound_model import ModelFunction, supports_tool_calls
-from echelons.nodes.planning.system_prompt import SystemPrompt
+from echelons.nodes.planning.spawn_plan import SpawnRules
+from echelons.nodes.planning.system_prompt import ListingPrompt, SystemPrompt
 from echelons.nodes.planning.task_router import TaskRouter
 from echelons.nodes.planning.tool_calls import CallableTools
 from echelons.nodes.planning.tool_schemas import (
@@ -46,6 +51,7 @@ from echelons.nodes.planning.tool_schemas import (
     build_recall_schema,
     build_report_schema,
     build_send_message_schema,
+    build_spawn_schema,
     build_subordinate_tool,
 )
 from echelons.nodes.reason import Reason, ReasonSettings
@@ -90,6 +96,8 @@ class LevelPosition:
         guidance: What the agent's model reads first; `None` for the library's own text, a mapping
             for texts in place of some of its parts.
         middleware: The agent's middleware, with what it has inherited.
+        build_spawned_level: Returns the level of an agent that this one makes at run time.
+        max_depth: Most levels of the tree.
     """
 
     model: Any
@@ -108,6 +116,8 @@ class LevelPosition:
     rules: RulesByName = field(default_factory=dict)
     guidance: str | Mapping[str, str] | None = None
     middleware: tuple[Any, ...] = ()
+    build_spawned_level: BuildLevel | None = None
+    max_depth: int = MAX_DEPTH
 
 
 def build_agent_level(
@@ -145,16 +155,17 @@ def build_agent_level(
         builder.add_node("act", act)
         builder.add_edge("act", nodes.entry)
         ends.append("act")
-    if agent.subordinates:
-        members = {member.name: member for member in agent.subordinates}
+    build_spawned = position.build_spawned_level if agent.permissions.spawn and can_ask else None
+    if agent.subordinates or build_spawned:
+        nodes_below = assign_nodes([member.name for member in agent.subordinates])
         approvals_below = RequestApprovals(position.rules, position.decisions, position.history)
         delegation = build_delegation_graph(
-            members,
+            agent,
             levels,
-            position.history,
-            position.timeouts,
+            RequestQueue(nodes_below, position.history, position.timeouts),
             approvals_below,
             hooks.delegation_calls if hooks else None,
+            build_spawned,
         )
         builder.add_node("delegate", delegation)
         if nodes.entry == "reason":
@@ -229,6 +240,7 @@ def _build_settings(
     agent: Agent, tools: Sequence[BaseTool], position: LevelPosition, can_ask: bool
 ) -> ReasonSettings:
     reports = position.reports and can_ask
+    spawn = agent.permissions.spawn if can_ask else None
     can_contact_user = can_ask and agent.permissions.contact_user
     # A root's superior is the user.
     can_ask_later = can_contact_user or (can_ask and not position.reports)
@@ -248,13 +260,13 @@ def _build_settings(
         siblings=position.siblings,
         can_contact_user=can_contact_user,
         can_ask_later=can_ask_later,
-        profiles=agent.permissions.profiles,
+        may_spawn=spawn is not None,
         inputs=get_inputs({each.name: each for each in agent.subordinates}),
         output=agent.contract if agent.contract and agent.contract.output else None,
         width=position.width,
         has_deeper_levels=any(each.subordinates for each in agent.subordinates),
     )
-    router = position.router if agent.subordinates else None
+    router = position.router if agent.subordinates or spawn else None
     guidance = position.guidance
     if not isinstance(guidance, str):
         guidance = build_guidance(
@@ -262,13 +274,24 @@ def _build_settings(
             agent.description,
             can_call=can_ask,
             can_report=reports,
-            has_subordinates=bool(agent.subordinates),
+            has_subordinates=bool(agent.subordinates or spawn),
             output=agent.contract.output_schema if agent.contract else None,
             texts=guidance or {},
         )
+    rules, prompt = None, SystemPrompt(agent.prompt, guidance)
+    if spawn:
+        rules = SpawnRules(
+            spawn,
+            tools=callable_tools.tools,
+            declared=callable_tools.subordinates,
+            model=type(position.model).__name__,
+            contact_user=can_contact_user,
+            max_depth=position.max_depth,
+        )
+        prompt = ListingPrompt(agent.prompt, guidance, rules)
     return ReasonSettings(
         model,
-        SystemPrompt(agent.prompt, guidance),
+        prompt,
         callable_tools,
         router,
         position.policy,
@@ -280,6 +303,7 @@ def _build_settings(
         frozenset(each.name for each in tools if each.return_direct),
         shown_tools=shown,
         memory=_build_memory(agent.memory, position.model) if agent.memory else None,
+        spawn_rules=rules,
     )
 
 
@@ -299,14 +323,8 @@ def _list_shown_tools(
     agent: Agent, tools: Sequence[BaseTool], position: LevelPosition, can_ask: bool
 ) -> list[Any]:
     """Return the tools that an agent's model is shown, in their order."""
-    shown: list[Any] = [*tools, *filter(get_provider_tool_name, agent.tools)]
-    for each in agent.subordinates:
-        if (contract := get_contract(each)) and contract.input_schema:
-            shown.append(build_subordinate_tool(each, contract.input_schema))
-    if agent.subordinates:
-        shown.append(build_call_subordinate_schema(agent.subordinates))
-    if len(agent.subordinates) > 1:
-        shown.append(build_delegate_many_schema(agent.subordinates))
+    shown = [*tools, *filter(get_provider_tool_name, agent.tools)]
+    shown += _list_delegating_tools(agent, agent.permissions.spawn if can_ask else None)
     if not can_ask:
         return shown
     if position.reports:
@@ -320,6 +338,19 @@ def _list_shown_tools(
     if agent.memory:
         shown += [build_recall_schema(), build_pin_schema()]
     return shown
+
+
+def _list_delegating_tools(agent: Agent, spawn: Spawn | None) -> Iterator[Any]:
+    """Yield the tools with which an agent calls subordinates, and makes them if it may."""
+    for each in agent.subordinates:
+        if (contract := get_contract(each)) and contract.input_schema:
+            yield build_subordinate_tool(each, contract.input_schema)
+    if agent.subordinates or spawn:
+        yield build_call_subordinate_schema(agent.subordinates, spawn)
+    if len(agent.subordinates) > 1 or spawn:
+        yield build_delegate_many_schema(agent.subordinates, spawn)
+    if spawn:
+        yield build_spawn_schema(spawn, agent.permissions.contact_user)
 
 
 def _build_memory(settings: Memory, model: Any) -> PromptMemory:

@@ -1,21 +1,24 @@
-"""`dispatch`: one node for very many subordinates, each looked up by name when needed."""
+"""`dispatch`: one node for many subordinates, each looked up by name when needed."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from typing import Any
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, TypeAlias
 
 from langchain_core.runnables import RunnableConfig
 
+from echelons.delegation.agent_specification import AgentSpecification
 from echelons.errors import UnreadableRecord
 from echelons.nodes.base_node import Node
 from echelons.nodes.delegating.queued_request import QueuedRequest
+from echelons.nodes.delegating.request_queue import DISPATCH
 from echelons.nodes.subordinate import Subordinate
-
-DISPATCH = "dispatch"
 
 MAX_NODES = 256
 """Most subordinates with a node each; 2,000 flat nodes tripled the cost of a run."""
+
+BuildSpawned: TypeAlias = Callable[[AgentSpecification, Mapping[str, Any]], Subordinate]
+"""Returns a spawned agent as a subordinate, from its specification and the config of the node."""
 
 
 def assign_nodes(names: Collection[str]) -> dict[str, str]:
@@ -25,27 +28,38 @@ def assign_nodes(names: Collection[str]) -> dict[str, str]:
 
 
 class Dispatch(Node):
-    """The node `dispatch` of a delegation graph.
+    """The node `dispatch` of a delegation graph: for very many subordinates, and for spawned ones.
 
     The subordinates' graphs are not listed as its subgraphs: LangGraph would take the first
     for all of them. Studio therefore shows one node; sessions and thread stores, which read
     the checkpoints, show each agent.
     """
 
-    def __init__(self, subordinates: Mapping[str, Subordinate]) -> None:
+    def __init__(
+        self,
+        subordinates: Mapping[str, Subordinate],
+        build_spawned: BuildSpawned | None = None,
+    ) -> None:
         super().__init__(DISPATCH)
         self._subordinates = subordinates
+        self._build_spawned = build_spawned
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         """Run the first request of the queue with the subordinate that it names."""
-        return self._find_subordinate(input).invoke(input, config, **kwargs)
+        return self._find_subordinate(input, config).invoke(input, config, **kwargs)
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         """Async version of `invoke`."""
-        return await self._find_subordinate(input).ainvoke(input, config, **kwargs)
+        return await self._find_subordinate(input, config).ainvoke(input, config, **kwargs)
 
-    def _find_subordinate(self, state: Mapping[str, Any]) -> Subordinate:
-        name = QueuedRequest.load(state["queue"][0]).request.current
-        if name not in self._subordinates:
+    def _find_subordinate(
+        self, state: Mapping[str, Any], config: RunnableConfig | None
+    ) -> Subordinate:
+        order = QueuedRequest.load(state["queue"][0])
+        name = order.request.current
+        if name in self._subordinates:
+            return self._subordinates[name]
+        if self._build_spawned is None or name not in order.spawned:
             raise UnreadableRecord(QueuedRequest.__name__, f"no subordinate is called {name!r}")
-        return self._subordinates[name]
+        spec = AgentSpecification.load(order.spawned[name])
+        return self._build_spawned(spec, {**(config or {})})

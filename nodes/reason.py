@@ -24,6 +24,7 @@ from langchain_core.messages import (
 )
 from langchain_core.runnables import Runnable, RunnableConfig
 
+from echelons.delegation.agent_specification import AgentSpecification
 from echelons.delegation.calls import SubordinateCall
 from echelons.delegation.policy import DelegationPolicy
 from echelons.delegation.relayed_request import RelayedRequest
@@ -38,6 +39,7 @@ from echelons.identity.lineage import (
     REFUSED_KEY,
     REQUESTS_KEY,
     ROUTES_KEY,
+    SPAWNED_KEY,
     THREADS_KEY,
     UNASKED_KEY,
     Identity,
@@ -97,6 +99,7 @@ from echelons.nodes.planning.relay_messages import (
     build_relay_answer,
     build_relay_call,
 )
+from echelons.nodes.planning.spawn_plan import SpawnPlan, SpawnRules
 from echelons.nodes.planning.system_prompt import SystemPrompt
 from echelons.nodes.planning.task_router import TaskRouter
 from echelons.nodes.planning.tool_calls import (
@@ -134,6 +137,7 @@ class ReasonSettings:
         has_hooks: Whether it has middleware.
         shown_tools: The tools that are bound to the model.
         memory: Shortens what the model reads, if the agent has a memory.
+        spawn_rules: Which subordinates it may make at run time; `None` for none.
     """
 
     model: Runnable[Any, Any] | ModelFunction
@@ -151,6 +155,7 @@ class ReasonSettings:
     has_hooks: bool = False
     shown_tools: Sequence[Any] = ()
     memory: PromptMemory | None = None
+    spawn_rules: SpawnRules | None = None
 
 
 class Reason(Node):
@@ -182,7 +187,7 @@ class Reason(Node):
             return build_relay_update(past, state, identity)
         if call := build_addressed_call(state["messages"], identity):
             past = self._history.load_past(state.get("previous"), config)
-            context = parse_message(self._settings, past, state, call, identity)
+            context = parse_message(self._settings, past, state, call, config)
             return joined.rebase_update(self._build_reply_update(context, None, {}, config))
         gate = get_gate(config)
         direct: dict[str, Any] | None = None
@@ -239,7 +244,7 @@ class Reason(Node):
         halt = answer.halt
         if settings.model_calls is None:
             halt = gate.leave(answer.reply, config)
-        context = parse_reply(settings, past, joined.state, answer.reply, identity)
+        context = parse_reply(settings, past, joined.state, answer.reply, config)
         context = context.note_memory(noted) if noted else context
         update = self._take_reply(context, answer, halt, mail, gate, config)
         return joined.rebase_update(update)
@@ -257,7 +262,10 @@ class Reason(Node):
         settings, mailboxes, identity = self._settings, gate.mailboxes, context.identity
         routed = {
             (task, splits): self._router.route_task(
-                task, identity.agent, max_parts=compute_max_parts(context.parsed, splits)
+                task,
+                identity.agent,
+                max_parts=compute_max_parts(context.parsed, splits),
+                spawned=context.living,
             )
             for task, splits in iter_unnamed_tasks(context.parsed, settings.policy)
         }
@@ -291,7 +299,7 @@ class Reason(Node):
             return build_relay_update(past, state, identity)
         if call := build_addressed_call(state["messages"], identity):
             past = await self._history.aload_past(state.get("previous"), config)
-            context = parse_message(self._settings, past, state, call, identity)
+            context = parse_message(self._settings, past, state, call, config)
             return joined.rebase_update(self._build_reply_update(context, None, {}, config))
         gate = get_gate(config)
         direct: dict[str, Any] | None = None
@@ -342,7 +350,7 @@ class Reason(Node):
         halt = answer.halt
         if settings.model_calls is None:
             halt = await gate.arun(lambda: gate.leave(answer.reply, config))
-        context = parse_reply(settings, past, joined.state, answer.reply, identity)
+        context = parse_reply(settings, past, joined.state, answer.reply, config)
         context = context.note_memory(noted) if noted else context
         update = await self._atake_reply(context, answer, halt, mail, gate, config)
         return joined.rebase_update(update)
@@ -360,7 +368,10 @@ class Reason(Node):
         settings, mailboxes, identity = self._settings, gate.mailboxes, context.identity
         routed = {
             (task, splits): await self._router.aroute_task(
-                task, identity.agent, max_parts=compute_max_parts(context.parsed, splits)
+                task,
+                identity.agent,
+                max_parts=compute_max_parts(context.parsed, splits),
+                spawned=context.living,
             )
             for task, splits in iter_unnamed_tasks(context.parsed, settings.policy)
         }
@@ -435,6 +446,8 @@ class ReplyContext:
         identity: The agent that replied.
         now: When it replied; `None` if nobody needs to know.
         has_workspace: Whether its run has a workspace.
+        spawns: The agents that it has made at run time, and those that the reply makes; `None` if
+            it may make none.
     """
 
     message: AIMessage
@@ -444,6 +457,12 @@ class ReplyContext:
     identity: Identity
     now: datetime | None = None
     has_workspace: bool = False
+    spawns: SpawnPlan | None = None
+
+    @property
+    def living(self) -> tuple[AgentSpecification, ...]:
+        """The agents that it has made and that are there."""
+        return tuple(self.spawns.living.values()) if self.spawns else ()
 
     def note_memory(self, noted: Mapping[str, Any]) -> ReplyContext:
         """Return it with what the memory keeps in the reply."""
@@ -453,7 +472,11 @@ class ReplyContext:
 
 
 def parse_reply(
-    settings: ReasonSettings, past: Past, state: Mapping[str, Any], reply: Any, identity: Identity
+    settings: ReasonSettings,
+    past: Past,
+    state: Mapping[str, Any],
+    reply: Any,
+    config: RunnableConfig,
 ) -> ReplyContext:
     """Return a model's reply, parsed and with its context.
 
@@ -462,8 +485,8 @@ def parse_reply(
     """
     cut = state.get("cut")
     before = (past.messages, state["messages"])
-    message = _adopt_reply(reply, identity, before, cut["removed"] if cut else 0)
-    return parse_message(settings, past, state, message, identity)
+    message = _adopt_reply(reply, require_identity(config), before, cut["removed"] if cut else 0)
+    return parse_message(settings, past, state, message, config)
 
 
 def parse_message(
@@ -471,12 +494,13 @@ def parse_message(
     past: Past,
     state: Mapping[str, Any],
     message: AIMessage,
-    identity: Identity,
+    config: RunnableConfig,
 ) -> ReplyContext:
     """Return a message of an agent as it is stored, parsed and with its context."""
-    heads = {**past.heads, **(state.get("heads") or {})}
-    parsed = parse_calls(message, settings.callable_tools, heads)
-    return ReplyContext(message, parsed, past, state, identity)
+    heads, rules = {**past.heads, **(state.get("heads") or {})}, settings.spawn_rules
+    spawns = SpawnPlan.build(rules, heads, config) if rules else None
+    parsed = parse_calls(message, settings.callable_tools, heads, spawns)
+    return ReplyContext(message, parsed, past, state, require_identity(config), spawns=spawns)
 
 
 def plan_reply_update(
@@ -588,16 +612,11 @@ def _build_update(
 ) -> dict[str, Any]:
     message, identity = context.message, context.identity
     known = {**context.past.heads, **(context.state.get("heads") or {})}
-    threads, heads = choose_threads(plan.requests, targets, known, message, identity)
-    kept = _build_question_notes(context)
+    kept = _build_notes(context, plan)
+    spawned = kept.get(SPAWNED_KEY, {})
+    threads, heads = choose_threads(plan.requests, targets, known, message, identity, spawned)
     if threads:
         kept[THREADS_KEY] = threads
-    if plan.candidates:
-        kept[ROUTES_KEY] = {
-            call_id: candidates.stored() for call_id, candidates in plan.candidates.items()
-        }
-    if plan.fan_outs:
-        kept[PARTS_KEY] = {each.call_id: each.stored() for each in plan.fan_outs}
     if limits and threads and (notes := _build_request_notes(plan, message, threads, limits, tell)):
         kept[REQUESTS_KEY] = notes
     if kept:
@@ -617,15 +636,24 @@ def _build_update(
     return update
 
 
-def _build_question_notes(context: ReplyContext) -> dict[str, Any]:
-    """Return the deadlines of questions to the user for the message's metadata."""
-    if not (context.now and context.parsed.waits):
-        return {}
-    deadlines = {
-        call_id: {"deadline": (context.now + timedelta(seconds=seconds)).isoformat()}
-        for call_id, seconds in context.parsed.waits.items()
-    }
-    return {QUESTIONS_KEY: deadlines}
+def _build_notes(context: ReplyContext, plan: DelegationPlan) -> dict[str, Any]:
+    """Return what the message's metadata says of its calls, but for the threads and requests."""
+    kept: dict[str, Any] = {}
+    if context.now and context.parsed.waits:
+        kept[QUESTIONS_KEY] = {
+            call_id: {"deadline": (context.now + timedelta(seconds=seconds)).isoformat()}
+            for call_id, seconds in context.parsed.waits.items()
+        }
+    if context.spawns:
+        spawned = context.spawns.list_specifications(plan.requests, plan.candidates)
+        kept |= {SPAWNED_KEY: spawned} if spawned else {}
+    if plan.candidates:
+        kept[ROUTES_KEY] = {
+            call_id: candidates.stored() for call_id, candidates in plan.candidates.items()
+        }
+    if plan.fan_outs:
+        kept[PARTS_KEY] = {each.call_id: each.stored() for each in plan.fan_outs}
+    return kept
 
 
 def _build_request_notes(

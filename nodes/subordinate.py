@@ -79,7 +79,10 @@ _EMPTY_REPORT: Mapping[str, Any] = {"status": Status.UNABLE, "reason": EMPTY_ANS
 
 
 class Subordinate(Node):
-    """The node of one subordinate, whose requests may have to be approved."""
+    """The node of one subordinate, whose requests may have to be approved.
+
+    One that was made at run time shares a `circuit` with the others of its kind.
+    """
 
     def __init__(
         self,
@@ -88,8 +91,10 @@ class Subordinate(Node):
         queue: RequestQueue,
         approvals: RequestApprovals,
         wraps: DelegationCalls | None = None,
+        circuit: str = "",
     ) -> None:
         super().__init__(member.name, subgraphs=[level])
+        self._circuit = circuit
         self._wraps = wraps
         self._is_human = isinstance(member, Human)
         self._agent = member.name
@@ -119,7 +124,7 @@ class Subordinate(Node):
         step = self._decide_next_step(order, attempt, given)
         if entry := _get_winning_entry(step):
             step = step._replace(place=get_races(own).place(entry))
-        return self._advance(input, step, head)
+        return self._advance(input, step, head, attempt.answer.status)
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         """Async version of `invoke`."""
@@ -140,7 +145,7 @@ class Subordinate(Node):
         if entry := _get_winning_entry(step):
             races = get_races(own)
             step = step._replace(place=await races.arun(partial(races.place, entry)))
-        return self._advance(input, step, head)
+        return self._advance(input, step, head, attempt.answer.status)
 
     def _load_order(self, state: Mapping[str, Any]) -> QueuedRequest:
         """Return the first request of the queue, with its input if the subordinate takes one."""
@@ -171,7 +176,7 @@ class Subordinate(Node):
         options, failure = self._build_options(order, own, config)
         begun = monotonic() if options.begun is None else options.begun
         history, told = self._queue.history, _NOTHING_TOLD
-        is_held = not failure and self._approvals.may_hold(self._agent, own)
+        is_held = not failure and self._approvals.may_hold(order, own)
         # What a middleware asks for again is approved.
         if is_held and not (order.wrap_log or get_gate(own).enter(Step.APPROVAL, own)):
             # Before anything is counted: the node runs again when it has been answered.
@@ -201,7 +206,7 @@ class Subordinate(Node):
         history, gate, told = self._queue.history, get_gate(own), _NOTHING_TOLD
         if gate.backpressure:
             await gate.backpressure.await_start(own["configurable"][TASK_ID_KEY])
-        is_held = not failure and self._approvals.may_hold(self._agent, own)
+        is_held = not failure and self._approvals.may_hold(order, own)
         if is_held and not order.wrap_log:
             is_held = not await gate.arun(lambda: gate.enter(Step.APPROVAL, own))
         if is_held and not order.wrap_log:
@@ -248,7 +253,7 @@ class Subordinate(Node):
         named: Any = own
         path = named["metadata"]["agent_path"]
         options = AttemptOptions(
-            path=path,
+            path=self._find_circuit(path),
             target=request.route[-1] if request.route else request.current,
             timeout=self._get_timeout(request),
             race_entry=order.race_entry,
@@ -256,6 +261,12 @@ class Subordinate(Node):
         )
         failure = _reject_misplaced(request, tuple(path.split(PATH_SEPARATOR)))
         return options, failure or self._reject_input(request)
+
+    def _find_circuit(self, path: str) -> str:
+        """Return the path of the circuit of an agent, which is its own unless it was spawned."""
+        if not self._circuit:
+            return path
+        return f"{path.rpartition(PATH_SEPARATOR)[0]}{PATH_SEPARATOR}{self._circuit}"
 
     def _reject_input(self, request: DelegationRequest) -> LevelFailure | None:
         """Return the failure of a request that is not of the contract, `None` if it is."""
@@ -286,7 +297,7 @@ class Subordinate(Node):
 
     def _get_timeout(self, request: DelegationRequest) -> float | None:
         """Return the seconds of an attempt: its own, or what is left of the request's."""
-        timeout, left = self._queue.timeouts.get(self._agent), request.seconds
+        timeout, left = self._queue.get_timeout(self._agent), request.seconds
         return left if left is not None and (timeout is None or left < timeout) else timeout
 
     def _set_deadline(
@@ -342,13 +353,19 @@ class Subordinate(Node):
             order, attempt.answer, config, attempt.spent, may_retry=may_retry
         )
 
-    def _advance(self, state: Mapping[str, Any], step: NextStep, head: Head) -> Any:
+    def _advance(
+        self, state: Mapping[str, Any], step: NextStep, head: Head, status: Status | None = None
+    ) -> Any:
         # A failed segment is part of the thread too; one without rows leaves the old head.
         known: Head | None = step.order.get_head(state)
         if head:
             known = {**head, **build_head(self._agent, join_path(step.order.request.route))}
             if self._contract and step.order.request.input is not None:
                 known["input"] = step.order.request.input
+        if spawned := step.order.spawned.get(self._agent):
+            known = {**(known or build_head(self._agent, "")), "spawned": spawned}
+            if status is not None:
+                known["status"] = str(status)
         return self._queue.advance(state, step, known)
 
 

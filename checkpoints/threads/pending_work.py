@@ -103,11 +103,13 @@ class OpenAgent:
         path: Names from the root.
         nodes: Nodes of its level, or of its delegation graph, that have not done their work.
         subordinates: Names of the subordinates whose answers it waits for.
+        spawned: Names of those among them that were made at run time.
     """
 
     path: tuple[str, ...]
     nodes: tuple[str, ...]
     subordinates: tuple[str, ...]
+    spawned: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -348,11 +350,13 @@ def build_open_agent(saved: CheckpointTuple, answered: Collection[str]) -> OpenA
     # A delegation that has not begun names its subordinates only in its superior's send. The
     # sends of finished delegations stay there until the whole step has ended.
     sent = (send.arg for send in values.get(TASKS) or () if isinstance(send.arg, Mapping))
-    requests = [order["request"] for each in (values, *sent) for order in each.get("queue") or ()]
+    orders = [order for each in (values, *sent) for order in each.get("queue") or ()]
+    requests = [order["request"] for order in orders]
     return OpenAgent(
         identity.path,
         tuple(dict.fromkeys(list_triggered_nodes(values))),
         tuple(dict.fromkeys(each["current"] for each in requests if each["id"] not in answered)),
+        tuple(dict.fromkeys(name for order in orders for name in order.get("spawned") or ())),
     )
 
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from echelons.delegation.join_policies import JoinPolicy, load_join
 from echelons.delegation.request import render_input
 from echelons.errors import UnreadableRecord
-from echelons.identity.lineage import DELEGATED_KEY, PARTS_KEY, THREADS_KEY
-from echelons.tree.names import CALL_SUBORDINATE, DELEGATING_TOOLS
+from echelons.identity.lineage import DELEGATED_KEY, PARTS_KEY, SPAWNED_KEY, THREADS_KEY
+from echelons.tree.names import CALL_SUBORDINATE, DELEGATING_TOOLS, SPAWN_SUBORDINATE
 
 if TYPE_CHECKING:
     from langchain_core.messages import AIMessage, ToolCall, ToolMessage
@@ -125,6 +125,8 @@ def iterate_requests(
         call_id, args = call["id"] or "", call["args"]
         if parted := load_fan_out(message, call_id):
             yield from ((each, parted) for each in parted.parts)
+        elif call["name"] == SPAWN_SUBORDINATE or is_spawning_call(call):
+            yield _read_spawning_call(message, call), None
         elif call["name"] == CALL_SUBORDINATE:
             # A call that a person wrote into a state may have any arguments; it is then refused.
             task, named = str(args.get("message", "")), str(args.get("subordinate") or "")
@@ -138,6 +140,27 @@ def iterate_requests(
             yield request, None
         elif is_typed_call(message, call):
             yield build_typed_call(call_id, call["name"], args), None
+
+
+def load_specifications(message: AIMessage, call_id: str) -> Mapping[str, Any]:
+    """Return the specifications of the spawned agents that a request may go to, by name."""
+    kept: Any = message.response_metadata.get(SPAWNED_KEY) or {}
+    found = kept.get(call_id) if isinstance(kept, Mapping) else None
+    return found if isinstance(found, Mapping) else {}
+
+
+def is_spawning_call(call: ToolCall) -> bool:
+    """Return whether a call of `call_subordinate` makes the subordinate that it calls."""
+    if call["name"] != CALL_SUBORDINATE or "profile" not in call["args"]:
+        return False
+    return bool(call["args"]["profile"]) and not call["args"].get("subordinate")
+
+
+def _read_spawning_call(message: AIMessage, call: ToolCall) -> SubordinateCall:
+    """Return the first request of a new agent; to nobody if it was not made."""
+    call_id, task = call["id"] or "", str(call["args"].get("message", ""))
+    name = next(iter(load_specifications(message, call_id)), "")
+    return SubordinateCall(call_id, name, task, reset=True, tool=call["name"])
 
 
 def build_typed_call(call_id: str, tool: str, fields: Mapping[str, Any]) -> SubordinateCall:

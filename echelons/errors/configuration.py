@@ -108,7 +108,8 @@ class PermissionsWidened(ConfigurationError, ValueError):
     Attributes:
         agent: Path of the agent, from the superior on.
         superior: The superior.
-        name: The tool or subordinate that both rules are for; or `tools`, `paths` or `network`.
+        name: The tool or subordinate that both rules are for; `tools`, `paths` or `network`; or a
+            setting of `Spawn`, such as `spawn.levels`.
         rule: The agent's rule, or what it is granted.
         limit: The superior's.
     """

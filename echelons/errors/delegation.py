@@ -111,6 +111,19 @@ class TooWide(DelegationError):
         )
 
 
+class SpawnRefused(DelegationError):
+    """A subordinate cannot be made at run time.
+
+    Attributes:
+        why: What stands against it, with the limit and what to do.
+    """
+
+    code = "spawn"
+
+    why: str
+    message = "{why}"
+
+
 class RepeatedBrief(DelegationError):
     """An agent gets a task that it has answered in the same turn, with nothing done since.
 

@@ -81,6 +81,29 @@ class MissingAgents(EchelonsError):
     )
 
 
+class MissingTool(EchelonsError):
+    """A spawned agent has a tool or a profile that this process does not declare.
+
+    Attributes:
+        agent: The agent's name.
+        names: The tools; empty if it is the profile.
+        profile: Its profile; empty for none.
+    """
+
+    agent: str
+    names: Sequence[str]
+    profile: str
+
+    def _describe(self) -> str:
+        if self.names:
+            owner = f"the profile {self.profile!r}" if self.profile else "its superior"
+            named = ", ".join(map(repr, self.names))
+            lack = f"the tools {named}, which {owner} does not have in this process"
+        else:
+            lack = f"the profile {self.profile!r}, which Session(spawnable=...) does not name"
+        return f"{self.agent!r} was spawned with {lack}; declare them again. Nothing was changed"
+
+
 class UnfinishedTurn(EchelonsError):
     """The thread's last turn was cut short, so it takes no new task yet.
 

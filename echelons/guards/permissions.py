@@ -12,6 +12,7 @@ from typing import Annotated, Any, Final, Literal, NamedTuple, TypeAlias, cast
 from pydantic import Field, StrictBool, field_validator
 
 from echelons.errors import InvalidSetting
+from echelons.guards.spawn import Spawn
 from echelons.settings import Settings
 from echelons.text.error_lines import describe_error
 from echelons.text.input_limits import shorten_repr
@@ -29,7 +30,6 @@ GRANT_KEY: Final = "__echelons_grant"
 """Config key of the grant of the agent at work; LangGraph stores no key with this prefix."""
 GrantedName: TypeAlias = Annotated[str, Field(min_length=1, max_length=1024)]
 _HOST = re.compile(r"(\*\.)?([a-z0-9]([a-z0-9-]*[a-z0-9])?\.)*[a-z0-9]([a-z0-9-]*[a-z0-9])?(:\d+)?")
-ProfileName: TypeAlias = Annotated[str, Field(min_length=1, max_length=64)]
 
 _RANKS: Final[Mapping[str, int]] = {"allow": 0, "ask": 2, "deny": 3}
 _PREDICATE_RANK = 1
@@ -163,8 +163,8 @@ class Permissions(Settings):
             those below it.
         contact_user: Whether the agent may ask the user past its superior, with `ask_user` and
             `ask_later`. This is for the agent alone, and not for those below it.
-        profiles: Names of the profiles that it may give to subordinates that it has made at run
-            time, with `call_subordinate(profile=...)`. This too is for the agent alone.
+        spawn: Which subordinates it may make at run time; none by default. A subordinate's own may
+            only narrow what its superior has, if that has any.
 
     Raises:
         InvalidSetting: A rule is neither a verdict nor a predicate, a predicate is asynchronous, or
@@ -180,7 +180,7 @@ class Permissions(Settings):
 
     approvals: Mapping[str, ApprovalRule] = Field(default_factory=lambda: ApprovalRules({}))
     contact_user: StrictBool = False
-    profiles: tuple[ProfileName, ...] = ()
+    spawn: Spawn | None = None
     tools: tuple[GrantedName, ...] | None = None
     paths: tuple[GrantedName, ...] | None = None
     network: tuple[GrantedName, ...] | None = None

@@ -30,6 +30,9 @@ ROUTES_KEY = "routes"
 PARTS_KEY = "parts"
 """Likewise: the requests of calls that make several, by call id."""
 
+SPAWNED_KEY = "spawned"
+"""Likewise: the specifications of the spawned agents that calls go to, by call id and name."""
+
 REQUESTS_KEY = "requests"
 """Likewise: the fields of requests that cannot be derived from the message, by call id."""
 
@@ -82,6 +85,7 @@ OWN_KEYS = frozenset(
         ROUTES_KEY,
         PARTS_KEY,
         REQUESTS_KEY,
+        SPAWNED_KEY,
         FORWARDED_KEY,
         REFUSED_KEY,
         UNASKED_KEY,

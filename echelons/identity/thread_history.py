@@ -17,6 +17,8 @@ class Head(TypedDict, total=False):
         way: The path from below that agent down to the one for which the thread relays requests;
             missing if the agent works on them itself.
         input: The latest input that the agent was given, if its contract declares one.
+        spawned: The specification of an agent that was made at run time.
+        status: The status of the latest response of such an agent; missing before the first.
         checkpoint_ns: Namespace of the segment; missing while the thread has not run.
         checkpoint_id: The segment's last checkpoint; likewise.
     """
@@ -24,6 +26,8 @@ class Head(TypedDict, total=False):
     agent: str
     way: str
     input: dict[str, Any]
+    spawned: Mapping[str, Any]
+    status: str
     checkpoint_ns: str
     checkpoint_id: str
 

@@ -365,10 +365,11 @@ class _TeamReader:
         for profile in Team(self._files.root, profiles[0], tuple(profiles[1:]), ()).profiles:
             permissions = profile.values.get("permissions", NO_PERMISSIONS)
             settings = profile.parts.settings
-            for name in permissions.profiles if settings else ():
+            spawn = permissions.spawn
+            for name in spawn.profiles if spawn and settings else ():
                 if settings and name not in self._folders:
                     close = get_close_matches(name, self._folders, n=1)
                     meant = f"did you mean {close[0]!r}? " if close else ""
                     why = f"there is no profile {name!r}; {meant}put it into {DEFAULT}/{name}/"
-                    line = settings.find_line("permissions", "profiles")
+                    line = settings.find_line("permissions", "spawn", "profiles")
                     self._files.add_fault(settings.source.name, line, "UnknownProfile", why)

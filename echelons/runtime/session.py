@@ -38,6 +38,7 @@ from echelons.checkpoints.threads.stop_and_pause import (
 )
 from echelons.checkpoints.threads.store import RootThread, ThreadStore
 from echelons.checkpoints.threads.trace import Trace
+from echelons.delegation.spawnable import check_spawnable
 from echelons.errors import (
     EchelonsError,
     ForeignSaverWarning,
@@ -112,6 +113,8 @@ class Session:
             changes. Nothing of it is stored but their changes.
         theme: The names for people that agents get which are spawned, if the root has no theme of
             its own, see `Agent`; one that is drawn by the thread's id if left out.
+        spawnable: Agents that others may be made after at run time, by the name of the profile, see
+            `Permissions(spawn=...)`. None of them is stored: give them to each session again.
 
     Raises:
         InvalidAgent: The agent is no `Agent`.
@@ -149,6 +152,7 @@ class Session:
         redactor: Redactor = redact_secrets,
         workspace: str | Path | None = None,
         theme: NameTheme | str | Path | None = None,
+        spawnable: Mapping[str, Agent] | None = None,
     ) -> None:
         # What an object says of its class may be anything.
         if not issubclass(type(agent), Agent):
@@ -161,6 +165,7 @@ class Session:
         if not is_path and not issubclass(type(database), BaseCheckpointSaver):
             raise InvalidDatabase(database)
         options.check_saver(database)
+        profiles = check_spawnable(spawnable)
         folder = None if workspace is None else Workspace(workspace)
         self._given_theme = check_theme(theme)
         self.graph = agent.compile(database, store=store, redactor=redactor)
@@ -183,7 +188,7 @@ class Session:
         confidence = max(agent.capabilities.values(), default=1.0)
         root_thread = SessionThread(thread, self.thread_id, confidence)
         own = TreeWorkspace(folder, saver) if folder else None
-        self._engine = TurnEngine(self.graph, saver, root_thread, options, own)
+        self._engine = TurnEngine(self.graph, saver, root_thread, options, own, profiles)
         self.thread_store = ThreadStore(saver)
 
     @property

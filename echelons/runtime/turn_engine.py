@@ -28,6 +28,7 @@ from echelons.checkpoints.coordination.workspace_changes import TreeWorkspace
 from echelons.checkpoints.ledger import Lease, Transaction, build_key, get_ledger
 from echelons.checkpoints.queries import LedgerQuery, OneCheckpoint, ReadPlan, arun_plan, run_plan
 from echelons.checkpoints.threads.answer_outbox import deliver_answers
+from echelons.delegation.spawnable import SPAWNABLE_KEY, SpawnableAgent
 from echelons.errors import ThreadBusy
 from echelons.graphs.compiled_tree import AgentGraph
 from echelons.graphs.invocation.resume_check import check_checkpoint
@@ -55,6 +56,7 @@ class TurnEngine:
         thread: The root's thread.
         options: What each run is passed.
         workspace: The workspace of its agents; `None` for none.
+        spawnable: The agents that others may be made after, by name.
         loop: Where synchronous runs run what is only async.
     """
 
@@ -63,6 +65,7 @@ class TurnEngine:
     thread: SessionThread
     options: RunOptions
     workspace: TreeWorkspace | None = None
+    spawnable: Mapping[str, SpawnableAgent] = field(default_factory=dict)
     loop: BackgroundLoop = field(default_factory=BackgroundLoop)
 
     @property
@@ -228,6 +231,7 @@ class TurnEngine:
         config["configurable"][TURN_KEY] = turn
         # Also if there is none: a session within a tool does not get that of the session around it.
         config["configurable"][WORKSPACE_KEY] = self.workspace
+        config["configurable"][SPAWNABLE_KEY] = self.spawnable
         config["configurable"][NOTES_KEY] = LedgerNotes(self.saver)
         return {
             "input": given,

@@ -20,6 +20,7 @@ PATH_SEPARATOR = "/"
 
 CALL_SUBORDINATE = "call_subordinate"
 DELEGATE_MANY = "delegate_many"
+SPAWN_SUBORDINATE = "spawn_subordinate"
 REPORT = "report"
 ASK_SUPERIOR = "ask_superior"
 ASK_USER = "ask_user"
@@ -27,8 +28,8 @@ ASK_LATER = "ask_later"
 SEND_MESSAGE = "send_message"
 RECALL = "recall"
 PIN = "pin"
-DELEGATING_TOOLS = frozenset({CALL_SUBORDINATE, DELEGATE_MANY})
-"""Built-in tools with which an agent calls its subordinates."""
+DELEGATING_TOOLS = frozenset({CALL_SUBORDINATE, DELEGATE_MANY, SPAWN_SUBORDINATE})
+"""Built-in tools with which an agent calls its subordinates, or makes one and calls it."""
 MEMORY_TOOLS = frozenset({RECALL, PIN})
 """Built-in tools of an agent with a memory."""
 BUILT_IN_TOOLS = DELEGATING_TOOLS | {

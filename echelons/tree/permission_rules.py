@@ -25,6 +25,7 @@ from echelons.tree.names import (
     RECALL,
     REPORT,
     SEND_MESSAGE,
+    SPAWN_SUBORDINATE,
     get_provider_tool_name,
 )
 from echelons.tree.traversal import TreePlace, walk_tree
@@ -40,6 +41,7 @@ _DECIDED_ELSEWHERE: Final[Mapping[str, str]] = {
     ASK_SUPERIOR: _UPWARD,
     ASK_USER: _CONTACT,
     ASK_LATER: _CONTACT,
+    SPAWN_SUBORDINATE: "Permissions(spawn=…) decides whether an agent has it",
     SEND_MESSAGE: "DelegationPolicy(sibling_messages=…) decides about messages between siblings",
     RECALL: _MEMORY,
     PIN: _MEMORY,
@@ -57,11 +59,14 @@ def check_permissions(root: Member) -> None:
     """
     places = [*walk_tree(root)]
     _check_grants(root, places)
+    _check_spawn(root, places)
     rules = get_permissions(root).approvals
     if not rules:
         return
     known = {name for place in places for name in _list_tools(place.member)}
     known |= {place.member.name for place in places[1:]}
+    if any(get_permissions(place.member).spawn for place in places):
+        known.add(SPAWN_SUBORDINATE)
     foreign = {name: place for place in places for name in _list_foreign_tools(place.member)}
     for name in rules:
         if name in foreign:
@@ -101,6 +106,26 @@ def _check_grants(root: Member, places: Sequence[TreePlace]) -> None:
             field, name = wider
             limit = _list(getattr(grant, field))
             raise PermissionsWidened(place.path_text, root.name, field, repr(name), limit)
+
+
+def _check_spawn(root: Member, places: Sequence[TreePlace]) -> None:
+    """Check that the tools that an agent gives to others are its own, and who may spawn more."""
+    rules = get_permissions(root).spawn
+    if rules is None:
+        return
+    own = [*_list_tools(root)]
+    for name in rules.tools:
+        if name not in own:
+            listed = ", ".join(own) or "none"
+            why = f"an agent can give agents that it spawns a tool of its own: {listed}"
+            raise UnknownTool(root.name, name, why)
+    for place in places[1:]:
+        below = get_permissions(place.member).spawn
+        if below and (wider := rules.find_wider(below)):
+            field, value = wider
+            limit = repr(getattr(rules, field))
+            name = f"spawn.{field}"
+            raise PermissionsWidened(place.path_text, root.name, name, repr(value), limit)
 
 
 def _list(names: Sequence[str] | None) -> str:

@@ -32,7 +32,7 @@ from echelons.checkpoints.threads.pending_work import (
 )
 from echelons.errors import InvalidId, MissingAgents
 from echelons.identity.lineage import Identity
-from echelons.nodes.delegating.request_queue import REFUSE
+from echelons.nodes.delegating.request_queue import DISPATCH, REFUSE
 from echelons.nodes.dispatch import assign_nodes
 from echelons.tree.members import Member
 from echelons.tree.names import PATH_SEPARATOR, RUN, get_provider_tool_name
@@ -126,12 +126,18 @@ def find_missing_agents(
     """
     members = {(*above, *place.path): place.member for place in walk_tree(root)}
     lost: dict[str, None] = {}
+    spawned: set[tuple[str, ...]] = set()
     for each in waiting:
+        spawned |= {(*each.path, name) for name in each.spawned}
+        if any(each.path[: len(path)] == path for path in spawned):
+            # It is made anew from its specification, which stands in the thread.
+            continue
         member = members.get(each.path)
         if member is None:
             lost[PATH_SEPARATOR.join(each.path)] = None
             continue
-        nodes, below = _list_nodes(member), {each.name for each in member.subordinates}
+        nodes = _list_nodes(member)
+        below = {*(each.name for each in member.subordinates), *each.spawned}
         gone = [name for name in each.nodes if name not in nodes]
         gone += [name for name in each.subordinates if name not in below]
         lost |= {PATH_SEPARATOR.join((*each.path, name)): None for name in gone}
@@ -145,6 +151,8 @@ def _list_nodes(member: Member) -> set[str]:
     own = {"reason"}
     if not all(map(get_provider_tool_name, member.tools)):
         own.add("act")
+    if member.permissions.spawn:
+        own |= {"delegate", REFUSE, DISPATCH}
     if member.subordinates:
         taking = assign_nodes([each.name for each in member.subordinates])
         # Of very many, a resumed graph has the nodes of those that a run waits in, too.

@@ -6,7 +6,7 @@ Pure. `request_queue` decides what happens to it next.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from langchain_core.messages import ToolMessage
@@ -46,6 +46,7 @@ class QueuedRequest:
         wrap_log: What the middleware around it has had of this attempt so far: responses, and
             other values that it keeps.
         tool: Name of the tool that was called.
+        spawned: The specifications of the spawned agents that it may go to, by name.
         waiting: The request whose middleware waits for the answer to this one; `None` if the
             superior's call does.
     """
@@ -62,6 +63,7 @@ class QueuedRequest:
     routed: bool = False
     wrap_log: tuple[Mapping[str, Any], ...] = ()
     tool: str = CALL_SUBORDINATE
+    spawned: Mapping[str, Any] = field(default_factory=dict)
     waiting: QueuedRequest | None = None
 
     def stored(self) -> dict[str, Any]:
@@ -87,6 +89,8 @@ class QueuedRequest:
             kept["wrap_log"] = [dict(each) for each in self.wrap_log]
         if self.tool != CALL_SUBORDINATE:
             kept["tool"] = self.tool
+        if self.spawned:
+            kept["spawned"] = dict(self.spawned)
         if self.waiting:
             kept["waiting"] = self.waiting.stored()
         return kept
@@ -116,6 +120,7 @@ class QueuedRequest:
             stored.get("routed", False),
             _read_log(stored.get("wrap_log", ())),
             str(stored.get("tool", CALL_SUBORDINATE)),
+            _read_specifications(stored.get("spawned", {})),
             cls.load(stored["waiting"]) if "waiting" in stored else None,
         )
 
@@ -226,6 +231,12 @@ def _read_log(stored: object) -> tuple[Mapping[str, Any], ...]:
     raise UnreadableRecord(QueuedRequest.__name__, "its wrap_log is no list of objects")
 
 
+def _read_specifications(stored: object) -> Mapping[str, Any]:
+    if isinstance(stored, Mapping):
+        return stored
+    raise UnreadableRecord(QueuedRequest.__name__, "its spawned is no object")
+
+
 def build_part_entry(
     response: DelegationResponse, place: int = 0, attempts: Sequence[DelegationResponse] = ()
 ) -> dict[str, Any]:
@@ -255,6 +266,8 @@ def build_tool_message(
         content = f"{content}\n{format_questions(answer.questions)}"
     if told := format_user_answers(answer.user_answers):
         content = f"{content}\n{told}"
+    if spawned := queued.spawned.get(answer.agent):
+        content = f"{content}\n{_describe_spawned(spawned, answer)}"
     return ToolMessage(
         content,
         id=derive_message_id(queued.thread_id, f"answer/{queued.request.id}"),
@@ -265,3 +278,11 @@ def build_tool_message(
         response_metadata={} if tool in DELEGATING_TOOLS else {DELEGATED_KEY: True},
         additional_kwargs={"unavailable": True} if unable else {},
     )
+
+
+def _describe_spawned(stored: Mapping[str, Any], answer: DelegationResponse) -> str:
+    """Return what a superior is told of the spawned agent that has answered it."""
+    if stored.get("kind") == "drone" and not answer.questions:
+        return f"[{answer.agent}, a drone, has ended with this answer]"
+    stays = "" if stored.get("keep") else " until your present task has ended"
+    return f"[{answer.agent} is there{stays}; call_subordinate reaches it by this name]"

@@ -29,7 +29,7 @@ from echelons.nodes.delegating.queued_request import QueuedRequest
 from echelons.nodes.tool_execution.approval import plan_approval, read_first_answer
 from echelons.nodes.tool_execution.at_most_once import PlanStep
 from echelons.nodes.tool_execution.scratchpad import MISSING, Scratchpad, peek_first_answer
-from echelons.tree.names import PATH_SEPARATOR
+from echelons.tree.names import PATH_SEPARATOR, SPAWN_SUBORDINATE
 
 
 class RequestVerdict(NamedTuple):
@@ -58,12 +58,13 @@ class RequestApprovals:
     decisions: StandingDecisions
     history: ThreadHistory
 
-    def may_hold(self, subordinate: str, config: RunnableConfig) -> bool:
+    def may_hold(self, order: QueuedRequest, config: RunnableConfig) -> bool:
         """Return whether a request may have to be approved; `config` is the subordinate's.
 
         It may also have been asked about before its rule was removed: its answer holds.
         """
-        return subordinate in self.rules or peek_first_answer(config) is not MISSING
+        is_ruled = order.request.current in self.rules or _get_rule_name(order) in self.rules
+        return is_ruled or peek_first_answer(config) is not MISSING
 
     def plan(
         self, order: QueuedRequest, config: RunnableConfig
@@ -103,14 +104,24 @@ class RequestApprovals:
 
 def _build_guarded_call(order: QueuedRequest, config: RunnableConfig) -> GuardedCall:
     request, metadata = order.request, config["metadata"]
+    spec, spawned = order.spawned.get(request.current), dict[str, Any]()
+    if spec and not order.continues:
+        shown = ("role", "kind", "profile", "tools", "contact_user", "keep")
+        spawned = {"subordinate": request.current, **{key: spec.get(key) for key in shown}}
     return GuardedCall(
         thread_id=str(config["configurable"].get("thread_id", "")),
         path=str(metadata["agent_path"]).rpartition(PATH_SEPARATOR)[0],
         kind="subordinate",
-        name=request.current,
-        arguments={"message": request.task, "context": dict(request.context)},
+        name=_get_rule_name(order),
+        arguments={"message": request.task, "context": dict(request.context), **spawned},
         call_id=order.call_id,
     )
+
+
+def _get_rule_name(order: QueuedRequest) -> str:
+    """Return the name of the rule for a request: one for all conversations of spawned agents."""
+    name = order.request.current
+    return SPAWN_SUBORDINATE if name in order.spawned and not order.continues else name
 
 
 def _build_wait_step(race: RaceEntry, config: RunnableConfig) -> PlanStep:

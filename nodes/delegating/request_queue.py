@@ -26,6 +26,7 @@ from echelons.nodes.delegating.queued_request import (
 from echelons.nodes.planning.refused_calls import mark_refused
 
 REFUSE = "refuse"
+DISPATCH = "dispatch"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,17 +36,22 @@ class RequestQueue:
     Attributes:
         nodes: The node that takes the requests for each subordinate, by its name.
         history: Reads the threads.
-        timeouts: Seconds for each subordinate, by its name; `None` for no limit.
+        timeouts: Seconds for each subordinate, by its name; `None` for no limit. Those made at
+            run time have that of `DISPATCH`.
     """
 
     nodes: Mapping[str, str]
     history: ThreadHistory
     timeouts: Mapping[str, float | None] = field(default_factory=dict)
 
+    def get_timeout(self, subordinate: str) -> float | None:
+        """Return the seconds of a subordinate; `None` for no limit."""
+        return self.timeouts.get(subordinate, self.timeouts.get(DISPATCH))
+
     def find_refusal(self, order: QueuedRequest, config: Mapping[str, Any]) -> str | None:
         """Return why a queued request is refused, or `None` if its subordinate may take it."""
         name = order.request.current
-        if name not in self.nodes:
+        if name not in self.nodes and name not in order.spawned:
             return f"unknown_subordinate: no subordinate is called {name!r}"
         if order.continues and not self.history.is_durable(config):
             return "no_checkpointer: nothing was kept of the earlier conversation; use reset=true"
@@ -58,7 +64,9 @@ class RequestQueue:
     def choose_node(self, stored: Mapping[str, Any], config: Mapping[str, Any]) -> str:
         """Return the node that takes a stored queued request."""
         order = QueuedRequest.load(stored)
-        return REFUSE if self.find_refusal(order, config) else self.nodes[order.request.current]
+        if self.find_refusal(order, config):
+            return REFUSE
+        return self.nodes.get(order.request.current, DISPATCH)
 
     def decide_next_step(
         self,
@@ -106,7 +114,7 @@ class RequestQueue:
         self, request: DelegationRequest, config: Mapping[str, Any]
     ) -> DelegationRequest:
         """Return a request that is sent now, with its deadline."""
-        timeout = self.timeouts.get(request.current)
+        timeout = self.get_timeout(request.current)
         deadline = compute_deadline(config, (timeout, request.seconds))
         return request.model_copy(update={"deadline": deadline})
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from langchain_core.messages import AIMessage, BaseMessage
@@ -40,6 +41,7 @@ from echelons.workspace.changes import PRIVATE_FOLDER
 
 RoutedTasks: TypeAlias = Mapping[tuple[str, bool], Sequence[RoutedTask]]
 """The routed tasks of a message, by task and whether it may be split."""
+NO_SPECIFICATIONS: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
 
 
 @dataclass(slots=True)
@@ -181,6 +183,7 @@ def choose_threads(
     known: Mapping[str, Head],
     message: AIMessage,
     identity: Identity,
+    spawned: Mapping[str, Mapping[str, Any]] = NO_SPECIFICATIONS,
 ) -> tuple[dict[str, str], dict[str, Head]]:
     """Return thread ids by call id, in call order, and the state entry of each of these threads.
 
@@ -195,6 +198,7 @@ def choose_threads(
         known: The existing threads, in the order of their start.
         message: The message that contains the calls.
         identity: The agent that calls.
+        spawned: The specifications of the spawned agents that the calls may go to, by call id.
     """
     latest = {(head["agent"], head.get("way", "")): thread for thread, head in known.items()}
     threads: dict[str, str] = {}
@@ -208,7 +212,10 @@ def choose_threads(
             thread = derive_subordinate_thread_id(superior, message_id, each.call_id)
             latest[each.subordinate, way] = thread
         threads[each.call_id] = thread
-        used.setdefault(thread, known.get(thread) or build_head(each.subordinate, way))
+        head = known.get(thread) or build_head(each.subordinate, way)
+        if spec := spawned.get(each.call_id, {}).get(each.subordinate):
+            head = {**head, "spawned": spec}
+        used.setdefault(thread, head)
     return threads, used
 
 

@@ -6,16 +6,22 @@ It is made once for a level, unless the agent's prompt is a function of the stat
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from langchain_core.messages import SystemMessage
 
 from echelons.errors import PromptFailed
 from echelons.guards.gate import Halt
 from echelons.identity.thread_history import Past
+from echelons.nodes.planning.spawn_plan import SpawnPlan, SpawnRules
 from echelons.nodes.planning.state_function import StateFunction
+from echelons.prompts import fill_text, load_tool_texts
 from echelons.text.input_limits import read_text
 from echelons.text.sanitize import sanitize_value
+from echelons.tree.names import SPAWN_SUBORDINATE
+
+MAX_LISTED: Final = 32
+"""Most spawned agents that a model is told about."""
 
 
 class SystemPrompt:
@@ -60,6 +66,61 @@ class SystemPrompt:
             assert self._function is not None  # noqa: S101  a fixed prompt was checked
             raise self._function.refuse(prompt, config)
         return _join_texts(self._guidance, own)
+
+
+class ListingPrompt(SystemPrompt):
+    """The guidance and the prompt of an agent, and after them the agents that it has spawned.
+
+    Args:
+        prompt: The agent's own, as of `SystemPrompt`.
+        guidance: What stands before it.
+        rules: What it may spawn.
+    """
+
+    def __init__(self, prompt: Any, guidance: str, rules: SpawnRules) -> None:
+        super().__init__(prompt, guidance)
+        self._rules = rules
+
+    def build(
+        self, past: Past, state: Mapping[str, Any], config: Mapping[str, Any]
+    ) -> SystemMessage | Halt | None:
+        """Return the message, see `SystemPrompt.build`."""
+        system = super().build(past, state, config)
+        return system if isinstance(system, Halt) else self._list(system, past, state, config)
+
+    async def abuild(
+        self, past: Past, state: Mapping[str, Any], config: Mapping[str, Any]
+    ) -> SystemMessage | None:
+        """Async version of `build`."""
+        return self._list(await super().abuild(past, state, config), past, state, config)
+
+    def _list(
+        self,
+        system: SystemMessage | None,
+        past: Past,
+        state: Mapping[str, Any],
+        config: Mapping[str, Any],
+    ) -> SystemMessage | None:
+        heads = {**past.heads, **(state.get("heads") or {})}
+        living = [*SpawnPlan.build(self._rules, heads, config).living.values()]
+        if not living:
+            return system
+        lines = [f"- {each.name}: {each.quoted_role}" for each in living[-MAX_LISTED:]]
+        if more := len(living) - len(lines):
+            lines.append(f"(and {more} others)")
+        listing = load_tool_texts(SPAWN_SUBORDINATE)["listing"]
+        return _append_text(system, fill_text(listing, agents="\n".join(lines)))
+
+
+def _append_text(message: SystemMessage | None, text: str) -> SystemMessage:
+    """Return a system message with a text at its end."""
+    if message is None:
+        return SystemMessage(text)
+    if isinstance(message.content, str):
+        content: Any = f"{message.content}\n\n{text}"
+    else:
+        content = [*message.content, {"type": "text", "text": text}]
+    return message.model_copy(update={"content": content})
 
 
 def _join_texts(guidance: str, prompt: str | SystemMessage) -> SystemMessage | None:

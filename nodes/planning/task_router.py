@@ -5,7 +5,7 @@ Most runs never route, and reading the capabilities of a tree takes longer than 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from textwrap import shorten
@@ -16,11 +16,14 @@ from langgraph.config import get_config
 
 from echelons.agent import Agent
 from echelons.capabilities import CapabilityMap, Deriver, TreeDeriver
+from echelons.delegation.agent_specification import AgentSpecification
 from echelons.delegation.candidates import Candidates
 from echelons.delegation.policy import DelegationPolicy
+from echelons.delegation.spawnable import SpawnableAgent, get_spawnable
 from echelons.identity.failures import get_failure_log
 from echelons.routing import Part, Route, Router
 from echelons.routing.route import MAX_EXPLAINED
+from echelons.tree.traversal import collect_capabilities, walk_tree
 
 MAX_REASON = 200
 """The most characters stored of why an agent was asked."""
@@ -74,11 +77,22 @@ class TaskRouter:
         self._routers: WeakKeyDictionary[object, _LazyRouter] = WeakKeyDictionary()
         self._lock = Lock()
 
-    def route_task(self, task: str, receiver: str, *, max_parts: int) -> tuple[RoutedTask, ...]:
+    def route_task(
+        self,
+        task: str,
+        receiver: str,
+        *,
+        max_parts: int,
+        spawned: Sequence[AgentSpecification] = (),
+    ) -> tuple[RoutedTask, ...]:
         """Return the candidates for a task, or for each of its parts, below a receiver.
 
-        With more than `max_parts` parts the task stays whole.
+        With more than `max_parts` parts the task stays whole. `spawned` are the agents that the
+        receiver has made at run time.
         """
+        if spawned:
+            routers = self._with_spawned(receiver, spawned)
+            return routers.route_task(task, receiver, max_parts=max_parts)
         router, without = self._get_router(*self._resolve_deriver()), {receiver}
         found = router.split(task, receiver, without=without) if max_parts > 1 else ()
         if not 1 < len(found) <= max_parts:
@@ -86,9 +100,17 @@ class TaskRouter:
         return tuple(_build_routed_task(router, each.route, each) for each in found)
 
     async def aroute_task(
-        self, task: str, receiver: str, *, max_parts: int
+        self,
+        task: str,
+        receiver: str,
+        *,
+        max_parts: int,
+        spawned: Sequence[AgentSpecification] = (),
     ) -> tuple[RoutedTask, ...]:
         """Async version of `route_task`."""
+        if spawned:
+            routers = self._with_spawned(receiver, spawned)
+            return await routers.aroute_task(task, receiver, max_parts=max_parts)
         deriver, saver = self._resolve_deriver()
         # A model is asked here, without blocking the event loop when the router is created.
         if isinstance(deriver, TreeDeriver) and self._get_lazy(saver).router is None:
@@ -100,6 +122,24 @@ class TaskRouter:
                 _build_routed_task(router, await router.aroute(task, receiver, without=without)),
             )
         return tuple(_build_routed_task(router, each.route, each) for each in found)
+
+    def _with_spawned(self, receiver: str, spawned: Sequence[AgentSpecification]) -> TaskRouter:
+        """Return the router of a receiver's subtree, with the agents that it has made."""
+        known = get_spawnable(get_config())
+        made = [_build_routed_member(each, known.get(each.profile)) for each in spawned]
+        [above] = (each.member for each in walk_tree(self._root) if each.member.name == receiver)
+        assert isinstance(above, Agent)  # noqa: S101  only an agent delegates
+        extended = Agent(
+            receiver,
+            above.description,
+            subordinates=[*above.subordinates, *made],
+            capabilities=above.capabilities,
+        )
+        return self.for_tree(extended)
+
+    def for_tree(self, root: Agent) -> TaskRouter:
+        """Return a router of the same policy for another tree."""
+        return TaskRouter(root, self._policy, self._resolve_deriver)
 
     def _get_router(self, deriver: Deriver, saver: object | None) -> Router:
         lazy = self._get_lazy(saver)
@@ -113,6 +153,15 @@ class TaskRouter:
         # A router must not keep its saver alive: so not the deriver is kept, but its result.
         with self._lock:
             return self._routers.setdefault(self if saver is None else saver, _LazyRouter())
+
+
+def _build_routed_member(spec: AgentSpecification, profile: SpawnableAgent | None) -> Agent:
+    """Return what the router knows of a spawned agent: its role, and what its profile can do."""
+    if profile is None:
+        return Agent(spec.name, spec.role)
+    member = profile.member
+    about = f"{member.description.rstrip('.')}. {spec.role}" if member.description else spec.role
+    return Agent(spec.name, about, capabilities=collect_capabilities(member))
 
 
 @dataclass(slots=True)

@@ -32,12 +32,13 @@ from echelons.delegation.calls import (
 from echelons.delegation.contract import Contract, describe_faults
 from echelons.delegation.join_policies import parse_join
 from echelons.delegation.request import Status
-from echelons.errors import DelegationError, InvalidInput, InvalidJoin, TooWide
+from echelons.errors import DelegationError, InvalidInput, InvalidJoin, SpawnRefused, TooWide
 from echelons.identity.thread_history import Head
 from echelons.messaging.agent_question import AgentQuestion, build_question_id
 from echelons.nodes.messages import find_cut_off
 from echelons.nodes.planning.outgoing_mail import SUPERIOR, MessageCall
 from echelons.nodes.planning.refused_calls import CUT_OFF, OUTPUT, REFUSED, mark_refused
+from echelons.nodes.planning.spawn_plan import SpawnPlan
 from echelons.nodes.planning.tool_schemas import (
     MAX_SHOWN_SIBLINGS,
     AskLaterArgs,
@@ -47,6 +48,7 @@ from echelons.nodes.planning.tool_schemas import (
     DelegateManyArgs,
     ReportArgs,
     SendMessageArgs,
+    SpawnSubordinateArgs,
 )
 from echelons.tree.names import (
     ASK_LATER,
@@ -57,6 +59,7 @@ from echelons.tree.names import (
     PATH_SEPARATOR,
     REPORT,
     SEND_MESSAGE,
+    SPAWN_SUBORDINATE,
 )
 
 M = TypeVar("M", bound=BaseModel)
@@ -106,7 +109,7 @@ class CallableTools:
         has_deeper_levels: Whether a subordinate has subordinates of its own.
         name: Its own name.
         siblings: Names of the agents with the same superior, its own included.
-        profiles: Names of the profiles that it may give to subordinates made at run time.
+        may_spawn: Whether it may make subordinates at run time.
         inputs: The contracts of the subordinates that have an input, by name.
         output: The agent's own contract, if it has an output.
     """
@@ -121,7 +124,7 @@ class CallableTools:
     siblings: Sequence[str] = ()
     can_contact_user: bool = False
     can_ask_later: bool = False
-    profiles: tuple[str, ...] = ()
+    may_spawn: bool = False
     inputs: Mapping[str, Contract] = field(default_factory=dict)
     output: Contract | None = None
 
@@ -138,6 +141,8 @@ class CallableTools:
     def names(self) -> tuple[str, ...]:
         """Names of all tools that are bound to the model."""
         delegating = (CALL_SUBORDINATE, DELEGATE_MANY)[: len(self.subordinates)]
+        if self.may_spawn:
+            delegating = (CALL_SUBORDINATE, DELEGATE_MANY, SPAWN_SUBORDINATE)
         upwards = (REPORT,) * self.can_report + (ASK_SUPERIOR,) * self.can_ask
         upwards += (ASK_USER,) * self.can_contact_user
         upwards += (ASK_LATER,) * self.can_ask_later
@@ -171,15 +176,20 @@ def assign_call_ids(message: AIMessage) -> AIMessage:
 
 
 def parse_calls(
-    message: AIMessage, callable_tools: CallableTools, heads: Mapping[str, Head] = NO_HEADS
+    message: AIMessage,
+    callable_tools: CallableTools,
+    heads: Mapping[str, Head] = NO_HEADS,
+    spawns: SpawnPlan | None = None,
 ) -> ParsedReply:
     """Return the parsed calls of a message whose calls all have unique ids.
 
     Of a reply that was cut off, no call is accepted: any may have lost a part of its arguments.
-    `heads` are the threads of the subordinates, whose questions a call may answer.
+    `heads` are the threads of the subordinates, whose questions a call may answer; `spawns` has
+    those that were made at run time, and takes those that the message makes.
     """
     width = callable_tools.width
-    out = _CallParser(callable_tools, maxsize if width is None else width, heads)
+    most = maxsize if width is None else width
+    out = _CallParser(callable_tools, most, heads, message.id or "", spawns)
     calls = (*message.tool_calls, *message.invalid_tool_calls)
     if calls and (cut_off := find_cut_off(message)):
         why = (
@@ -266,6 +276,8 @@ class _CallParser:
     callable_tools: CallableTools
     remaining_width: int
     heads: Mapping[str, Head]
+    message_id: str = ""
+    spawns: SpawnPlan | None = None
     requests: list[SubordinateCall | FanOutCall] = field(default_factory=list)
     answers: list[ToolMessage] = field(default_factory=list)
     report: ReportArgs | None = None
@@ -277,10 +289,14 @@ class _CallParser:
 
     def add_call(self, call: ToolCall) -> None:
         name, call_id = call["name"], call["id"] or ""
-        if name == CALL_SUBORDINATE and self.callable_tools.subordinates:
+        able = self.callable_tools
+        if name == CALL_SUBORDINATE and (able.subordinates or able.may_spawn):
             self._add_delegation(call_id, call["args"])
-        elif name == DELEGATE_MANY and len(self.callable_tools.subordinates) > 1:
+        elif name == DELEGATE_MANY and (len(able.subordinates) > 1 or able.may_spawn):
             self._add_fan_out(call_id, call["args"])
+        elif name == SPAWN_SUBORDINATE and able.may_spawn:
+            wanted = _validate_args(SpawnSubordinateArgs, call["args"])
+            self._add_spawned(call_id, name, wanted)
         elif name == REPORT and self.callable_tools.can_report:
             self._add_report(call_id, call["args"])
         elif name == ASK_SUPERIOR and self.callable_tools.can_ask:
@@ -317,6 +333,11 @@ class _CallParser:
 
     def _add_delegation(self, call_id: str, args: Mapping[str, Any]) -> None:
         wanted = _validate_args(CallSubordinateArgs, args)
+        if not isinstance(wanted, str) and wanted.profile and not wanted.subordinate:
+            given = {"role": wanted.profile, "message": wanted.message, "profile": wanted.profile}
+            made = _validate_args(SpawnSubordinateArgs, {**given, "kind": "mortal"})
+            self._add_spawned(call_id, CALL_SUBORDINATE, made)
+            return
         why = wanted if isinstance(wanted, str) else self._check_subordinate(wanted)
         if isinstance(wanted, str) or why:
             self.add_error(call_id, CALL_SUBORDINATE, why)
@@ -326,6 +347,26 @@ class _CallParser:
             self.refused.append((request, too_wide))
         else:
             self.requests.append(request)
+
+    def _add_spawned(self, call_id: str, tool: str, wanted: SpawnSubordinateArgs | str) -> None:
+        """Add the request with which a new subordinate begins."""
+        if isinstance(wanted, str):
+            self.add_error(call_id, tool, wanted)
+            return
+        if self.spawns is None:
+            self.add_error(call_id, tool, "profile: you may spawn no subordinates; leave it out")
+            return
+        request = SubordinateCall(call_id, "", wanted.message, reset=True, tool=tool)
+        if too_wide := self._reserve_width(1):
+            self.refused.append((request, too_wide))
+            return
+        try:
+            spec = self.spawns.spawn(call_id, self.message_id, wanted)
+        except SpawnRefused as error:
+            self.remaining_width += 1
+            self.add_error(call_id, tool, str(error))
+        else:
+            self.requests.append(replace(request, subordinate=spec.name))
 
     def _add_typed_call(self, call_id: str, name: str, args: Mapping[str, Any]) -> None:
         try:
@@ -364,9 +405,9 @@ class _CallParser:
         """Return the error text for a call to an unknown subordinate; empty if it is valid."""
         name, choices = wanted.subordinate, self.callable_tools.subordinates
         if wanted.profile:
-            return self._refuse_profile(wanted.profile)
-        if name and name not in choices:
-            return f"no subordinate is called {name!r}; name one of: {', '.join(choices)}"
+            return "profile: it makes a new subordinate; leave it out, or the name and the others"
+        if name and name not in choices and (fault := self._find_unknown(name)):
+            return fault
         if wanted.answers is None:
             return self._check_input(wanted)
         thread = self._find_asking_thread(wanted.answers)
@@ -376,6 +417,15 @@ class _CallParser:
             asking = self.heads[thread]["agent"]
             return f"answers: the question {wanted.answers!r} is one of {asking!r}, not of {name!r}"
         return "answers: it goes on with a conversation; leave reset out" if wanted.reset else ""
+
+    def _find_unknown(self, name: str) -> str:
+        """Return why no subordinate can be called by a name; empty if a spawned one can."""
+        choices = [*self.callable_tools.subordinates]
+        if self.spawns:
+            if name in self.spawns.known:
+                return self.spawns.find_fault(name)
+            choices += self.spawns.living
+        return f"no subordinate is called {name!r}; name one of: {', '.join(choices) or 'none'}"
 
     def _check_input(self, wanted: CallSubordinateArgs) -> str:
         """Return the error text for a task that is not of the subordinate's contract."""
@@ -400,18 +450,15 @@ class _CallParser:
         """Return the name of the subordinate that is meant; empty if the task is to be routed."""
         # With only one possible target, no routing is needed.
         able = self.callable_tools
-        return wanted.subordinate or ("" if able.has_deeper_levels else able.only_subordinate)
+        if wanted.subordinate or able.has_deeper_levels:
+            return wanted.subordinate or ""
+        if self.spawns and self.spawns.living:
+            names = [*able.subordinates, *self.spawns.living]
+            return names[0] if len(names) == 1 else ""
+        return able.only_subordinate
 
     def _has_conversation(self, name: str) -> bool:
         return any(head["agent"] == name for head in self.heads.values())
-
-    def _refuse_profile(self, name: str) -> str:
-        known, choices = self.callable_tools.profiles, self.callable_tools.subordinates
-        if name not in known:
-            listed = ", ".join(known) or "none"
-            return f"profile: you may not give the profile {name!r}, but: {listed}; leave it out"
-        why = "no subordinate is made at run time in this version; leave it out and name one of"
-        return f"profile: {name!r} is one that you may give, but {why}: {', '.join(choices)}"
 
     def _find_asking_thread(self, question: str) -> str:
         """Return the id of the subordinate's thread that asked a question, empty for none."""

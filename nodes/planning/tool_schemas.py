@@ -10,12 +10,14 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Annotated, Any, Self
 
-from pydantic import AfterValidator, BaseModel, Field, model_validator
+from pydantic import AfterValidator, BaseModel, Field, StrictBool, model_validator
 
+from echelons.delegation.agent_specification import MAX_ROLE
 from echelons.delegation.contract import SubordinateTool, get_inputs
 from echelons.delegation.join_policies import JOIN_NAMES
 from echelons.delegation.request import Status, render_input
 from echelons.errors import InvalidInput
+from echelons.guards.spawn import Spawn, SpawnedKind
 from echelons.messaging.agent_question import (
     AgentQuestion,
     find_default_fault,
@@ -24,6 +26,7 @@ from echelons.messaging.agent_question import (
 from echelons.messaging.mail import check_mail_text
 from echelons.prompts import fill_text, load_tool_texts
 from echelons.text.input_limits import check_context
+from echelons.text.sanitize import join_printable
 from echelons.tree.members import Member
 from echelons.tree.names import (
     ASK_LATER,
@@ -35,6 +38,7 @@ from echelons.tree.names import (
     RECALL,
     REPORT,
     SEND_MESSAGE,
+    SPAWN_SUBORDINATE,
 )
 from echelons.tree.roster import RosterEntry, render_roster
 from echelons.tree.traversal import collect_capabilities
@@ -43,6 +47,8 @@ MAX_SHOWN_SIBLINGS = 32
 """Most names of agents beside it that an agent's model is shown."""
 MAX_DEADLINE_SECONDS = 366 * 24 * 3600
 """Latest deadline of a question to the user, in seconds from now: a year."""
+MAX_SPAWN_MESSAGE = 64 * 1024
+"""Most bytes of the first task of a spawned agent."""
 MAX_REQUESTS = 256
 """Most requests of one call, so that a model's slip does not start ten thousand agents."""
 
@@ -69,6 +75,12 @@ def _check_message(text: str) -> str:
         raise ValueError(str(error)) from error
 
 
+def _check_spawn_message(text: str) -> str:
+    if (size := len(text.encode(errors="replace"))) > MAX_SPAWN_MESSAGE:
+        raise ValueError(f"{size} bytes, and at most {MAX_SPAWN_MESSAGE}; shorten it")
+    return text
+
+
 class CallSubordinateArgs(BaseModel):
     """Arguments of `call_subordinate`."""
 
@@ -88,6 +100,18 @@ class CallSubordinateArgs(BaseModel):
             fields = given.get("input")
             return {**given, "message": render_input(fields)} if isinstance(fields, dict) else given
         return given
+
+
+class SpawnSubordinateArgs(BaseModel):
+    """Arguments of `spawn_subordinate`."""
+
+    role: Annotated[str, Field(min_length=1, max_length=MAX_ROLE), AfterValidator(join_printable)]
+    message: Annotated[str, Field(min_length=1), AfterValidator(_check_spawn_message)]
+    profile: str | None = None
+    tools: list[str] | None = None
+    contact_user: StrictBool = False
+    kind: SpawnedKind | None = None
+    keep: StrictBool = False
 
 
 class DelegateManyArgs(BaseModel):
@@ -165,8 +189,12 @@ class AskUserArgs(AskLaterArgs):
         return super().build_question().model_copy(update=more)
 
 
-def build_call_subordinate_schema(subordinates: Sequence[Member]) -> dict[str, Any]:
+def build_call_subordinate_schema(
+    subordinates: Sequence[Member], spawn: Spawn | None = None
+) -> dict[str, Any]:
     """Return the schema of `call_subordinate` for these subordinates.
+
+    An agent that may make others at run time may name them, too.
 
     Each is listed with its description and the declared capabilities of everything below it:
     a superior knows what a branch can do without knowing its members.
@@ -176,19 +204,45 @@ def build_call_subordinate_schema(subordinates: Sequence[Member]) -> dict[str, A
         for each in subordinates
     )
     schema = _build_function_schema(
-        CALL_SUBORDINATE, _build_request_properties(subordinates), ["message"]
+        CALL_SUBORDINATE, _build_request_properties(subordinates, spawn), ["message"]
     )
     function = schema["function"]
     function["description"] = fill_text(function["description"], roster=roster)
     return schema
 
 
-def build_delegate_many_schema(subordinates: Sequence[Member]) -> dict[str, Any]:
+def build_spawn_schema(rules: Spawn, contact_user: bool) -> dict[str, Any]:
+    """Return the schema of `spawn_subordinate` for an agent with these rules.
+
+    Args:
+        rules: What it may make.
+        contact_user: Whether it may ask the user past its superior.
+    """
+    properties: dict[str, Any] = {
+        "role": {"type": "string", "maxLength": MAX_ROLE},
+        "message": {"type": "string"},
+    }
+    if rules.profiles:
+        properties["profile"] = {"type": "string", "enum": [*rules.profiles]}
+    if rules.tools:
+        names = {"type": "string", "enum": [*rules.tools]}
+        properties["tools"] = {"type": "array", "items": names}
+    if contact_user:
+        properties["contact_user"] = {"type": "boolean", "default": False}
+    properties["kind"] = {"type": "string", "enum": [*rules.kinds], "default": rules.kinds[0]}
+    if "mortal" in rules.kinds:
+        properties["keep"] = {"type": "boolean", "default": False}
+    return _build_function_schema(SPAWN_SUBORDINATE, properties, ["role", "message"])
+
+
+def build_delegate_many_schema(
+    subordinates: Sequence[Member], spawn: Spawn | None = None
+) -> dict[str, Any]:
     """Return the schema of `delegate_many` for these subordinates."""
     request = {
         "type": "object",
         "properties": _describe_properties(
-            CALL_SUBORDINATE, _build_request_properties(subordinates)
+            CALL_SUBORDINATE, _build_request_properties(subordinates, spawn)
         ),
         "required": ["message"],
     }
@@ -218,12 +272,18 @@ def build_subordinate_tool(member: Member, schema: dict[str, Any]) -> Subordinat
     return SubordinateTool(type="function", function=function)
 
 
-def _build_request_properties(subordinates: Sequence[Member]) -> dict[str, Any]:
+def _build_request_properties(
+    subordinates: Sequence[Member], spawn: Spawn | None
+) -> dict[str, Any]:
     typed = get_inputs({each.name: each for each in subordinates})
-    more = {"input": {"type": "object"}} if typed else {}
+    more: dict[str, Any] = {"input": {"type": "object"}} if typed else {}
+    # Those made at run time have names that are not known yet.
+    names = {} if spawn else {"enum": [each.name for each in subordinates]}
+    if spawn and spawn.profiles:
+        more["profile"] = {"type": "string", "enum": [*spawn.profiles]}
     return {
         "message": {"type": "string"},
-        "subordinate": {"type": "string", "enum": [each.name for each in subordinates]},
+        "subordinate": {"type": "string", **names},
         "reset": {"type": "boolean", "default": False},
         "answers": {"type": "string"},
         "context": {"type": "object"},

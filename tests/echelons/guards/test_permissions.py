@@ -91,15 +91,6 @@ def test_anything_else_is_refused_by_name(given: Any, why: str) -> None:
     assert refused.value.setting.startswith("approvals")
 
 
-def test_profiles_are_names() -> None:
-    permissions = Permissions(profiles=("writer",))
-
-    assert pickle.loads(pickle.dumps(permissions)).profiles == ("writer",)
-    for wrong in ("writer", [7], [""], 7, ["x" * 65]):
-        with pytest.raises(InvalidSetting, match="profiles"):
-            Permissions(profiles=wrong)  # type: ignore[arg-type]
-
-
 def test_an_unknown_field_is_refused() -> None:
     with pytest.raises(InvalidSetting, match="there is no such setting, but approvals"):
         Permissions(approval={"a": "ask"})  # type: ignore[call-arg]

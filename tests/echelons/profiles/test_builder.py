@@ -204,7 +204,7 @@ def test_a_profile_is_loaded_by_its_name_alone(write: Write) -> None:
     folder = write(
         {
             **TEAM,
-            "settings.toml": "[permissions]\nprofiles = ['writer', 'clerk']",
+            "settings.toml": "[permissions.spawn]\nprofiles = ['writer', 'clerk']",
             "default/writer/settings.toml": "description = 'Writes'",
         }
     )
@@ -216,7 +216,9 @@ def test_a_profile_is_loaded_by_its_name_alone(write: Write) -> None:
         load_profile(folder, "clerk")
     with pytest.raises(UnknownProfile, match="did you mean 'writer'"):
         load_profile(folder, "writers")
-    assert Agent.from_folder(folder, trusted=True).permissions.profiles == ("writer", "clerk")
+    spawn = Agent.from_folder(folder, trusted=True).permissions.spawn
+    assert spawn is not None
+    assert spawn.profiles == ("writer", "clerk")
 
 
 def test_a_text_that_a_superior_replaces_stays_the_librarys_for_its_subordinates(

@@ -109,14 +109,14 @@ def test_a_folder_is_the_tree_and_files_that_an_agent_lacks_come_from_default(wr
         ),
         (
             "north/settings.toml",
-            "[permissions]\ncontact_user = true\nprofiles = ['eats']",
+            "[permissions.spawn]\nlevels = 1\nprofiles = ['eats']",
             ":3",
             "UnknownProfile",
             "did you mean 'east'? put it into default/eats/",
         ),
         (
             "north/settings.toml",
-            "[permissions]\nprofiles = 'east'",
+            "[permissions.spawn]\nprofiles = 'east'",
             ":2",
             "InvalidSetting",
             "tuple",

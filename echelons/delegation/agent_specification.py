@@ -1,0 +1,130 @@
+"""`AgentSpecification`: what is stored of an agent that was made at run time.
+
+It holds names only, never code: whoever rebuilds the agent gives it the tools and the profile that
+have these names in its own process.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import unicodedata
+from collections.abc import Collection, Mapping
+from dataclasses import asdict, dataclass, fields
+from itertools import count
+from typing import Any, Final, cast, get_type_hints
+from uuid import uuid5
+
+from echelons.errors import UnreadableRecord
+from echelons.guards.spawn import SPAWNED_KINDS, SpawnedKind
+from echelons.identity.lineage import ECHELONS_NS
+from echelons.tree.names import NAME_PATTERN
+
+VERSION: Final = 1
+MAX_ROLE: Final = 200
+"""Most characters of a role."""
+_MAX_SLUG = 48
+
+
+@dataclass(frozen=True, slots=True)
+class AgentSpecification:
+    """What is stored of a spawned agent.
+
+    Attributes:
+        id: Its id, derived from the call that has made it; never used again.
+        name: Its name: a slug of its role, and the first eight digits of its id.
+        role: What it is for, as its superior has put it: data, never instructions of ours.
+        kind: What ends it.
+        segment: The request of its superior in which it was made, or the turn of a root.
+        profile: Name of the agent that it is a copy of; empty for none.
+        profile_hash: Digest of that agent when this one was made.
+        tools: Names of its tools.
+        model: Name of its model's class, for people.
+        contact_user: Whether it may ask the user past its superior.
+        keep: Whether it outlives the request in which it was made.
+        levels: How many levels of spawned agents there may be below it.
+    """
+
+    id: str
+    name: str
+    role: str
+    kind: SpawnedKind
+    segment: str
+    profile: str = ""
+    profile_hash: str = ""
+    tools: tuple[str, ...] = ()
+    model: str = ""
+    contact_user: bool = False
+    keep: bool = False
+    levels: int = 0
+
+    @property
+    def quoted_role(self) -> str:
+        """Its role as a JSON string, in which it cannot be taken for text of ours."""
+        return json.dumps(self.role, ensure_ascii=False)
+
+    def stored(self) -> dict[str, Any]:
+        """Return it as JSON."""
+        return {"version": VERSION, **asdict(self), "tools": list(self.tools)}
+
+    @classmethod
+    def load(cls, stored: object) -> AgentSpecification:
+        """Return a specification from JSON.
+
+        Raises:
+            UnreadableRecord: It is damaged, or of a later version.
+        """
+        if not isinstance(stored, Mapping) or stored.get("version") != VERSION:
+            raise UnreadableRecord(cls.__name__, f"it is not stored as one of version {VERSION}")
+        given = {key: each for key, each in stored.items() if key != "version"}
+        tools = given.get("tools")
+        if set(given) != {each.name for each in fields(cls)} or not isinstance(tools, list):
+            raise UnreadableRecord(cls.__name__, "it has not the fields of one")
+        given["tools"] = tuple(tools)
+        kinds: dict[str, Any] = {**get_type_hints(cls), "kind": str, "tools": tuple}
+        for key, each in given.items():
+            if type(each) is not kinds[key]:
+                raise UnreadableRecord(cls.__name__, f"its {key} is {type(each).__name__}")
+        known = cls(**cast("dict[str, Any]", given))
+        is_named = NAME_PATTERN.fullmatch(known.name) and known.name.endswith(f"-{known.id[:8]}")
+        if not is_named or known.kind not in SPAWNED_KINDS or len(known.role) > MAX_ROLE:
+            raise UnreadableRecord(cls.__name__, "its name, kind or role is none")
+        if not all(isinstance(each, str) for each in known.tools):
+            raise UnreadableRecord(cls.__name__, "its tools are no names")
+        return known
+
+
+def derive_spawned_agent(
+    thread: str, message: str, call: str, role: str, taken: Collection[str] = ()
+) -> tuple[str, str]:
+    """Return the id and the name of an agent that a call makes.
+
+    Args:
+        thread: Thread of the agent that calls.
+        message: Id of the message with the call.
+        call: Id of the call.
+        role: What the agent is for.
+        taken: Names that are taken: of two agents with one role, the digits can be the same.
+    """
+    slug = _build_slug(role)
+    for attempt in count(1):
+        suffix = "" if attempt == 1 else f"/{attempt}"
+        own = str(uuid5(ECHELONS_NS, f"{thread}/{message}/{call}/agent{suffix}"))
+        name = f"{slug}-{own[:8]}"
+        if name not in taken:
+            return own, name
+    raise AssertionError  # counting does not end
+
+
+def _build_slug(role: str) -> str:
+    """Return a role in the characters of a name.
+
+    Examples:
+        >>> _build_slug("Reads the Café's menu!"), _build_slug("42 things"), _build_slug("侦察")
+        ('reads-the-cafe-s-menu', 'agent-42-things', 'agent')
+    """
+    plain = unicodedata.normalize("NFKD", role).encode("ascii", "ignore").decode().lower()
+    slug = re.sub(r"[^a-z0-9]+", "-", plain).strip("-")
+    if not slug or not slug[0].isalpha():
+        slug = f"agent-{slug}"
+    return slug[:_MAX_SLUG].strip("-")

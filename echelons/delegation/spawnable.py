@@ -1,0 +1,66 @@
+"""The agents that others may be made after at run time, in the config of a run."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+from echelons.errors import InvalidOption
+from echelons.text.input_limits import is_label, shorten_repr
+from echelons.tree.members import Member
+from echelons.tree.traversal import fingerprint_tree
+
+SPAWNABLE_KEY: Final = "__echelons_spawnable"
+"""Config key of the agents that can be spawned; LangGraph stores no key with this prefix."""
+NOTHING_SPAWNABLE: Final[Mapping[str, SpawnableAgent]] = {}
+
+
+class SpawnableAgent(NamedTuple):
+    """An agent that others may be made after.
+
+    Attributes:
+        member: The agent.
+        digest: Digest of it, with its prompt and its tools, where these are plain.
+    """
+
+    member: Any
+    digest: str
+
+    @classmethod
+    def build(cls, member: Member) -> SpawnableAgent:
+        """Return an agent with its digest."""
+        prompt = getattr(member, "prompt", "")
+        tools = [str(getattr(each, "name", None) or each) for each in getattr(member, "tools", ())]
+        known = [fingerprint_tree(member), prompt if isinstance(prompt, str) else "", tools]
+        return cls(member, hashlib.sha256(json.dumps(known).encode()).hexdigest()[:16])
+
+
+def check_spawnable(given: object) -> dict[str, SpawnableAgent]:
+    """Return the agents that a caller lets be spawned, by name.
+
+    Raises:
+        InvalidOption: They are no mapping from names to agents.
+    """
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping):
+        why = "give a mapping from names to agents"
+        raise InvalidOption("spawnable", shorten_repr(given), why)
+    found: dict[str, SpawnableAgent] = {}
+    for name, each in given.items():
+        # A profile is an agent: only an agent has a model.
+        if not (is_label(name) and isinstance(each, Member) and hasattr(each, "model")):
+            why = "it is no name with an agent"
+            raise InvalidOption("spawnable", shorten_repr((name, each)), why)
+        found[name] = SpawnableAgent.build(each)
+    return found
+
+
+def get_spawnable(config: Mapping[str, Any]) -> Mapping[str, SpawnableAgent]:
+    """Return the agents that can be spawned in a run, by name."""
+    found: Mapping[str, SpawnableAgent] = config["configurable"].get(
+        SPAWNABLE_KEY, NOTHING_SPAWNABLE
+    )
+    return found

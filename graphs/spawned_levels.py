@@ -1,0 +1,135 @@
+"""Builds the levels of spawned agents from their specifications and what this process declares."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any, TypeAlias
+
+from langchain_core.runnables import Runnable
+
+from echelons.agent import Agent
+from echelons.delegation.agent_specification import AgentSpecification
+from echelons.delegation.spawnable import SpawnableAgent, get_spawnable
+from echelons.errors import MissingTool
+from echelons.guards.limits import Limits
+from echelons.guards.permissions import ALL_GRANTED, GRANT_KEY, Grant
+from echelons.guards.spawn import Spawn
+from echelons.nodes.subordinate import Subordinate
+from echelons.tree.names import get_provider_tool_name
+
+BuildLevel: TypeAlias = Callable[[Agent], Runnable[Any, Any]]
+"""Returns the level of an agent that was made at run time."""
+MAX_KEPT = 256
+"""Number of spawned agents of one superior whose graphs are kept; the others are made again."""
+
+
+class SpawnedLevels:
+    """The spawned subordinates of one agent.
+
+    Args:
+        superior: The agent.
+        build_level: Returns the level of an agent below it.
+        build_subordinate: Returns an agent as a subordinate, given its level and the name of its
+            circuit.
+    """
+
+    def __init__(
+        self,
+        superior: Agent,
+        build_level: BuildLevel,
+        build_subordinate: Callable[[Agent, Runnable[Any, Any], str], Subordinate],
+    ) -> None:
+        self._superior = superior
+        self._build_level = build_level
+        self._build_subordinate = build_subordinate
+        self._build = lru_cache(MAX_KEPT)(self._build_new)
+
+    def get_subordinate(self, spec: AgentSpecification, config: Mapping[str, Any]) -> Subordinate:
+        """Return a spawned agent as a subordinate.
+
+        Raises:
+            MissingTool: This process does not declare a tool of it, or its profile.
+        """
+        grant = config["configurable"].get(GRANT_KEY, ALL_GRANTED)
+        profile = get_spawnable(config).get(spec.profile)
+        return self._build(spec, profile, grant)
+
+    def _build_new(
+        self, spec: AgentSpecification, profile: SpawnableAgent | None, grant: Grant
+    ) -> Subordinate:
+        agent = build_spawned_agent(spec, self._superior, profile, grant)
+        return self._build_subordinate(agent, self._build_level(agent), spec.profile)
+
+
+def build_spawned_agent(
+    spec: AgentSpecification, superior: Agent, profile: SpawnableAgent | None, grant: Grant
+) -> Agent:
+    """Return the agent of a specification, with what its superior may use now and no more.
+
+    Args:
+        spec: The specification.
+        superior: The agent that has made it.
+        profile: What it is made after; `None` if it is after none, or that is not declared.
+        grant: What its superior may use.
+
+    Raises:
+        MissingTool: This process does not declare a tool of it, or its profile.
+    """
+    allowed = superior.permissions.spawn
+    if spec.profile:
+        if profile is None:
+            raise MissingTool(spec.name, (), spec.profile)
+        base: Agent = profile.member
+        tools = list(base.tools)
+    else:
+        base = Agent(spec.name, spec.role)
+        known = {_get_tool_name(each): each for each in superior.tools}
+        if missing := [name for name in spec.tools if name not in known]:
+            raise MissingTool(spec.name, missing, "")
+        # Those that its superior may not give any more are left out.
+        given = allowed.tools if allowed else ()
+        tools = [known[name] for name in spec.tools if name in given]
+    tools = [each for each in tools if grant.allows_tool(_get_tool_name(each))]
+    names = {_get_tool_name(each) for each in tools}
+    own = base.permissions
+    permissions = own.model_copy(
+        update={
+            "contact_user": spec.contact_user and superior.permissions.contact_user,
+            "spawn": _narrow(spec, allowed, own.spawn, names),
+            "tools": None if own.tools is None else tuple(n for n in own.tools if n in names),
+        }
+    )
+    subordinates = () if spec.kind == "drone" else base.subordinates
+    return replace(
+        base,
+        name=spec.name,
+        description=spec.role,
+        tools=tools,
+        subordinates=subordinates,
+        permissions=permissions,
+        limits=Limits(),
+        response_format=None,
+    )
+
+
+def _narrow(
+    spec: AgentSpecification, allowed: Spawn | None, own: Spawn | None, tools: set[str]
+) -> Spawn | None:
+    """Return what a spawned agent may spawn itself."""
+    if allowed is None or spec.kind == "drone" or spec.levels == 0:
+        return None
+    rules = allowed.narrow(own)
+    return rules and rules.model_copy(
+        update={
+            "levels": min(rules.levels, spec.levels),
+            "tools": tuple(name for name in rules.tools if name in tools),
+        }
+    )
+
+
+def _get_tool_name(tool: Any) -> str:
+    """Return the name under which an agent's model knows a tool."""
+    name = get_provider_tool_name(tool) or getattr(tool, "name", None) or tool.__name__
+    return str(name)

@@ -1,0 +1,250 @@
+"""`SpawnPlan`: the agents that one has made in a conversation, or makes with its reply. Pure.
+
+What an agent has made stands in the heads of their threads. So a fork has those of its past, and
+nothing else has to be stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from echelons.delegation.agent_specification import AgentSpecification, derive_spawned_agent
+from echelons.delegation.calls import SubordinateCall
+from echelons.delegation.candidates import Candidates
+from echelons.delegation.request import Status
+from echelons.delegation.spawnable import get_spawnable
+from echelons.errors import SpawnRefused, UnreadableRecord
+from echelons.guards.spawn import Spawn, SpawnedKind
+from echelons.identity.lineage import Identity, require_identity
+from echelons.identity.thread_history import Head
+from echelons.nodes.planning.tool_schemas import SpawnSubordinateArgs
+
+
+@dataclass(frozen=True, slots=True)
+class SpawnRules:
+    """What a level may spawn.
+
+    Attributes:
+        allowed: The agent's rules.
+        tools: Names of its own tools.
+        declared: Names of its declared subordinates.
+        model: Name of its model's class.
+        contact_user: Whether it may ask the user past its superior.
+        max_depth: Most levels of the tree.
+    """
+
+    allowed: Spawn
+    tools: Collection[str] = ()
+    declared: Collection[str] = ()
+    model: str = ""
+    contact_user: bool = False
+    max_depth: int = 32
+
+
+@dataclass(slots=True)
+class SpawnPlan:
+    """The spawned agents of one conversation.
+
+    Attributes:
+        rules: What its agent may spawn.
+        heads: The heads of the conversation's threads.
+        identity: The agent.
+        profiles: The digests of the agents that it may copy, by their names.
+        new: The specifications of those that the reply makes, by call id.
+    """
+
+    rules: SpawnRules
+    heads: Mapping[str, Head]
+    identity: Identity
+    profiles: Mapping[str, str] = field(default_factory=dict)
+    new: dict[str, AgentSpecification] = field(default_factory=dict)
+    known: dict[str, AgentSpecification] = field(init=False)
+    living: dict[str, AgentSpecification] = field(init=False)
+
+    def __post_init__(self) -> None:
+        found = collect_spawned(self.heads)
+        self.known = {name: spec for name, (spec, _) in found.items()}
+        self.living = {
+            name: spec
+            for name, (spec, statuses) in found.items()
+            if not is_dismissed(spec, statuses, self._segment)
+        }
+
+    @classmethod
+    def build(
+        cls, rules: SpawnRules, heads: Mapping[str, Head], config: Mapping[str, Any]
+    ) -> SpawnPlan:
+        """Return the plan of the agent of a node's config."""
+        profiles = {name: each.digest for name, each in get_spawnable(config).items()}
+        return cls(rules, heads, require_identity(config), profiles)
+
+    @property
+    def _segment(self) -> str:
+        return self.identity.request_id or self.identity.turn
+
+    def spawn(
+        self, call_id: str, message_id: str, wanted: SpawnSubordinateArgs
+    ) -> AgentSpecification:
+        """Return the specification of a new agent.
+
+        Raises:
+            SpawnRefused: It must not be made.
+        """
+        self._check_numbers()
+        taken = {*self.known, *self.rules.declared, *(each.name for each in self.new.values())}
+        own, name = derive_spawned_agent(
+            self.identity.thread_id, message_id, call_id, wanted.role, taken
+        )
+        kind = self._check_kind(wanted)
+        if wanted.contact_user and not self.rules.contact_user:
+            raise SpawnRefused("contact_user: you may not ask the user yourself; leave it out")
+        profile, tools = self._check_profile(wanted), self._check_tools(wanted)
+        inner = self.rules.allowed.narrow() if kind == "mortal" else None
+        spec = AgentSpecification(
+            id=own,
+            name=name,
+            role=wanted.role,
+            kind=kind,
+            segment=self._segment,
+            profile=profile,
+            profile_hash=self.profiles.get(profile, ""),
+            tools=tools,
+            model="" if profile else self.rules.model,
+            contact_user=wanted.contact_user,
+            keep=wanted.keep,
+            levels=inner.levels if inner else 0,
+        )
+        self.new[call_id] = spec
+        return spec
+
+    def find_fault(self, name: str) -> str:
+        """Return why a spawned agent cannot be called; empty if it can, or is none."""
+        if name in self.living or name not in self.known:
+            return ""
+        spec = self.known[name]
+        why = "it has answered" if spec.kind == "drone" else "the task it was made for has ended"
+        return f"{name!r} is dismissed: {why}; spawn another, and keep=true where it must stay"
+
+    def list_specifications(
+        self, requests: Iterable[SubordinateCall], candidates: Mapping[str, Candidates]
+    ) -> dict[str, dict[str, Any]]:
+        """Return the specifications of the agents that requests may go to, by call id and name."""
+        known = {**self.known, **{each.name: each for each in self.new.values()}}
+        listed: dict[str, dict[str, Any]] = {}
+        for each in requests:
+            names = {each.subordinate}
+            if each.call_id in candidates:
+                names.update(way[0] for way in candidates[each.call_id].remaining)
+            if found := {name: known[name].stored() for name in sorted(names & known.keys())}:
+                listed[each.call_id] = found
+        return listed
+
+    def describe_limits(self) -> str:
+        """Return a warning if what it has spawned is at the last level, or the last of its kind."""
+        level, most = len(self.identity.path) + 1, self.rules.max_depth
+        if level >= most - 1:
+            return f"level {level} of {most}: " + (
+                "agents spawned here can spawn no more" if level == most else "one level is left"
+            )
+        return ""
+
+    def _check_numbers(self) -> None:
+        allowed, depth = self.rules.allowed, self.rules.max_depth
+        if len(self.identity.path) + 1 > depth:
+            raise SpawnRefused(
+                f"it would be at level {len(self.identity.path) + 1}, and the tree's limit is "
+                f"{depth} levels; do it yourself, or tell your superior"
+            )
+        at_once = len(self.living) + len(self.new)
+        if at_once >= allowed.at_once:
+            raise SpawnRefused(
+                f"{at_once} agents of yours are there, and at most {allowed.at_once} may be at "
+                "once; give the task to one of them, or wait until one has ended"
+            )
+        total = len(self.known) + len(self.new)
+        if total >= allowed.total:
+            raise SpawnRefused(
+                f"you have spawned {total} agents, and may spawn {allowed.total} in all; give the "
+                "task to one that is there, or do it yourself"
+            )
+
+    def _check_kind(self, wanted: SpawnSubordinateArgs) -> SpawnedKind:
+        allowed = self.rules.allowed.kinds
+        kind = wanted.kind or allowed[0]
+        if kind not in allowed:
+            raise SpawnRefused(f"kind: {kind!r} is none that you may make, but: {_list(allowed)}")
+        if kind == "drone" and wanted.keep:
+            raise SpawnRefused("keep: a drone ends with its first answer; make a mortal to keep it")
+        return kind
+
+    def _check_profile(self, wanted: SpawnSubordinateArgs) -> str:
+        profile, allowed = wanted.profile or "", self.rules.allowed.profiles
+        if profile and profile not in allowed:
+            listed = _list(allowed)
+            raise SpawnRefused(
+                f"profile: you may not give the profile {profile!r}, but: {listed}; leave it out"
+            )
+        if profile and profile not in self.profiles:
+            declared = _list([*self.profiles])
+            raise SpawnRefused(
+                f"profile: no agent called {profile!r} is declared in this process, but: "
+                f"{declared} (Session(spawnable=...)); leave it out"
+            )
+        return profile
+
+    def _check_tools(self, wanted: SpawnSubordinateArgs) -> tuple[str, ...]:
+        if wanted.profile:
+            if wanted.tools is not None:
+                raise SpawnRefused("tools: a profile has its own; leave them out, or the profile")
+            return ()
+        granted = tuple(name for name in self.rules.allowed.tools if name in self.rules.tools)
+        if wanted.tools is None:
+            return granted
+        for name in wanted.tools:
+            if name not in granted:
+                raise SpawnRefused(
+                    f"tools: {name!r} is none that you may give, but: {_list(granted)}"
+                )
+        return tuple(dict.fromkeys(wanted.tools))
+
+
+def collect_spawned(
+    heads: Mapping[str, Head],
+) -> dict[str, tuple[AgentSpecification, list[str]]]:
+    """Return the agents that were spawned in a conversation, by name, in the order of their start.
+
+    Each comes with the statuses of its latest responses, one for each of its threads that has one.
+    One whose specification is damaged is left out: it is dismissed.
+    """
+    found: dict[str, tuple[AgentSpecification, list[str]]] = {}
+    for head in heads.values():
+        if "spawned" not in head:
+            continue
+        try:
+            spec = AgentSpecification.load(head["spawned"])
+        except UnreadableRecord:
+            continue
+        statuses = found.setdefault(spec.name, (spec, []))[1]
+        if "status" in head:
+            statuses.append(head["status"])
+    return found
+
+
+def is_dismissed(spec: AgentSpecification, statuses: Collection[str], segment: str) -> bool:
+    """Return whether a spawned agent has come to its end.
+
+    Args:
+        spec: Its specification.
+        statuses: The statuses of its latest responses.
+        segment: The request that its superior works on, or the turn of a root.
+    """
+    # Who has asked has not answered yet.
+    if Status.NEEDS_INPUT in statuses:
+        return False
+    return bool(spec.kind == "drone" and statuses) or not (spec.keep or spec.segment == segment)
+
+
+def _list(names: Sequence[str]) -> str:
+    return ", ".join(names) or "none"
