@@ -140,11 +140,14 @@ class AgentScripts:
     def find_script(self, agent: str | None) -> ListScript | FunctionScript:
         """Return the script of an agent, else the one for any agent.
 
+        An agent that was made at run time has that of its name without the digits at its end.
+
         Raises:
             ScriptMissing: There is neither.
         """
-        script = self._scripts.get(ANY_AGENT if agent is None else agent)
-        script = script or self._scripts.get(ANY_AGENT)
+        name = ANY_AGENT if agent is None else agent
+        stem = name.rpartition("-")[0]
+        script = self._scripts.get(name) or self._scripts.get(stem) or self._scripts.get(ANY_AGENT)
         if script is None:
             raise ScriptMissing(agent, sorted(self._scripts))
         return script
