@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from echelons.guards.deadlines import time_left
     from echelons.guards.limits import Limits
     from echelons.guards.permissions import Permissions
+    from echelons.guards.spawn import Spawn
     from echelons.human import Human
     from echelons.nodes.tool_execution.current_request import get_logger, get_request
     from echelons.runtime.run_events import RunEvent
