@@ -162,7 +162,7 @@ def build_agent_level(
         delegation = build_delegation_graph(
             agent,
             levels,
-            RequestQueue(nodes_below, position.history, position.timeouts),
+            RequestQueue(nodes_below, position.history, position.timeouts, position.max_depth),
             approvals_below,
             hooks.delegation_calls if hooks else None,
             build_spawned,

@@ -28,6 +28,7 @@ from echelons.delegation.agent_specification import AgentSpecification
 from echelons.delegation.calls import SubordinateCall
 from echelons.delegation.policy import DelegationPolicy
 from echelons.delegation.relayed_request import RelayedRequest
+from echelons.delegation.request import CURRENT_REQUEST_KEY
 from echelons.delegation.request_builder import RequestLimits
 from echelons.guards.gate import Gate, Halt, Step, get_gate
 from echelons.guards.limits import DEFAULT_REFUSALS
@@ -91,7 +92,12 @@ from echelons.nodes.planning.incoming_mail import (
     settle_late_mail,
 )
 from echelons.nodes.planning.join_results import JoinedState, build_joint_answer, join_parts
-from echelons.nodes.planning.outgoing_mail import RoutedMessage, build_answers, route_message
+from echelons.nodes.planning.outgoing_mail import (
+    RoutedMessage,
+    build_answers,
+    list_spawned_siblings,
+    route_message,
+)
 from echelons.nodes.planning.refused_calls import find_refusal_halt, mark_refused
 from echelons.nodes.planning.relay_messages import (
     RELAY_CALL_ID,
@@ -100,7 +106,7 @@ from echelons.nodes.planning.relay_messages import (
     build_relay_call,
 )
 from echelons.nodes.planning.spawn_plan import SpawnPlan, SpawnRules
-from echelons.nodes.planning.system_prompt import SystemPrompt
+from echelons.nodes.planning.system_prompt import MAX_LISTED, SystemPrompt
 from echelons.nodes.planning.task_router import TaskRouter
 from echelons.nodes.planning.tool_calls import (
     CallableTools,
@@ -499,8 +505,13 @@ def parse_message(
     """Return a message of an agent as it is stored, parsed and with its context."""
     heads, rules = {**past.heads, **(state.get("heads") or {})}, settings.spawn_rules
     spawns = SpawnPlan.build(rules, heads, config) if rules else None
-    parsed = parse_calls(message, settings.callable_tools, heads, spawns)
-    return ReplyContext(message, parsed, past, state, require_identity(config), spawns=spawns)
+    identity, beside = require_identity(config), frozenset[str]()
+    if identity.request_id and any(each["name"] == SEND_MESSAGE for each in message.tool_calls):
+        request = config["configurable"].get(CURRENT_REQUEST_KEY)
+        said = chain(past.messages, state["messages"])
+        beside = list_spawned_siblings(request, said, identity)
+    parsed = parse_calls(message, settings.callable_tools, heads, spawns, beside)
+    return ReplyContext(message, parsed, past, state, identity, spawns=spawns)
 
 
 def plan_reply_update(
@@ -617,7 +628,15 @@ def _build_update(
     threads, heads = choose_threads(plan.requests, targets, known, message, identity, spawned)
     if threads:
         kept[THREADS_KEY] = threads
-    if limits and threads and (notes := _build_request_notes(plan, message, threads, limits, tell)):
+    if (
+        limits
+        and threads
+        and (
+            notes := _build_request_notes(
+                plan, message, threads, limits, tell, context.spawns.names if context.spawns else ()
+            )
+        )
+    ):
         kept[REQUESTS_KEY] = notes
     if kept:
         metadata = {**message.response_metadata, **kept}
@@ -662,8 +681,12 @@ def _build_request_notes(
     threads: Mapping[str, str],
     limits: Callable[[str], RequestLimits],
     tell: Callable[[SubordinateCall], Mapping[str, Any]] | None,
+    spawned: Sequence[str] = (),
 ) -> dict[str, dict[str, Any]]:
-    """Return the limits of each request, and what it is told, for the message's metadata."""
+    """Return the limits of each request, and what it is told, for the message's metadata.
+
+    `spawned` are the names of the agents that the superior has made and that are there.
+    """
     notes: dict[str, dict[str, Any]] = {}
     begun: set[str] = set()
     # Of a task that is passed on; a model's reply has none of its own.
@@ -682,6 +705,8 @@ def _build_request_notes(
         if tell and (told := tell(each)):
             # What the model has given itself stands before what the policy tells.
             note["context"] = {**told, **each.context}
+        if beside := [name for name in spawned if name != each.subordinate]:
+            note["siblings"] = beside[-MAX_LISTED:]
         if note:
             notes[each.call_id] = note
     return notes

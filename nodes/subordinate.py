@@ -410,11 +410,13 @@ def build_level_input(order: QueuedRequest, head: Head | None) -> dict[str, Any]
         task.response_metadata[ADDRESSEE_KEY] = list(request.addressee)
         if request.context:
             task.response_metadata[REQUEST_CONTEXT_KEY] = request.context
-    messages = [task]
-    if request.context:
+    messages, facts = [task], {**request.context}
+    if request.siblings:
+        facts["agents beside you"] = ", ".join(request.siblings)
+    if facts:
         fact_id = derive_message_id(thread, f"context/{request.id}")
         # Before the task: the last message of a superior is the task, word for word.
-        messages.insert(0, HumanMessage(render_facts(request.context), id=fact_id))
+        messages.insert(0, HumanMessage(render_facts(facts), id=fact_id))
     start: dict[str, Any] = {"messages": messages, "request": request.id}
     if head and "checkpoint_id" in head:
         start["previous"] = dict(head)

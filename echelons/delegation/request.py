@@ -108,6 +108,7 @@ class DelegationRequest(_Record):
             reads the answer of the next. Empty if it is for the agent itself.
         input: The fields of the input that the contract of its agent declares, as JSON; `None` for
             a task in words.
+        siblings: Names of agents beside its agent that were made at run time.
     """
 
     __stored_as__ = "echelons.delegation.DelegationRequest"
@@ -126,6 +127,7 @@ class DelegationRequest(_Record):
     why: str = ""
     addressee: tuple[str, ...] = ()
     input: dict[str, Any] | None = None
+    siblings: tuple[str, ...] = ()
 
     _payload: BaseModel | None = PrivateAttr(default=None)
 

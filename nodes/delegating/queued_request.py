@@ -248,11 +248,12 @@ def build_part_entry(
 
 
 def build_tool_message(
-    queued: QueuedRequest, answer: DelegationResponse, tool: str = ""
+    queued: QueuedRequest, answer: DelegationResponse, tool: str = "", warning: str = ""
 ) -> ToolMessage:
     """Return the tool message that answers a call, with the response as its artifact.
 
-    `tool` is the tool that was called, if it is another than that of the request.
+    `tool` is the tool that was called, if it is another than that of the request; `warning` comes
+    last.
     """
     tool = tool or queued.tool
     unable = answer.status is Status.UNABLE
@@ -268,6 +269,8 @@ def build_tool_message(
         content = f"{content}\n{told}"
     if spawned := queued.spawned.get(answer.agent):
         content = f"{content}\n{_describe_spawned(spawned, answer)}"
+    if warning:
+        content = f"{content}\n{warning}"
     return ToolMessage(
         content,
         id=derive_message_id(queued.thread_id, f"answer/{queued.request.id}"),

@@ -24,6 +24,7 @@ from echelons.nodes.delegating.queued_request import (
     build_tool_message,
 )
 from echelons.nodes.planning.refused_calls import mark_refused
+from echelons.tree.names import SPAWN_SUBORDINATE
 
 REFUSE = "refuse"
 DISPATCH = "dispatch"
@@ -38,11 +39,13 @@ class RequestQueue:
         history: Reads the threads.
         timeouts: Seconds for each subordinate, by its name; `None` for no limit. Those made at
             run time have that of `DISPATCH`.
+        max_depth: Most levels of the tree.
     """
 
     nodes: Mapping[str, str]
     history: ThreadHistory
     timeouts: Mapping[str, float | None] = field(default_factory=dict)
+    max_depth: int = MAX_DEPTH
 
     def get_timeout(self, subordinate: str) -> float | None:
         """Return the seconds of a subordinate; `None` for no limit."""
@@ -101,7 +104,7 @@ class RequestQueue:
             entry = build_part_entry(step.answer, step.place, step.attempts)
             update["parts"] = {order.request.id: entry}
         elif step.answer:
-            message = build_tool_message(order, step.answer)
+            message = build_tool_message(order, step.answer, warning=self._warn(step))
             update["messages"] = [mark_refused(message) if step.refused else message]
         if rest and not step.next_attempt:
             waited = QueuedRequest.load(rest[0])
@@ -109,6 +112,16 @@ class RequestQueue:
             rest[0] = begun.stored()
         update["queue"] = rest
         return Command(update=update, goto=self.choose_node(rest[0], step.config) if rest else ())
+
+    def _warn(self, step: NextStep) -> str:
+        """Return what a superior is told if what it has made is near the tree's last level."""
+        if step.order.tool != SPAWN_SUBORDINATE:
+            return ""
+        level = len(require_identity(step.config).path) + 1
+        if level < self.max_depth - 1:
+            return ""
+        left = "it can make none" if level == self.max_depth else "what it makes can make none"
+        return f"[warning: it is at level {level} of {self.max_depth}: {left}]"
 
     def _with_deadline(
         self, request: DelegationRequest, config: Mapping[str, Any]

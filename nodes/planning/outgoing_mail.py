@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from langchain_core.messages import ToolMessage
+from langchain_core.messages import BaseMessage, ToolMessage
 
-from echelons.identity.lineage import Identity
+from echelons.delegation.request import DelegationRequest
+from echelons.identity.lineage import MAIL_KEY, Identity
 from echelons.messaging.mail import USER, OutgoingMail
 from echelons.messaging.sibling_messages import SiblingMessage, SiblingRule, decide_message
 from echelons.nodes.planning.refused_calls import mark_refused
@@ -88,6 +89,24 @@ def route_message(call: MessageCall, identity: Identity, rule: SiblingRule) -> R
         return RoutedMessage(call, (held,), HELD)
     copy = OutgoingMail(superior, sender, call.text, "copy", receiver)
     return RoutedMessage(call, (OutgoingMail(receiver, sender, call.text), copy))
+
+
+def list_spawned_siblings(
+    request: DelegationRequest | None, messages: Iterable[BaseMessage], identity: Identity
+) -> frozenset[str]:
+    """Return the names of the agents made at run time that an agent knows beside itself.
+
+    Args:
+        request: The request that it works on.
+        messages: Its conversation: it can answer who has written to it.
+        identity: The agent.
+    """
+    above = PATH_SEPARATOR.join((*identity.path[:-1], ""))
+    noted = (each.response_metadata.get(MAIL_KEY) for each in messages)
+    senders = (str(each.get("from", "")) for each in noted if each)
+    beside = (each.removeprefix(above) for each in senders if each.startswith(above))
+    told = request.siblings if request else ()
+    return frozenset((*told, *(name for name in beside if PATH_SEPARATOR not in name)))
 
 
 def build_answers(sent: Sequence[RoutedMessage], errors: Sequence[str]) -> list[ToolMessage]:

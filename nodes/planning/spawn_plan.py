@@ -84,6 +84,11 @@ class SpawnPlan:
     def _segment(self) -> str:
         return self.identity.request_id or self.identity.turn
 
+    @property
+    def names(self) -> list[str]:
+        """The names of the agents that are there, those that the reply makes included."""
+        return [*self.living, *(each.name for each in self.new.values())]
+
     def spawn(
         self, call_id: str, message_id: str, wanted: SpawnSubordinateArgs
     ) -> AgentSpecification:
@@ -140,15 +145,6 @@ class SpawnPlan:
             if found := {name: known[name].stored() for name in sorted(names & known.keys())}:
                 listed[each.call_id] = found
         return listed
-
-    def describe_limits(self) -> str:
-        """Return a warning if what it has spawned is at the last level, or the last of its kind."""
-        level, most = len(self.identity.path) + 1, self.rules.max_depth
-        if level >= most - 1:
-            return f"level {level} of {most}: " + (
-                "agents spawned here can spawn no more" if level == most else "one level is left"
-            )
-        return ""
 
     def _check_numbers(self) -> None:
         allowed, depth = self.rules.allowed, self.rules.max_depth

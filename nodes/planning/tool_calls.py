@@ -180,16 +180,18 @@ def parse_calls(
     callable_tools: CallableTools,
     heads: Mapping[str, Head] = NO_HEADS,
     spawns: SpawnPlan | None = None,
+    beside: Collection[str] = (),
 ) -> ParsedReply:
     """Return the parsed calls of a message whose calls all have unique ids.
 
     Of a reply that was cut off, no call is accepted: any may have lost a part of its arguments.
     `heads` are the threads of the subordinates, whose questions a call may answer; `spawns` has
-    those that were made at run time, and takes those that the message makes.
+    those that were made at run time, and takes those that the message makes. `beside` are the
+    agents beside this one that were made so.
     """
     width = callable_tools.width
     most = maxsize if width is None else width
-    out = _CallParser(callable_tools, most, heads, message.id or "", spawns)
+    out = _CallParser(callable_tools, most, heads, message.id or "", spawns, beside)
     calls = (*message.tool_calls, *message.invalid_tool_calls)
     if calls and (cut_off := find_cut_off(message)):
         why = (
@@ -278,6 +280,7 @@ class _CallParser:
     heads: Mapping[str, Head]
     message_id: str = ""
     spawns: SpawnPlan | None = None
+    beside: Collection[str] = ()
     requests: list[SubordinateCall | FanOutCall] = field(default_factory=list)
     answers: list[ToolMessage] = field(default_factory=list)
     report: ReportArgs | None = None
@@ -523,8 +526,12 @@ class _CallParser:
         wanted = _validate_args(SendMessageArgs, args)
         if isinstance(wanted, str):
             self.add_error(call_id, SEND_MESSAGE, wanted)
-        elif wanted.to != SUPERIOR and not self.callable_tools.has_sibling(wanted.to):
-            shown = self.callable_tools.siblings[:MAX_SHOWN_SIBLINGS]
+        elif not (
+            wanted.to == SUPERIOR
+            or wanted.to in self.beside
+            or self.callable_tools.has_sibling(wanted.to)
+        ):
+            shown = [*self.callable_tools.siblings, *sorted(self.beside)][:MAX_SHOWN_SIBLINGS]
             own = self.callable_tools.name
             known = ", ".join((SUPERIOR, *(each for each in shown if each != own)))
             why = f"no agent beside you is called {wanted.to!r}; name one of: {known}"
