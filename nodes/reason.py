@@ -504,7 +504,7 @@ def parse_message(
 ) -> ReplyContext:
     """Return a message of an agent as it is stored, parsed and with its context."""
     heads, rules = {**past.heads, **(state.get("heads") or {})}, settings.spawn_rules
-    spawns = SpawnPlan.build(rules, heads, config) if rules else None
+    spawns = SpawnPlan.build(rules, past, state, config) if rules else None
     identity, beside = require_identity(config), frozenset[str]()
     if identity.request_id and any(each["name"] == SEND_MESSAGE for each in message.tool_calls):
         request = config["configurable"].get(CURRENT_REQUEST_KEY)

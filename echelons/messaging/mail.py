@@ -5,16 +5,18 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 from echelons.errors import InvalidValue
 from echelons.text.input_limits import measure_size, read_text, shorten_repr
 
-MailKind: TypeAlias = Literal["message", "intervention", "copy", "held", "answer", "correction"]
+MailKind: TypeAlias = Literal[
+    "message", "intervention", "copy", "held", "answer", "correction", "spawn"
+]
 """The kind of a piece of mail. An intervention also cuts off the reply that is under way; `"copy"`
 shows a superior what one of its subordinates has sent another, `"held"` what was not delivered; an
 `"answer"` is that to a question of the receiver, a `"correction"` says why an answer of its own
-is not accepted."""
+is not accepted. `"spawn"` gives the receiver a subordinate after the profile that it names."""
 MAIL_BYTES = 64 * 1024
 """Maximum size of a message in bytes of UTF-8: a model reads it."""
 MAX_UNREAD = 1000
@@ -78,17 +80,18 @@ def render_mail(sender: str, text: str, kind: MailKind = "message", to: str = ""
         'Message from head/flights: "Two seats are \\"left\\"."'
     """
     said = json.dumps(text, ensure_ascii=False)
-    if kind == "intervention":
-        return f"Intervention by {sender}, which goes before what you were told so far: {said}"
-    if kind == "copy":
-        return f"Copy of a message from {sender} to {to}: {said}"
-    if kind == "held":
-        return f"Message from {sender} to {to}, held back; pass it on if it should be: {said}"
-    if kind == "answer":
-        return f"Answer of {sender}, after the question that you asked: {said}"
-    if kind == "correction":
-        return f"Your answer is not accepted by {sender}; give another. What is wrong: {said}"
-    return f"Message from {sender}: {said}"
+    return f"{_INTRODUCTIONS[kind].format(sender=sender, to=to)}: {said}"
+
+
+_INTRODUCTIONS: Final[Mapping[MailKind, str]] = {
+    "message": "Message from {sender}",
+    "intervention": "Intervention by {sender}, which goes before what you were told so far",
+    "copy": "Copy of a message from {sender} to {to}",
+    "held": "Message from {sender} to {to}, held back; pass it on if it should be",
+    "answer": "Answer of {sender}, after the question that you asked",
+    "correction": "Your answer is not accepted by {sender}; give another. What is wrong",
+    "spawn": "A new subordinate from {sender}, {to}, made after",
+}
 
 
 def load_mail(rendered: str, metadata: Mapping[str, Any]) -> Mail:

@@ -33,7 +33,14 @@ from echelons.nodes.messages import read_message_usage
 from echelons.text.content_blocks import describe_content
 from echelons.text.error_lines import find_server, read_error_text
 from echelons.text.redaction import Redactor, redact_secrets
-from echelons.tree.names import ASK_LATER, CALL_SUBORDINATE, PATH_SEPARATOR, RUN, SEND_MESSAGE
+from echelons.tree.names import (
+    ASK_LATER,
+    CALL_SUBORDINATE,
+    PATH_SEPARATOR,
+    RUN,
+    SEND_MESSAGE,
+    SPAWN_SUBORDINATE,
+)
 
 HOOK_NODES = frozenset({"before_agent", "before_model", "after_model", "after_agent"})
 """The hooks of a middleware that are nodes."""
@@ -42,6 +49,8 @@ INTERNAL_CALL_KEY = "lc_internal_call"
 STREAM_MODES = ("tasks", "messages", "custom")
 """The stream modes of LangGraph: starts and ends of tasks, chunks of replies, and what tools write.
 """
+
+_CALLING_TOOLS = frozenset({CALL_SUBORDINATE, SPAWN_SUBORDINATE})
 
 
 class RunEventKind(StrEnum):
@@ -415,7 +424,7 @@ def _call_events(who: _TaskOrigin, message: AIMessage) -> Iterator[RunEvent]:
         asked = [(call["id"] or "", call["args"])]
         kind = (
             RunEventKind.DELEGATION
-            if call["name"] == CALL_SUBORDINATE or is_typed_call(message, call)
+            if call["name"] in _CALLING_TOOLS or is_typed_call(message, call)
             else RunEventKind.TOOL_CALL
         )
         if parted := load_fan_out(message, call["id"] or ""):

@@ -47,6 +47,7 @@ from echelons.errors import (
     InvalidThread,
     MessageRefused,
     NoWorkspace,
+    SpawnRefused,
     ThreadNotFound,
     UnknownPath,
 )
@@ -77,6 +78,7 @@ from echelons.text.input_limits import is_label, read_text, shorten_repr
 from echelons.text.redaction import Redactor, redact_secrets
 from echelons.tree.agent_registry import AgentKind, AgentRegistry, RegistryDrawing
 from echelons.tree.name_themes import NameTheme, check_theme, choose_theme
+from echelons.tree.permission_rules import get_permissions
 from echelons.tree.traversal import walk_tree
 from echelons.workspace.changes import ChangedFile, MergeResult
 from echelons.workspace.files import Workspace
@@ -464,6 +466,32 @@ class Session:
         """Async version of `steer`."""
         return await arun_plan(self._saver, self._post_mail(path, text, "intervention"))
 
+    def spawn(self, path: str, name: str) -> str:
+        """Give an agent a new subordinate, which it keeps, made after one of `spawnable`.
+
+        It waits like a message, and is there at the agent's next model call, which is told its
+        name: that of the profile, with digits of its id.
+
+        Args:
+            path: Path of the agent, such as `"head/north"`, whose `Permissions` have `spawn`.
+            name: The name in `spawnable`.
+
+        Returns:
+            Path of the agent.
+
+        Raises:
+            SpawnRefused: The agent may make no subordinates, or none is called so.
+            UnknownPath: The tree has no such agent.
+            MessageRefused: It was stopped.
+            MailboxFull: It has 1,000 unread messages.
+        """
+        return run_plan(self._saver, self._post_mail(path, self._check_spawn(path, name), "spawn"))
+
+    async def aspawn(self, path: str, name: str) -> str:
+        """Async version of `spawn`."""
+        plan = self._post_mail(path, self._check_spawn(path, name), "spawn")
+        return await arun_plan(self._saver, plan)
+
     def take_over(self) -> LeaseHolder:
         """Take the thread from a run of another process that hangs, and free it for `resume`.
 
@@ -600,6 +628,19 @@ class Session:
         known = frozenset(place.path_text for place in walk_tree(self.graph.agent))
         with self._name_thread_in_errors():
             return (yield from give_order(order, self.thread_id, path, known, name))
+
+    def _check_spawn(self, path: str, name: str) -> str:
+        """Return the name of an agent that can be spawned below another."""
+        spawnable = self._engine.spawnable
+        if name not in spawnable:
+            listed = ", ".join(spawnable) or "none"
+            raise SpawnRefused(f"no agent {name!r} can be spawned (spawnable: {listed})")
+        for place in walk_tree(self.graph.agent):
+            if place.path_text == path and get_permissions(place.member).spawn is None:
+                raise SpawnRefused(
+                    f"{path!r} may make no subordinates; give it Permissions(spawn=Spawn(...))"
+                )
+        return name
 
     def _post_mail(self, path: str, text: str, kind: MailKind) -> ReadPlan[str]:
         members = {place.path_text: place.member for place in walk_tree(self.graph.agent)}

@@ -13,11 +13,18 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 from echelons.delegation.contract import Contract
 from echelons.errors import InvalidInput
 from echelons.guards.gate import Halt
-from echelons.identity.lineage import MAIL_KEY, REFUSED_KEY, Identity, derive_message_id
+from echelons.identity.lineage import (
+    MAIL_KEY,
+    REFUSED_KEY,
+    SPAWNED_KEY,
+    Identity,
+    derive_message_id,
+)
 from echelons.messaging.mail import CONTRACT, Mail, render_mail
 from echelons.nodes.planning.cut_reply import build_cut_message, mark_cut
 from echelons.nodes.planning.early_end import build_late_reply_update
 from echelons.nodes.planning.refused_calls import OUTPUT, mark_refused
+from echelons.nodes.planning.spawn_plan import GIVEN, build_given_agent
 from echelons.nodes.planning.tool_calls import ParsedReply, find_unanswered
 from echelons.text.input_limits import shorten_repr
 from echelons.tree.names import ASK_SUPERIOR, PATH_SEPARATOR, REPORT
@@ -31,15 +38,19 @@ WITHDRAWN_END = {
 
 def build_mail_messages(mail: Sequence[Mail], identity: Identity) -> list[BaseMessage]:
     """Return mail as messages for the model."""
+    return [_build_mail_message(each, identity) for each in mail]
+
+
+def _build_mail_message(mail: Mail, identity: Identity) -> BaseMessage:
     path = PATH_SEPARATOR.join(identity.path)
-    return [
-        HumanMessage(
-            render_mail(each.sender, each.text, each.kind, each.to),
-            id=derive_message_id(identity.thread_id, f"mail/{path}/{each.number}"),
-            response_metadata={MAIL_KEY: each.to_metadata()},
-        )
-        for each in mail
-    ]
+    own = derive_message_id(identity.thread_id, f"mail/{path}/{mail.number}")
+    metadata: dict[str, Any] = {MAIL_KEY: mail.to_metadata()}
+    to = mail.to
+    if mail.kind == "spawn":
+        spec = build_given_agent(mail.text, own, identity)
+        to, metadata[SPAWNED_KEY] = spec.name, {GIVEN: {spec.name: spec.stored()}}
+    text = render_mail(mail.sender, mail.text, mail.kind, to)
+    return HumanMessage(text, id=own, response_metadata=metadata)
 
 
 def build_correction_update(

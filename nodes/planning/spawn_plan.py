@@ -8,18 +8,29 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from itertools import chain
+from typing import Any, Final
 
-from echelons.delegation.agent_specification import AgentSpecification, derive_spawned_agent
+from langchain_core.messages import BaseMessage
+
+from echelons.delegation.agent_specification import (
+    MAX_ROLE,
+    AgentSpecification,
+    derive_spawned_agent,
+)
 from echelons.delegation.calls import SubordinateCall
 from echelons.delegation.candidates import Candidates
 from echelons.delegation.request import Status
 from echelons.delegation.spawnable import get_spawnable
 from echelons.errors import SpawnRefused, UnreadableRecord
 from echelons.guards.spawn import Spawn, SpawnedKind
-from echelons.identity.lineage import Identity, require_identity
-from echelons.identity.thread_history import Head
+from echelons.identity.lineage import SPAWNED_KEY, Identity, require_identity
+from echelons.identity.thread_history import Head, Past
 from echelons.nodes.planning.tool_schemas import SpawnSubordinateArgs
+from echelons.text.sanitize import join_printable
+
+GIVEN: Final = "given"
+"""In place of a call's id, for an agent that the user gives another."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +85,13 @@ class SpawnPlan:
 
     @classmethod
     def build(
-        cls, rules: SpawnRules, heads: Mapping[str, Head], config: Mapping[str, Any]
+        cls, rules: SpawnRules, past: Past, state: Mapping[str, Any], config: Mapping[str, Any]
     ) -> SpawnPlan:
         """Return the plan of the agent of a node's config."""
         profiles = {name: each.digest for name, each in get_spawnable(config).items()}
-        return cls(rules, heads, require_identity(config), profiles)
+        heads: dict[str, Head] = {**past.heads, **(state.get("heads") or {})}
+        given = find_given_agents(chain(past.messages, state["messages"]))
+        return cls(rules, {**given, **heads}, require_identity(config), profiles)
 
     @property
     def _segment(self) -> str:
@@ -204,6 +217,27 @@ class SpawnPlan:
                     f"tools: {name!r} is none that you may give, but: {_list(granted)}"
                 )
         return tuple(dict.fromkeys(wanted.tools))
+
+
+def build_given_agent(profile: str, message_id: str, identity: Identity) -> AgentSpecification:
+    """Return the specification of an agent that the user gives another, which then keeps it."""
+    role = join_printable(profile)[:MAX_ROLE]
+    own, name = derive_spawned_agent(identity.thread_id, message_id, GIVEN, role)
+    segment = identity.request_id or identity.turn
+    return AgentSpecification(own, name, role, "mortal", segment, profile, keep=True)
+
+
+def find_given_agents(messages: Iterable[BaseMessage]) -> dict[str, Head]:
+    """Return the heads of the agents that the user has given, by the ids of their messages.
+
+    A thread of an agent has a head of its own once it has been called.
+    """
+    return {
+        message.id or "": Head(agent=name, spawned=spec)
+        for message in messages
+        if message.type == "human" and SPAWNED_KEY in message.response_metadata
+        for name, spec in message.response_metadata[SPAWNED_KEY].get(GIVEN, {}).items()
+    }
 
 
 def collect_spawned(

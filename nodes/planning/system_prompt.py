@@ -101,8 +101,7 @@ class ListingPrompt(SystemPrompt):
         state: Mapping[str, Any],
         config: Mapping[str, Any],
     ) -> SystemMessage | None:
-        heads = {**past.heads, **(state.get("heads") or {})}
-        living = [*SpawnPlan.build(self._rules, heads, config).living.values()]
+        living = [*SpawnPlan.build(self._rules, past, state, config).living.values()]
         if not living:
             return system
         lines = [f"- {each.name}: {each.quoted_role}" for each in living[-MAX_LISTED:]]

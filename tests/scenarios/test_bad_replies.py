@@ -86,7 +86,7 @@ def told(thread: Thread) -> list[str]:
         (delegate("mid", "go"), "no subordinate is called 'mid'; name one of: leaf"),
         (
             Call("call_subordinate", {"message": "go", "profile": "poet"}),
-            "profile: you may not give the profile 'poet', but: none",
+            "profile: you may spawn no subordinates",
         ),
         (delegate("leaf", ""), "message: String should have at least 1 character"),
         (Call("call_subordinate"), "message: Field required"),

@@ -21,6 +21,7 @@ BUILT_IN_TOOLS: Final = frozenset(
         DELEGATE_TOOL,
         REPORT_TOOL,
         "delegate_many",
+        "spawn_subordinate",
         "ask_superior",
         "ask_user",
         "ask_later",
