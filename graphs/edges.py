@@ -26,6 +26,7 @@ from echelons.delegation.request_builder import (
 )
 from echelons.identity.lineage import (
     REQUESTS_KEY,
+    SPAWNED_KEY,
     THREADS_KEY,
     Identity,
     derive_request_id,
@@ -193,8 +194,8 @@ def _build_delegation_sends(
         order = QueuedRequest(
             request, call_id, thread, thread != own, message.id or "", tool=asked.tool
         )
-        if spawned := load_specifications(message, call_id):
-            order = replace(order, spawned=spawned)
+        if SPAWNED_KEY in message.response_metadata:
+            order = replace(order, spawned=load_specifications(message, call_id))
         if forward:
             order = replace(order, reset=bool(forward["reset"]))
         elif candidates := load_candidates(message, call_id):

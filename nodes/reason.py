@@ -193,7 +193,7 @@ class Reason(Node):
             return build_relay_update(past, state, identity)
         if call := build_addressed_call(state["messages"], identity):
             past = self._history.load_past(state.get("previous"), config)
-            context = parse_message(self._settings, past, state, call, config)
+            context = parse_message(self._settings, past, state, call, identity, config)
             return joined.rebase_update(self._build_reply_update(context, None, {}, config))
         gate = get_gate(config)
         direct: dict[str, Any] | None = None
@@ -250,7 +250,7 @@ class Reason(Node):
         halt = answer.halt
         if settings.model_calls is None:
             halt = gate.leave(answer.reply, config)
-        context = parse_reply(settings, past, joined.state, answer.reply, config)
+        context = parse_reply(settings, past, joined.state, answer.reply, identity, config)
         context = context.note_memory(noted) if noted else context
         update = self._take_reply(context, answer, halt, mail, gate, config)
         return joined.rebase_update(update)
@@ -305,7 +305,7 @@ class Reason(Node):
             return build_relay_update(past, state, identity)
         if call := build_addressed_call(state["messages"], identity):
             past = await self._history.aload_past(state.get("previous"), config)
-            context = parse_message(self._settings, past, state, call, config)
+            context = parse_message(self._settings, past, state, call, identity, config)
             return joined.rebase_update(self._build_reply_update(context, None, {}, config))
         gate = get_gate(config)
         direct: dict[str, Any] | None = None
@@ -356,7 +356,7 @@ class Reason(Node):
         halt = answer.halt
         if settings.model_calls is None:
             halt = await gate.arun(lambda: gate.leave(answer.reply, config))
-        context = parse_reply(settings, past, joined.state, answer.reply, config)
+        context = parse_reply(settings, past, joined.state, answer.reply, identity, config)
         context = context.note_memory(noted) if noted else context
         update = await self._atake_reply(context, answer, halt, mail, gate, config)
         return joined.rebase_update(update)
@@ -482,6 +482,7 @@ def parse_reply(
     past: Past,
     state: Mapping[str, Any],
     reply: Any,
+    identity: Identity,
     config: RunnableConfig,
 ) -> ReplyContext:
     """Return a model's reply, parsed and with its context.
@@ -491,8 +492,8 @@ def parse_reply(
     """
     cut = state.get("cut")
     before = (past.messages, state["messages"])
-    message = _adopt_reply(reply, require_identity(config), before, cut["removed"] if cut else 0)
-    return parse_message(settings, past, state, message, config)
+    message = _adopt_reply(reply, identity, before, cut["removed"] if cut else 0)
+    return parse_message(settings, past, state, message, identity, config)
 
 
 def parse_message(
@@ -500,17 +501,19 @@ def parse_message(
     past: Past,
     state: Mapping[str, Any],
     message: AIMessage,
+    identity: Identity,
     config: RunnableConfig,
 ) -> ReplyContext:
     """Return a message of an agent as it is stored, parsed and with its context."""
     heads, rules = {**past.heads, **(state.get("heads") or {})}, settings.spawn_rules
     spawns = SpawnPlan.build(rules, past, state, config) if rules else None
-    identity, beside = require_identity(config), frozenset[str]()
-    if identity.request_id and any(each["name"] == SEND_MESSAGE for each in message.tool_calls):
+
+    def find_beside() -> frozenset[str]:
         request = config["configurable"].get(CURRENT_REQUEST_KEY)
         said = chain(past.messages, state["messages"])
-        beside = list_spawned_siblings(request, said, identity)
-    parsed = parse_calls(message, settings.callable_tools, heads, spawns, beside)
+        return list_spawned_siblings(request, said, identity)
+
+    parsed = parse_calls(message, settings.callable_tools, heads, spawns, find_beside)
     return ReplyContext(message, parsed, past, state, identity, spawns=spawns)
 
 
@@ -665,7 +668,8 @@ def _build_notes(context: ReplyContext, plan: DelegationPlan) -> dict[str, Any]:
         }
     if context.spawns:
         spawned = context.spawns.list_specifications(plan.requests, plan.candidates)
-        kept |= {SPAWNED_KEY: spawned} if spawned else {}
+        if spawned:
+            kept[SPAWNED_KEY] = spawned
     if plan.candidates:
         kept[ROUTES_KEY] = {
             call_id: candidates.stored() for call_id, candidates in plan.candidates.items()

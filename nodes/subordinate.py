@@ -253,7 +253,7 @@ class Subordinate(Node):
         named: Any = own
         path = named["metadata"]["agent_path"]
         options = AttemptOptions(
-            path=self._find_circuit(path),
+            path=self._find_circuit(path) if self._circuit else path,
             target=request.route[-1] if request.route else request.current,
             timeout=self._get_timeout(request),
             race_entry=order.race_entry,
@@ -263,9 +263,7 @@ class Subordinate(Node):
         return options, failure or self._reject_input(request)
 
     def _find_circuit(self, path: str) -> str:
-        """Return the path of the circuit of an agent, which is its own unless it was spawned."""
-        if not self._circuit:
-            return path
+        """Return the path of the circuit of a spawned agent, which it shares with its like."""
         return f"{path.rpartition(PATH_SEPARATOR)[0]}{PATH_SEPARATOR}{self._circuit}"
 
     def _reject_input(self, request: DelegationRequest) -> LevelFailure | None:
@@ -362,8 +360,9 @@ class Subordinate(Node):
             known = {**head, **build_head(self._agent, join_path(step.order.request.route))}
             if self._contract and step.order.request.input is not None:
                 known["input"] = step.order.request.input
-        if spawned := step.order.spawned.get(self._agent):
-            known = {**(known or build_head(self._agent, "")), "spawned": spawned}
+        if self._agent in step.order.spawned:
+            known = Head(**(known or build_head(self._agent, "")))
+            known["spawned"] = step.order.spawned[self._agent]
             if status is not None:
                 known["status"] = str(status)
         return self._queue.advance(state, step, known)

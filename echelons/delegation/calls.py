@@ -125,7 +125,7 @@ def iterate_requests(
         call_id, args = call["id"] or "", call["args"]
         if parted := load_fan_out(message, call_id):
             yield from ((each, parted) for each in parted.parts)
-        elif call["name"] == SPAWN_SUBORDINATE or is_spawning_call(call):
+        elif call["name"] == SPAWN_SUBORDINATE or ("profile" in args and is_spawning_call(call)):
             yield _read_spawning_call(message, call), None
         elif call["name"] == CALL_SUBORDINATE:
             # A call that a person wrote into a state may have any arguments; it is then refused.
@@ -151,9 +151,9 @@ def load_specifications(message: AIMessage, call_id: str) -> Mapping[str, Any]:
 
 def is_spawning_call(call: ToolCall) -> bool:
     """Return whether a call of `call_subordinate` makes the subordinate that it calls."""
-    if call["name"] != CALL_SUBORDINATE or "profile" not in call["args"]:
-        return False
-    return bool(call["args"]["profile"]) and not call["args"].get("subordinate")
+    args = call["args"]
+    is_called = call["name"] == CALL_SUBORDINATE and not args.get("subordinate")
+    return is_called and bool(args.get("profile"))
 
 
 def _read_spawning_call(message: AIMessage, call: ToolCall) -> SubordinateCall:

@@ -64,7 +64,7 @@ class Spawn(Settings):
         if self.levels == 1:
             return None
         own = own or self
-        kinds = tuple(each for each in own.kinds if each in self.kinds)
+        kinds: tuple[SpawnedKind, ...] = tuple(each for each in own.kinds if each in self.kinds)
         if not kinds:
             return None
         return Spawn(

@@ -18,6 +18,7 @@ from langgraph.types import StateUpdate
 
 from echelons.checkpoints.delta_channels import normalize_messages
 from echelons.checkpoints.inherited_config import get_saver
+from echelons.checkpoints.namespaces import split_namespace
 from echelons.checkpoints.queries import (
     OneCheckpoint,
     ReadPlan,
@@ -32,6 +33,7 @@ from echelons.errors import InvalidOption
 from echelons.graphs.pregel.inline_writes import InlineGraph
 from echelons.identity.lineage import Identity
 from echelons.langgraph_internals import parent_config
+from echelons.nodes.delegating.request_queue import DISPATCH
 from echelons.text.input_limits import list_items, refuse_unreadable, shorten_repr
 
 Supersteps = Sequence[Sequence[StateUpdate]]
@@ -46,6 +48,7 @@ class EditableGraph(InlineGraph):
         Raises:
             CheckpointNotFound: The config names a checkpoint that the thread does not have.
             InvalidMessages: The `messages` of an update are not messages.
+            InvalidOption: The config names the state of an agent whose node is `dispatch`.
         """
         around = self.merge_call_config(config)
         found = self._find_edited_checkpoint(around)
@@ -93,6 +96,14 @@ class EditableGraph(InlineGraph):
         if not isinstance(saver, BaseCheckpointSaver) or thread_id is None:
             return None
         namespace = str(given.get("checkpoint_ns") or "")
+        nodes = (each.partition(":")[0] for each in split_namespace(namespace))
+        if DISPATCH in nodes:
+            # LangGraph looks for one graph of the node, and it has as many as agents.
+            why = (
+                f"the state of an agent whose node is {DISPATCH!r} cannot be edited; send it a "
+                "message (Session.send_message, Session.steer), or edit its superior's state"
+            )
+            raise InvalidOption("checkpoint_ns", namespace, why)
         return saver, OneCheckpoint(str(thread_id), namespace, given.get("checkpoint_id") or None)
 
 

@@ -120,7 +120,7 @@ class QueuedRequest:
             stored.get("routed", False),
             _read_log(stored.get("wrap_log", ())),
             str(stored.get("tool", CALL_SUBORDINATE)),
-            _read_specifications(stored.get("spawned", {})),
+            _read_specifications(stored["spawned"]) if "spawned" in stored else {},
             cls.load(stored["waiting"]) if "waiting" in stored else None,
         )
 

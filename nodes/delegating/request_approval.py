@@ -63,8 +63,8 @@ class RequestApprovals:
 
         It may also have been asked about before its rule was removed: its answer holds.
         """
-        is_ruled = order.request.current in self.rules or _get_rule_name(order) in self.rules
-        return is_ruled or peek_first_answer(config) is not MISSING
+        name = _get_rule_name(order) if order.spawned else order.request.current
+        return name in self.rules or peek_first_answer(config) is not MISSING
 
     def plan(
         self, order: QueuedRequest, config: RunnableConfig

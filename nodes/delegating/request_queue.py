@@ -104,7 +104,8 @@ class RequestQueue:
             entry = build_part_entry(step.answer, step.place, step.attempts)
             update["parts"] = {order.request.id: entry}
         elif step.answer:
-            message = build_tool_message(order, step.answer, warning=self._warn(step))
+            warning = self._warn(step.config) if order.tool == SPAWN_SUBORDINATE else ""
+            message = build_tool_message(order, step.answer, warning=warning)
             update["messages"] = [mark_refused(message) if step.refused else message]
         if rest and not step.next_attempt:
             waited = QueuedRequest.load(rest[0])
@@ -113,11 +114,9 @@ class RequestQueue:
         update["queue"] = rest
         return Command(update=update, goto=self.choose_node(rest[0], step.config) if rest else ())
 
-    def _warn(self, step: NextStep) -> str:
+    def _warn(self, config: Mapping[str, Any]) -> str:
         """Return what a superior is told if what it has made is near the tree's last level."""
-        if step.order.tool != SPAWN_SUBORDINATE:
-            return ""
-        level = len(require_identity(step.config).path) + 1
+        level = len(require_identity(config).path) + 1
         if level < self.max_depth - 1:
             return ""
         left = "it can make none" if level == self.max_depth else "what it makes can make none"

@@ -213,8 +213,8 @@ def choose_threads(
             latest[each.subordinate, way] = thread
         threads[each.call_id] = thread
         head = known.get(thread) or build_head(each.subordinate, way)
-        if spec := spawned.get(each.call_id, {}).get(each.subordinate):
-            head = {**head, "spawned": spec}
+        if each.call_id in spawned and each.subordinate in spawned[each.call_id]:
+            head = Head(**{**head, "spawned": spawned[each.call_id][each.subordinate]})
         used.setdefault(thread, head)
     return threads, used
 

@@ -6,12 +6,12 @@ Pure. `reason` parses each reply with it; the result is all that the level does 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 from sys import maxsize
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from langchain_core.messages import (
     AIMessage,
@@ -64,6 +64,8 @@ from echelons.tree.names import (
 
 M = TypeVar("M", bound=BaseModel)
 NO_HEADS: Mapping[str, Head] = MappingProxyType({})
+FindSiblings: TypeAlias = Callable[[], Collection[str]]
+"""Returns the names of the agents beside one that were made at run time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,18 +182,18 @@ def parse_calls(
     callable_tools: CallableTools,
     heads: Mapping[str, Head] = NO_HEADS,
     spawns: SpawnPlan | None = None,
-    beside: Collection[str] = (),
+    find_beside: FindSiblings = frozenset,
 ) -> ParsedReply:
     """Return the parsed calls of a message whose calls all have unique ids.
 
     Of a reply that was cut off, no call is accepted: any may have lost a part of its arguments.
     `heads` are the threads of the subordinates, whose questions a call may answer; `spawns` has
-    those that were made at run time, and takes those that the message makes. `beside` are the
-    agents beside this one that were made so.
+    those that were made at run time, and takes those that the message makes. `find_beside`
+    returns the agents beside this one that were made so.
     """
     width = callable_tools.width
     most = maxsize if width is None else width
-    out = _CallParser(callable_tools, most, heads, message.id or "", spawns, beside)
+    out = _CallParser(callable_tools, most, heads, message.id or "", spawns, find_beside)
     calls = (*message.tool_calls, *message.invalid_tool_calls)
     if calls and (cut_off := find_cut_off(message)):
         why = (
@@ -280,7 +282,7 @@ class _CallParser:
     heads: Mapping[str, Head]
     message_id: str = ""
     spawns: SpawnPlan | None = None
-    beside: Collection[str] = ()
+    find_beside: FindSiblings = frozenset
     requests: list[SubordinateCall | FanOutCall] = field(default_factory=list)
     answers: list[ToolMessage] = field(default_factory=list)
     report: ReportArgs | None = None
@@ -528,10 +530,10 @@ class _CallParser:
             self.add_error(call_id, SEND_MESSAGE, wanted)
         elif not (
             wanted.to == SUPERIOR
-            or wanted.to in self.beside
             or self.callable_tools.has_sibling(wanted.to)
+            or wanted.to in (beside := self.find_beside())
         ):
-            shown = [*self.callable_tools.siblings, *sorted(self.beside)][:MAX_SHOWN_SIBLINGS]
+            shown = [*self.callable_tools.siblings, *sorted(beside)][:MAX_SHOWN_SIBLINGS]
             own = self.callable_tools.name
             known = ", ".join((SUPERIOR, *(each for each in shown if each != own)))
             why = f"no agent beside you is called {wanted.to!r}; name one of: {known}"

@@ -80,7 +80,9 @@ def settled(reply: Any, past: Past | None = None, **more: Any) -> dict[str, Any]
 def settled_in(given: dict[str, Any], reply: Any, past: Past | None = None) -> dict[str, Any]:
     """Return the update that a reply makes in a state."""
     mind = ReasonSettings(NOTHING, SystemPrompt(), ABILITIES)
-    return plan_reply_update(mind, parse_reply(mind, past or Past(), given, reply, CONFIG), {})
+    return plan_reply_update(
+        mind, parse_reply(mind, past or Past(), given, reply, IDENTITY, CONFIG), {}
+    )
 
 
 def started(call_id: str, message: str = "m") -> str:

@@ -72,7 +72,7 @@ def test_the_model_is_told_of_an_agent_that_the_tree_no_longer_has(
     message = build_addressed_call(state["messages"], HEAD)
     assert message is not None
 
-    context = parse_message(settings, Past(), state, message, {"metadata": {**HEAD.to_metadata()}})
+    context = parse_message(settings, Past(), state, message, HEAD, {})
     call, answer = plan_reply_update(settings, context, {})["messages"]
 
     assert answer.tool_call_id == call.tool_calls[0]["id"]
