@@ -14,10 +14,18 @@ from echelons.delegation.agent_specification import AgentSpecification
 from echelons.delegation.spawnable import SpawnableAgent, get_spawnable
 from echelons.errors import MissingTool
 from echelons.guards.limits import Limits
-from echelons.guards.permissions import ALL_GRANTED, GRANT_KEY, Grant
+from echelons.guards.permissions import (
+    ALL_GRANTED,
+    GRANT_KEY,
+    NO_PERMISSIONS,
+    Grant,
+    Permissions,
+)
 from echelons.guards.spawn import Spawn
 from echelons.nodes.subordinate import Subordinate
+from echelons.tree.members import Member
 from echelons.tree.names import get_provider_tool_name
+from echelons.tree.permission_rules import fit_permissions
 
 BuildLevel: TypeAlias = Callable[[Agent], Runnable[Any, Any]]
 """Returns the level of an agent that was made at run time."""
@@ -93,25 +101,23 @@ def build_spawned_agent(
         tools = [known[name] for name in spec.tools if name in given]
     tools = [each for each in tools if grant.allows_tool(_get_tool_name(each))]
     names = {_get_tool_name(each) for each in tools}
-    own = base.permissions
-    permissions = own.model_copy(
-        update={
-            "contact_user": spec.contact_user and superior.permissions.contact_user,
-            "spawn": _narrow(spec, allowed, own.spawn, names),
-            "tools": None if own.tools is None else tuple(n for n in own.tools if n in names),
-        }
-    )
-    subordinates = () if spec.kind == "drone" else base.subordinates
-    return replace(
+    contact_user = spec.contact_user and superior.permissions.contact_user
+    spawn = _narrow(spec, allowed, base.permissions.spawn, names)
+    below = () if spec.kind == "drone" else base.subordinates
+    cut: Agent = replace(
         base,
         name=spec.name,
         description=spec.role,
         tools=tools,
-        subordinates=subordinates,
-        permissions=permissions,
+        subordinates=tuple(_narrow_member(each, spawn, contact_user) for each in below),
+        permissions=NO_PERMISSIONS,
         limits=Limits(),
         response_format=None,
     )
+    rules: Permissions = base.permissions.model_copy(
+        update={"contact_user": contact_user, "spawn": spawn}
+    )
+    return replace(cut, permissions=fit_permissions(cut, rules), response_format=None)
 
 
 def _narrow(
@@ -127,6 +133,21 @@ def _narrow(
             "tools": tuple(name for name in rules.tools if name in tools),
         }
     )
+
+
+def _narrow_member(member: Member, allowed: Spawn | None, contact_user: bool) -> Member:
+    """Return a member below a spawned agent, with no more rights than that has."""
+    if not isinstance(member, Agent):
+        return member
+    below = tuple(_narrow_member(each, allowed, contact_user) for each in member.subordinates)
+    own, had = member.permissions, member.permissions.spawn
+    spawn = allowed.intersect(had) if allowed and had else None
+    may_contact = own.contact_user and contact_user
+    if (spawn, may_contact) == (had, own.contact_user) and below == member.subordinates:
+        return member
+    given = own.model_copy(update={"contact_user": may_contact, "spawn": spawn})
+    cut = replace(member, subordinates=below, permissions=NO_PERMISSIONS, response_format=None)
+    return replace(cut, permissions=fit_permissions(cut, given), response_format=None)
 
 
 def _get_tool_name(tool: Any) -> str:

@@ -65,6 +65,7 @@ from echelons.nodes.delegating.request_approval import RequestApprovals
 from echelons.nodes.delegating.request_queue import NextStep, RequestQueue, check_request_path
 from echelons.nodes.messages import read_message_usage
 from echelons.nodes.planning.relay_messages import RELAYED_RESPONSE_KEY
+from echelons.nodes.planning.spawn_plan import NEVER_BEGUN
 from echelons.plans import adrive_plan, drive_plan
 from echelons.tree.members import Member
 from echelons.tree.names import PATH_SEPARATOR
@@ -124,7 +125,7 @@ class Subordinate(Node):
         step = self._decide_next_step(order, attempt, given)
         if entry := _get_winning_entry(step):
             step = step._replace(place=get_races(own).place(entry))
-        return self._advance(input, step, head, attempt.answer.status)
+        return self._advance(input, step, head, attempt)
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         """Async version of `invoke`."""
@@ -145,7 +146,7 @@ class Subordinate(Node):
         if entry := _get_winning_entry(step):
             races = get_races(own)
             step = step._replace(place=await races.arun(partial(races.place, entry)))
-        return self._advance(input, step, head, attempt.answer.status)
+        return self._advance(input, step, head, attempt)
 
     def _load_order(self, state: Mapping[str, Any]) -> QueuedRequest:
         """Return the first request of the queue, with its input if the subordinate takes one."""
@@ -194,7 +195,8 @@ class Subordinate(Node):
             if self._is_human and options.timeout is not None:
                 start = self._set_deadline(start, order, own, options.timeout)
             result = attempt(self._level, start, own, options)
-        return self._build_attempt(order, result, own, monotonic() - begun, told)
+        done = self._build_attempt(order, result, own, monotonic() - begun, told)
+        return done._replace(refused=failure is not None)
 
     async def _aattempt(
         self, state: Mapping[str, Any], order: QueuedRequest, config: RunnableConfig
@@ -224,7 +226,8 @@ class Subordinate(Node):
             if self._is_human and options.timeout is not None:
                 start = self._set_deadline(start, order, own, options.timeout)
             result = await aattempt(self._level, start, own, options)
-        return self._build_attempt(order, result, own, monotonic() - begun, told)
+        done = self._build_attempt(order, result, own, monotonic() - begun, told)
+        return done._replace(refused=failure is not None)
 
     def _build_config(self, order: QueuedRequest, config: RunnableConfig) -> RunnableConfig:
         """Return the config of the subordinate for a request."""
@@ -352,7 +355,7 @@ class Subordinate(Node):
         )
 
     def _advance(
-        self, state: Mapping[str, Any], step: NextStep, head: Head, status: Status | None = None
+        self, state: Mapping[str, Any], step: NextStep, head: Head, done: Attempt | None = None
     ) -> Any:
         # A failed segment is part of the thread too; one without rows leaves the old head.
         known: Head | None = step.order.get_head(state)
@@ -363,8 +366,12 @@ class Subordinate(Node):
         if self._agent in step.order.spawned:
             known = Head(**(known or build_head(self._agent, "")))
             known["spawned"] = step.order.spawned[self._agent]
-            if status is not None:
-                known["status"] = str(status)
+            if done and (head or not done.refused):
+                known["status"] = str(done.answer.status)
+            elif done:
+                # What was never allowed to begin is not there: it would be called unasked.
+                known.setdefault("status", NEVER_BEGUN)
+                step = step._replace(order=replace(step.order, spawned={}))
         return self._queue.advance(state, step, known)
 
 

@@ -37,6 +37,7 @@ class SubordinateCall:
         input: The fields of the input that the subordinate's contract declares; `None` for a task
             in words.
         tool: Name of the tool that was called.
+        is_new: Whether the call makes the subordinate.
     """
 
     call_id: str
@@ -49,6 +50,7 @@ class SubordinateCall:
     route: tuple[str, ...] = ()
     input: Mapping[str, Any] | None = field(default=None, hash=False)
     tool: str = CALL_SUBORDINATE
+    is_new: bool = False
 
     @property
     def arguments(self) -> dict[str, Any]:
@@ -160,7 +162,7 @@ def _read_spawning_call(message: AIMessage, call: ToolCall) -> SubordinateCall:
     """Return the first request of a new agent; to nobody if it was not made."""
     call_id, task = call["id"] or "", str(call["args"].get("message", ""))
     name = next(iter(load_specifications(message, call_id)), "")
-    return SubordinateCall(call_id, name, task, reset=True, tool=call["name"])
+    return SubordinateCall(call_id, name, task, reset=True, tool=call["name"], is_new=True)
 
 
 def build_typed_call(call_id: str, tool: str, fields: Mapping[str, Any]) -> SubordinateCall:

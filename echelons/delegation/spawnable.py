@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 from echelons.errors import InvalidOption
 from echelons.text.input_limits import is_label, shorten_repr
 from echelons.tree.members import Member
-from echelons.tree.traversal import fingerprint_tree
+from echelons.tree.traversal import fingerprint_tree, measure_heights
 
 SPAWNABLE_KEY: Final = "__echelons_spawnable"
 """Config key of the agents that can be spawned; LangGraph stores no key with this prefix."""
@@ -23,10 +23,12 @@ class SpawnableAgent(NamedTuple):
     Attributes:
         member: The agent.
         digest: Digest of it, with its prompt and its tools, where these are plain.
+        levels: Number of levels from it down, itself included.
     """
 
     member: Any
     digest: str
+    levels: int = 1
 
     @classmethod
     def build(cls, member: Member) -> SpawnableAgent:
@@ -34,7 +36,8 @@ class SpawnableAgent(NamedTuple):
         prompt = getattr(member, "prompt", "")
         tools = [str(getattr(each, "name", None) or each) for each in getattr(member, "tools", ())]
         known = [fingerprint_tree(member), prompt if isinstance(prompt, str) else "", tools]
-        return cls(member, hashlib.sha256(json.dumps(known).encode()).hexdigest()[:16])
+        digest = hashlib.sha256(json.dumps(known).encode()).hexdigest()[:16]
+        return cls(member, digest, measure_heights(member)[member.name])
 
 
 def check_spawnable(given: object) -> dict[str, SpawnableAgent]:

@@ -63,7 +63,10 @@ class Spawn(Settings):
         """
         if self.levels == 1:
             return None
-        own = own or self
+        return self.model_copy(update={"levels": self.levels - 1}).intersect(own or self)
+
+    def intersect(self, own: Spawn) -> Spawn | None:
+        """Return what both these and other rules allow, `None` for nothing."""
         kinds: tuple[SpawnedKind, ...] = tuple(each for each in own.kinds if each in self.kinds)
         if not kinds:
             return None
@@ -73,7 +76,7 @@ class Spawn(Settings):
             tools=tuple(each for each in own.tools if each in self.tools),
             at_once=min(self.at_once, own.at_once),
             total=min(self.total, own.total),
-            levels=min(self.levels - 1, own.levels),
+            levels=min(self.levels, own.levels),
         )
 
     def find_wider(self, own: Spawn) -> tuple[str, object] | None:

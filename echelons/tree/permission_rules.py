@@ -9,6 +9,7 @@ from echelons.errors import PermissionsWidened, UnknownTool
 from echelons.guards.permissions import (
     NO_PERMISSIONS,
     ApprovalRule,
+    ApprovalRules,
     Permissions,
     describe_rule,
     find_wider,
@@ -85,6 +86,30 @@ def check_permissions(root: Member) -> None:
             raise UnknownTool(root.name, name, why)
     for place in places[1:]:
         _check_narrowing(place, root.name, rules)
+
+
+def fit_permissions(root: Member, given: Permissions) -> Permissions:
+    """Return the permissions of an agent without what they say of names that are not there.
+
+    Args:
+        root: The agent, with permissions that say nothing of names.
+        given: The permissions that it is to have.
+    """
+    places = [*walk_tree(root)]
+    tools = {name for place in places for name in _list_all_tools(place.member)}
+    known = tools | {place.member.name for place in places[1:]}
+    if given.spawn or any(get_permissions(place.member).spawn for place in places):
+        known.add(SPAWN_SUBORDINATE)
+    return given.model_copy(
+        update={
+            "approvals": ApprovalRules(
+                {name: rule for name, rule in given.approvals.items() if name in known}
+            ),
+            "tools": None
+            if given.tools is None
+            else tuple(name for name in given.tools if name in tools),
+        }
+    )
 
 
 def _check_grants(root: Member, places: Sequence[TreePlace]) -> None:

@@ -74,15 +74,25 @@ def measure_heights(root: Member) -> dict[str, int]:
 def fingerprint_tree(root: Member) -> str:
     """Return a short digest of a tree's names and shape, equal in every process.
 
-    Of each member it covers what decides which nodes it has: its path, its kind, and whether it
-    has tools. Prompts, models and the tools themselves are left out, since a stored run can be
-    resumed after they have changed.
+    Of each member it covers what decides which nodes it has: its path, its kind, whether it has
+    tools, and how many levels of subordinates it may make at run time. Prompts, models and the
+    tools themselves are left out, since a stored run can be resumed after they have changed.
     """
     members = sorted(
-        (place.path_text, type(place.member).__name__, bool(getattr(place.member, "tools", ())))
+        (
+            place.path_text,
+            type(place.member).__name__,
+            bool(getattr(place.member, "tools", ())),
+            *_list_spawned_levels(place.member),
+        )
         for place in walk_tree(root)
     )
     return hashlib.sha256(json.dumps(members).encode()).hexdigest()[:16]
+
+
+def _list_spawned_levels(member: Member) -> tuple[int, ...]:
+    spawn = getattr(getattr(member, "permissions", None), "spawn", None)
+    return (spawn.levels,) if spawn else ()
 
 
 def collect_capabilities(member: Member) -> dict[str, float]:

@@ -36,6 +36,7 @@ from echelons.nodes.delegating.request_queue import DISPATCH, REFUSE
 from echelons.nodes.dispatch import assign_nodes
 from echelons.tree.members import Member
 from echelons.tree.names import PATH_SEPARATOR, RUN, get_provider_tool_name
+from echelons.tree.permission_rules import get_permissions
 from echelons.tree.traversal import fingerprint_tree, walk_tree
 
 
@@ -128,16 +129,25 @@ def find_missing_agents(
     lost: dict[str, None] = {}
     spawned: set[tuple[str, ...]] = set()
     for each in waiting:
-        spawned |= {(*each.path, name) for name in each.spawned}
-        if any(each.path[: len(path)] == path for path in spawned):
+        made = {(*each.path, name) for name in each.spawned}
+        around = {path for path in spawned if each.path[: len(path)] == path}
+        if around:
+            spawned |= made
             # It is made anew from its specification, which stands in the thread.
+            above_all = members.get(min(around, key=len)[:-1])
+            allowed = above_all and get_permissions(above_all).spawn
+            if made and allowed and len(around) >= allowed.levels:
+                lost |= {PATH_SEPARATOR.join(path): None for path in sorted(made)}
             continue
         member = members.get(each.path)
         if member is None:
             lost[PATH_SEPARATOR.join(each.path)] = None
             continue
         nodes = _list_nodes(member)
-        below = {*(each.name for each in member.subordinates), *each.spawned}
+        below = {each.name for each in member.subordinates}
+        if get_permissions(member).spawn:
+            spawned |= made
+            below.update(each.spawned)
         gone = [name for name in each.nodes if name not in nodes]
         gone += [name for name in each.subordinates if name not in below]
         lost |= {PATH_SEPARATOR.join((*each.path, name)): None for name in gone}

@@ -31,6 +31,7 @@ from echelons.errors import (
     LeaseLost,
     LedgerError,
     MissingAgents,
+    MissingTool,
     NotStorable,
     ScriptError,
     SealKeyMissing,
@@ -64,6 +65,7 @@ PROPAGATED_ERRORS = (
     LeaseLost,
     LedgerError,
     MissingAgents,
+    MissingTool,
     ScriptError,
     InvalidUpdateError,
     EmptyChannelError,
@@ -126,12 +128,14 @@ class Attempt(NamedTuple):
         stop_reason: The reason why no other candidate may be tried; empty if one may.
         spent: The seconds that it took.
         config: The config of the subordinate; `None` if a middleware has answered without it.
+        refused: Whether the subordinate was not allowed to begin.
     """
 
     answer: DelegationResponse
     stop_reason: str = ""
     spent: float = 0.0
     config: RunnableConfig | None = None
+    refused: bool = False
 
 
 def attempt(

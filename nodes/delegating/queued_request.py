@@ -46,6 +46,7 @@ class QueuedRequest:
         wrap_log: What the middleware around it has had of this attempt so far: responses, and
             other values that it keeps.
         tool: Name of the tool that was called.
+        is_new: Whether the call makes the subordinate.
         spawned: The specifications of the spawned agents that it may go to, by name.
         waiting: The request whose middleware waits for the answer to this one; `None` if the
             superior's call does.
@@ -65,6 +66,7 @@ class QueuedRequest:
     tool: str = CALL_SUBORDINATE
     spawned: Mapping[str, Any] = field(default_factory=dict)
     waiting: QueuedRequest | None = None
+    is_new: bool = False
 
     def stored(self) -> dict[str, Any]:
         """Return the queued request as JSON."""
@@ -93,6 +95,8 @@ class QueuedRequest:
             kept["spawned"] = dict(self.spawned)
         if self.waiting:
             kept["waiting"] = self.waiting.stored()
+        if self.is_new:
+            kept["new"] = True
         return kept
 
     @classmethod
@@ -122,6 +126,7 @@ class QueuedRequest:
             str(stored.get("tool", CALL_SUBORDINATE)),
             _read_specifications(stored["spawned"]) if "spawned" in stored else {},
             cls.load(stored["waiting"]) if "waiting" in stored else None,
+            stored.get("new", False),
         )
 
     def without_deadline(self) -> QueuedRequest:

@@ -105,7 +105,7 @@ class RequestApprovals:
 def _build_guarded_call(order: QueuedRequest, config: RunnableConfig) -> GuardedCall:
     request, metadata = order.request, config["metadata"]
     spec, spawned = order.spawned.get(request.current), dict[str, Any]()
-    if spec and not order.continues:
+    if spec and order.is_new:
         shown = ("role", "kind", "profile", "tools", "contact_user", "keep")
         spawned = {"subordinate": request.current, **{key: spec.get(key) for key in shown}}
     return GuardedCall(
@@ -119,9 +119,8 @@ def _build_guarded_call(order: QueuedRequest, config: RunnableConfig) -> Guarded
 
 
 def _get_rule_name(order: QueuedRequest) -> str:
-    """Return the name of the rule for a request: one for all conversations of spawned agents."""
-    name = order.request.current
-    return SPAWN_SUBORDINATE if name in order.spawned and not order.continues else name
+    """Return the name of the rule for a request: one for the first of any spawned agent."""
+    return SPAWN_SUBORDINATE if order.is_new else order.request.current
 
 
 def _build_wait_step(race: RaceEntry, config: RunnableConfig) -> PlanStep:

@@ -21,7 +21,7 @@ from echelons.delegation.agent_specification import (
 from echelons.delegation.calls import SubordinateCall
 from echelons.delegation.candidates import Candidates
 from echelons.delegation.request import Status
-from echelons.delegation.spawnable import get_spawnable
+from echelons.delegation.spawnable import SpawnableAgent, get_spawnable
 from echelons.errors import SpawnRefused, UnreadableRecord
 from echelons.guards.spawn import Spawn, SpawnedKind
 from echelons.identity.lineage import SPAWNED_KEY, Identity, require_identity
@@ -31,6 +31,8 @@ from echelons.text.sanitize import join_printable
 
 GIVEN: Final = "given"
 """In place of a call's id, for an agent that the user gives another."""
+NEVER_BEGUN: Final = "never begun"
+"""In place of a response's status, for an agent that was not allowed to begin."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,25 +64,28 @@ class SpawnPlan:
         rules: What its agent may spawn.
         heads: The heads of the conversation's threads.
         identity: The agent.
-        profiles: The digests of the agents that it may copy, by their names.
+        profiles: The agents that this process lets be copied, by the names of the profiles.
         new: The specifications of those that the reply makes, by call id.
     """
 
     rules: SpawnRules
     heads: Mapping[str, Head]
     identity: Identity
-    profiles: Mapping[str, str] = field(default_factory=dict)
+    profiles: Mapping[str, SpawnableAgent] = field(default_factory=dict)
     new: dict[str, AgentSpecification] = field(default_factory=dict)
     known: dict[str, AgentSpecification] = field(init=False)
+    statuses: dict[str, list[str]] = field(init=False)
     living: dict[str, AgentSpecification] = field(init=False)
 
     def __post_init__(self) -> None:
         found = collect_spawned(self.heads)
         self.known = {name: spec for name, (spec, _) in found.items()}
+        self.statuses = {name: statuses for name, (_, statuses) in found.items()}
         self.living = {
             name: spec
             for name, (spec, statuses) in found.items()
-            if not is_dismissed(spec, statuses, self._segment)
+            # Without a status, the turn in which it was made was given up before its first answer.
+            if statuses and not is_dismissed(spec, statuses, self._segment)
         }
 
     @classmethod
@@ -88,10 +93,9 @@ class SpawnPlan:
         cls, rules: SpawnRules, past: Past, state: Mapping[str, Any], config: Mapping[str, Any]
     ) -> SpawnPlan:
         """Return the plan of the agent of a node's config."""
-        profiles = {name: each.digest for name, each in get_spawnable(config).items()}
         heads: dict[str, Head] = {**past.heads, **(state.get("heads") or {})}
         given = find_given_agents(chain(past.messages, state["messages"]))
-        return cls(rules, {**given, **heads}, require_identity(config), profiles)
+        return cls(rules, {**given, **heads}, require_identity(config), get_spawnable(config))
 
     @property
     def _segment(self) -> str:
@@ -119,6 +123,7 @@ class SpawnPlan:
         if wanted.contact_user and not self.rules.contact_user:
             raise SpawnRefused("contact_user: you may not ask the user yourself; leave it out")
         profile, tools = self._check_profile(wanted), self._check_tools(wanted)
+        self._check_depth(self.profiles[profile].levels if profile and kind != "drone" else 1)
         inner = self.rules.allowed.narrow() if kind == "mortal" else None
         spec = AgentSpecification(
             id=own,
@@ -127,7 +132,7 @@ class SpawnPlan:
             kind=kind,
             segment=self._segment,
             profile=profile,
-            profile_hash=self.profiles.get(profile, ""),
+            profile_hash=self.profiles[profile].digest if profile else "",
             tools=tools,
             model="" if profile else self.rules.model,
             contact_user=wanted.contact_user,
@@ -143,6 +148,8 @@ class SpawnPlan:
             return ""
         spec = self.known[name]
         why = "it has answered" if spec.kind == "drone" else "the task it was made for has ended"
+        if set(self.statuses[name]) <= {NEVER_BEGUN}:
+            why = "its first task was not begun, or was given up"
         return f"{name!r} is dismissed: {why}; spawn another, and keep=true where it must stay"
 
     def list_specifications(
@@ -159,13 +166,17 @@ class SpawnPlan:
                 listed[each.call_id] = found
         return listed
 
-    def _check_numbers(self) -> None:
-        allowed, depth = self.rules.allowed, self.rules.max_depth
-        if len(self.identity.path) + 1 > depth:
+    def _check_depth(self, levels: int) -> None:
+        deepest, most = len(self.identity.path) + levels, self.rules.max_depth
+        if deepest > most:
+            below = ", with those below it," if levels > 1 else ""
             raise SpawnRefused(
-                f"it would be at level {len(self.identity.path) + 1}, and the tree's limit is "
-                f"{depth} levels; do it yourself, or tell your superior"
+                f"it{below} would be at level {deepest}, and the tree's limit is {most} levels; "
+                "do it yourself, or tell your superior"
             )
+
+    def _check_numbers(self) -> None:
+        allowed = self.rules.allowed
         at_once = len(self.living) + len(self.new)
         if at_once >= allowed.at_once:
             raise SpawnRefused(
@@ -233,7 +244,7 @@ def find_given_agents(messages: Iterable[BaseMessage]) -> dict[str, Head]:
     A thread of an agent has a head of its own once it has been called.
     """
     return {
-        message.id or "": Head(agent=name, spawned=spec)
+        message.id or "": Head(agent=name, spawned=spec, status=GIVEN)
         for message in messages
         if message.type == "human" and SPAWNED_KEY in message.response_metadata
         for name, spec in message.response_metadata[SPAWNED_KEY].get(GIVEN, {}).items()
@@ -273,6 +284,8 @@ def is_dismissed(spec: AgentSpecification, statuses: Collection[str], segment: s
     # Who has asked has not answered yet.
     if Status.NEEDS_INPUT in statuses:
         return False
+    if statuses and all(each == NEVER_BEGUN for each in statuses):
+        return True
     return bool(spec.kind == "drone" and statuses) or not (spec.keep or spec.segment == segment)
 
 

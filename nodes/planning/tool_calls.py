@@ -361,7 +361,7 @@ class _CallParser:
         if self.spawns is None:
             self.add_error(call_id, tool, "profile: you may spawn no subordinates; leave it out")
             return
-        request = SubordinateCall(call_id, "", wanted.message, reset=True, tool=tool)
+        request = SubordinateCall(call_id, "", wanted.message, reset=True, tool=tool, is_new=True)
         if too_wide := self._reserve_width(1):
             self.refused.append((request, too_wide))
             return
