@@ -24,6 +24,7 @@ VERSION: Final = 1
 MAX_ROLE: Final = 200
 """Most characters of a role."""
 _MAX_SLUG = 48
+_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +75,8 @@ class AgentSpecification:
         Raises:
             UnreadableRecord: It is damaged, or of a later version.
         """
-        if not isinstance(stored, Mapping) or stored.get("version") != VERSION:
+        version = stored.get("version") if isinstance(stored, Mapping) else None
+        if not isinstance(stored, Mapping) or type(version) is not int or version != VERSION:
             raise UnreadableRecord(cls.__name__, f"it is not stored as one of version {VERSION}")
         given = {key: each for key, each in stored.items() if key != "version"}
         tools = given.get("tools")
@@ -86,9 +88,15 @@ class AgentSpecification:
             if type(each) is not kinds[key]:
                 raise UnreadableRecord(cls.__name__, f"its {key} is {type(each).__name__}")
         known = cls(**cast("dict[str, Any]", given))
-        is_named = NAME_PATTERN.fullmatch(known.name) and known.name.endswith(f"-{known.id[:8]}")
+        is_named = (
+            _ID.fullmatch(known.id)
+            and NAME_PATTERN.fullmatch(known.name)
+            and known.name.endswith(f"-{known.id[:8]}")
+        )
         if not is_named or known.kind not in SPAWNED_KINDS or len(known.role) > MAX_ROLE:
-            raise UnreadableRecord(cls.__name__, "its name, kind or role is none")
+            raise UnreadableRecord(cls.__name__, "its id, name, kind or role is none")
+        if known.levels < 0:
+            raise UnreadableRecord(cls.__name__, f"its levels are {known.levels}")
         if not all(isinstance(each, str) for each in known.tools):
             raise UnreadableRecord(cls.__name__, "its tools are no names")
         return known

@@ -42,7 +42,7 @@ class Spawn(Settings):
         ('mortal', 'drone')
     """
 
-    kinds: tuple[SpawnedKind, ...] = SPAWNED_KINDS
+    kinds: tuple[SpawnedKind, ...] = Field(default=SPAWNED_KINDS, min_length=1)
     profiles: tuple[SpawnName, ...] = ()
     tools: tuple[SpawnName, ...] = ()
     at_once: int = Field(default=8, ge=1, le=MAX_SPAWNED)
