@@ -1,0 +1,57 @@
+"""The agents that a session lets be spawned are checked, and known by a digest."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from echelons import Agent, Human, Session
+from echelons.delegation.spawnable import SPAWNABLE_KEY, check_spawnable, get_spawnable
+from echelons.errors import InvalidOption
+
+
+def search(query: str) -> str:
+    """Search."""
+    return query
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        7,
+        "clerk",
+        [Agent("clerk")],
+        {"clerk": "clerk"},
+        {"clerk": Human("clerk", "A person")},
+        {"clerk": search},
+        {"": Agent("clerk")},
+        {7: Agent("clerk")},
+        {"a\nb": Agent("clerk")},
+    ],
+)
+def test_what_is_no_mapping_of_agents_is_refused(wrong: Any) -> None:
+    with pytest.raises(InvalidOption, match="spawnable"):
+        Session(Agent("head"), ":memory:", spawnable=wrong)
+
+
+def test_a_digest_tells_agents_apart() -> None:
+    agents = [
+        Agent("clerk"),
+        Agent("clerk", prompt="Be kind."),
+        Agent("clerk", tools=[search]),
+        Agent("clerk", subordinates=[Agent("aide")]),
+    ]
+
+    known = check_spawnable({str(place): each for place, each in enumerate(agents)})
+
+    assert len({each.digest for each in known.values()}) == len(agents)
+    assert check_spawnable({"x": Agent("clerk")})["x"].digest == known["0"].digest
+    assert [each.levels for each in known.values()] == [1, 1, 1, 2]
+
+
+def test_a_run_without_them_has_none() -> None:
+    known = check_spawnable({"clerk": Agent("clerk")})
+
+    assert get_spawnable({"configurable": {}}) == check_spawnable(None) == {}
+    assert get_spawnable({"configurable": {SPAWNABLE_KEY: known}}) is known
