@@ -8,7 +8,7 @@ import pytest
 from langchain_core.language_models.fake_chat_models import FakeListChatModel
 from langchain_core.tools import tool
 
-from echelons import Agent
+from echelons import Agent, Permissions, Spawn
 from echelons.errors import ModelCannotCall
 from echelons.graphs.level_graph import build_foreign_level
 from echelons.testing import Call, ScriptedModel, delegate, report
@@ -169,3 +169,29 @@ def test_a_model_that_cannot_call_is_refused_where_it_would_have_to(own: dict[st
 def test_a_member_of_no_known_kind_has_no_level() -> None:
     with pytest.raises(TypeError, match="no kind of subordinate"):
         build_foreign_level(object(), None)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("below", [(), (measure,)])
+def test_only_who_may_spawn_has_the_tool_and_the_node(below: tuple[Any, ...]) -> None:
+    def build(spawn: Spawn | None) -> tuple[set[str], set[str], list[str]]:
+        permissions = Permissions(spawn=spawn)
+        model = scripted()
+        head = Agent("head", model=model, subordinates=below, permissions=permissions)
+        graph = head.compile()
+        graph.invoke({"messages": [("user", "go")]})
+        delegation = graph.nodes.get("delegate")
+        inner = set(delegation.bound.nodes) if delegation else set()
+        shown = [*model.calls[0].tools]
+        return set(graph.nodes) - {"__start__"}, inner - {"__start__"}, shown
+
+    names = {"measure"} if below else set[str]()
+    nodes_without, inner_without, shown_without = build(None)
+    nodes_with, inner_with, shown_with = build(Spawn())
+
+    assert nodes_without == {"reason", "act"} | ({"delegate"} if below else set())
+    assert inner_without == (names | {"refuse"} if below else set())
+    assert nodes_with == {"reason", "act", "delegate"}
+    assert inner_with == names | {"refuse", "dispatch"}
+    assert {*shown_with} - {*shown_without} == {"spawn_subordinate", "delegate_many"} | (
+        set() if below else {"call_subordinate"}
+    )

@@ -10,10 +10,11 @@ from langchain.agents import create_agent
 from langchain_core.runnables import RunnableLambda, RunnableSequence
 from langgraph.graph import START, MessagesState, StateGraph
 
-from echelons import Agent, Permissions, subordinate
+from echelons import Agent, Permissions, Spawn, subordinate
 from echelons.errors import PermissionsWidened, UnknownTool
 from echelons.testing import ScriptedModel
 from echelons.tree.names import BUILT_IN_TOOLS
+from echelons.tree.permission_rules import fit_permissions
 
 
 def mail(to: str) -> str:
@@ -133,3 +134,61 @@ def test_a_compiled_tree_stands_for_its_agent() -> None:
     tree = Agent("inner", tools=[mail]).compile()
 
     Agent("head", subordinates=[tree], permissions=rules(mail="ask", inner="deny"))
+
+
+def test_a_tool_that_is_given_to_spawned_agents_is_the_agents_own() -> None:
+    clerk = Agent("clerk", tools=[mail])
+
+    with pytest.raises(UnknownTool) as refused:
+        Agent("head", subordinates=[clerk], permissions=Permissions(spawn=Spawn(tools=("mail",))))
+
+    assert (refused.value.agent, refused.value.tool) == ("head", "mail")
+    assert Agent("head", tools=[mail], permissions=Permissions(spawn=Spawn(tools=("mail",))))
+
+
+@pytest.mark.parametrize(
+    ("above", "own", "field"),
+    [
+        ({"levels": 1}, {"levels": 2}, "spawn.levels"),
+        ({"at_once": 2}, {"at_once": 3}, "spawn.at_once"),
+        ({"total": 2}, {"total": 3}, "spawn.total"),
+        ({"kinds": ("drone",)}, {"kinds": ("mortal",)}, "spawn.kinds"),
+        ({"profiles": ("a",)}, {"profiles": ("b",)}, "spawn.profiles"),
+    ],
+)
+def test_an_agent_may_spawn_no_more_than_its_superior_if_that_may(
+    above: dict[str, Any], own: dict[str, Any], field: str
+) -> None:
+    def build(rules: Spawn | None) -> Agent:
+        clerk = Agent("clerk", permissions=Permissions(spawn=Spawn(**own)))
+        mid = Agent("mid", subordinates=[clerk])
+        return Agent("head", subordinates=[mid], permissions=Permissions(spawn=rules))
+
+    with pytest.raises(PermissionsWidened) as refused:
+        build(Spawn(**above))
+
+    assert (refused.value.agent, refused.value.name) == ("head/mid/clerk", field)
+    assert build(Spawn(**own)) and build(None)
+
+
+def test_a_rule_for_spawning_needs_an_agent_that_may() -> None:
+    with pytest.raises(UnknownTool, match=r"Permissions\(spawn=…\) decides"):
+        Agent("head", permissions=rules(spawn_subordinate="ask"))
+    clerk = Agent("clerk", permissions=Permissions(spawn=Spawn()))
+    assert Agent("head", subordinates=[clerk], permissions=rules(spawn_subordinate="ask"))
+
+
+def test_permissions_fit_an_agent_that_has_lost_what_they_name() -> None:
+    clerk = Agent("clerk", tools=[mail])
+    given = Permissions(
+        approvals={"mail": "ask", "gone": "deny", "clerk": "ask", "spawn_subordinate": "ask"},
+        tools=("mail", "gone"),
+        contact_user=True,
+    )
+
+    whole = fit_permissions(Agent("head", subordinates=[clerk]), given)
+    alone = fit_permissions(Agent("head"), given.model_copy(update={"spawn": Spawn()}))
+
+    assert dict(whole.approvals) == {"mail": "ask", "clerk": "ask"}
+    assert (whole.tools, whole.contact_user) == (("mail",), True)
+    assert (dict(alone.approvals), alone.tools) == ({"spawn_subordinate": "ask"}, ())

@@ -7,12 +7,14 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from echelons import Agent, Status
+from echelons import Agent, Spawn, Status
 from echelons.nodes.planning.tool_schemas import (
     CallSubordinateArgs,
     ReportArgs,
+    SpawnSubordinateArgs,
     build_call_subordinate_schema,
     build_report_schema,
+    build_spawn_schema,
 )
 from echelons.tree.roster import parse_roster
 
@@ -90,3 +92,56 @@ def test_a_report_can_say_each_of_the_four_endings() -> None:
 def test_a_confidence_out_of_its_range_is_refused(confidence: Any) -> None:
     with pytest.raises(ValidationError):
         ReportArgs(status=Status.PARTIAL, confidence=confidence)
+
+
+def spawning(rules: Spawn, contact_user: bool = False) -> dict[str, Any]:
+    shown = function(build_spawn_schema(rules, contact_user))["parameters"]
+    assert shown["required"] == ["role", "message"]
+    return dict(shown["properties"])
+
+
+def test_a_model_is_shown_what_it_may_spawn_and_nothing_else() -> None:
+    assert [*spawning(Spawn())] == ["role", "message", "kind", "keep"]
+    assert [*spawning(Spawn(kinds=("drone",)))] == ["role", "message", "kind"]
+    everything = spawning(Spawn(profiles=("clerk",), tools=("mail",)), contact_user=True)
+    assert {*everything} == {*SpawnSubordinateArgs.model_fields}
+    assert everything["profile"]["enum"] == ["clerk"]
+    assert everything["tools"]["items"]["enum"] == ["mail"]
+    assert all(each["description"] for key, each in everything.items())
+
+
+def test_who_may_spawn_names_those_that_it_has_made() -> None:
+    plain = function(build_call_subordinate_schema(team()))["parameters"]["properties"]
+    shown = function(build_call_subordinate_schema(team(), Spawn(profiles=("clerk",))))
+    properties = shown["parameters"]["properties"]
+
+    assert "profile" not in plain
+    assert "enum" not in properties["subordinate"]
+    assert properties["profile"]["enum"] == ["clerk"]
+    assert [each.name for each in parse_roster(shown["description"])] == ["flights", "days"]
+    assert parse_roster(function(build_call_subordinate_schema([], Spawn()))["description"]) == ()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"role": ""},
+        {"role": "x" * 201},
+        {"message": ""},
+        {"message": "é" * (32 * 1024 + 1)},
+        {"kind": "monitor"},
+        {"keep": "yes"},
+        {"contact_user": 1},
+        {"tools": "mail"},
+        {"tools": [7]},
+        {"profile": ["clerk"]},
+    ],
+)
+def test_arguments_that_spawn_nobody_are_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError):
+        SpawnSubordinateArgs(**{"role": "scout", "message": "look", **wrong})
+
+
+@pytest.mark.parametrize("role", ["a\nb", "a\u2028b", "a\x00b", "a\x1b[0mb", "a\u202eb"])
+def test_a_role_is_one_printable_line(role: str) -> None:
+    assert SpawnSubordinateArgs(role=role, message="look").role.isprintable()
