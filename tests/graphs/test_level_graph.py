@@ -179,7 +179,7 @@ def test_only_who_may_spawn_has_the_tool_and_the_node(below: tuple[Any, ...]) ->
         head = Agent("head", model=model, subordinates=below, permissions=permissions)
         graph = head.compile()
         graph.invoke({"messages": [("user", "go")]})
-        delegation = graph.nodes.get("delegate")
+        delegation: Any = graph.nodes.get("delegate")
         inner = set(delegation.bound.nodes) if delegation else set()
         shown = [*model.calls[0].tools]
         return set(graph.nodes) - {"__start__"}, inner - {"__start__"}, shown

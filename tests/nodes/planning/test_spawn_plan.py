@@ -129,7 +129,7 @@ def test_nothing_is_deeper_than_the_tree_may_be(
     path: tuple[str, ...], profile: str, kind: str, fits: bool
 ) -> None:
     given = plan(Spawn(profiles=("team",)), path=path, max_depth=3)
-    arguments = {"profile": profile or None, "kind": kind}
+    arguments: dict[str, Any] = {"profile": profile or None, "kind": kind}
 
     if fits:
         spawn(given, **arguments)
