@@ -101,7 +101,8 @@ def build_spawned_agent(
         tools = [known[name] for name in spec.tools if name in given]
     tools = [each for each in tools if grant.allows_tool(_get_tool_name(each))]
     names = {_get_tool_name(each) for each in tools}
-    contact_user = spec.contact_user and superior.permissions.contact_user
+    may_contact = superior.permissions.contact_user
+    contact_user = spec.contact_user and may_contact
     spawn = _narrow(spec, allowed, base.permissions.spawn, names)
     below = () if spec.kind == "drone" else base.subordinates
     cut: Agent = replace(
@@ -109,7 +110,7 @@ def build_spawned_agent(
         name=spec.name,
         description=spec.role,
         tools=tools,
-        subordinates=tuple(_narrow_member(each, spawn, contact_user) for each in below),
+        subordinates=tuple(_narrow_member(each, spawn, may_contact) for each in below),
         permissions=NO_PERMISSIONS,
         limits=Limits(),
         response_format=None,

@@ -253,12 +253,16 @@ def build_part_entry(
 
 
 def build_tool_message(
-    queued: QueuedRequest, answer: DelegationResponse, tool: str = "", warning: str = ""
+    queued: QueuedRequest,
+    answer: DelegationResponse,
+    tool: str = "",
+    warning: str = "",
+    segment: str = "",
 ) -> ToolMessage:
     """Return the tool message that answers a call, with the response as its artifact.
 
     `tool` is the tool that was called, if it is another than that of the request; `warning` comes
-    last.
+    last. `segment` is the one that the superior works on.
     """
     tool = tool or queued.tool
     unable = answer.status is Status.UNABLE
@@ -273,7 +277,7 @@ def build_tool_message(
     if told := format_user_answers(answer.user_answers):
         content = f"{content}\n{told}"
     if spawned := queued.spawned.get(answer.agent):
-        content = f"{content}\n{_describe_spawned(spawned, answer)}"
+        content = f"{content}\n{_describe_spawned(spawned, answer, segment)}"
     if warning:
         content = f"{content}\n{warning}"
     return ToolMessage(
@@ -288,9 +292,12 @@ def build_tool_message(
     )
 
 
-def _describe_spawned(stored: Mapping[str, Any], answer: DelegationResponse) -> str:
+def _describe_spawned(stored: Mapping[str, Any], answer: DelegationResponse, segment: str) -> str:
     """Return what a superior is told of the spawned agent that has answered it."""
     if stored.get("kind") == "drone" and not answer.questions:
         return f"[{answer.agent}, a drone, has ended with this answer]"
+    is_over = segment and stored.get("segment") != segment
+    if is_over and not (stored.get("keep") or answer.questions):
+        return f"[{answer.agent} has ended with this answer: so has the task it was made for]"
     stays = "" if stored.get("keep") else " until your present task has ended"
     return f"[{answer.agent} is there{stays}; call_subordinate reaches it by this name]"

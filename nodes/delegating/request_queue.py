@@ -104,8 +104,12 @@ class RequestQueue:
             entry = build_part_entry(step.answer, step.place, step.attempts)
             update["parts"] = {order.request.id: entry}
         elif step.answer:
+            segment = ""
+            if order.spawned:
+                identity = require_identity(step.config)
+                segment = identity.request_id or identity.turn
             warning = self._warn(step.config) if order.tool == SPAWN_SUBORDINATE else ""
-            message = build_tool_message(order, step.answer, warning=warning)
+            message = build_tool_message(order, step.answer, warning=warning, segment=segment)
             update["messages"] = [mark_refused(message) if step.refused else message]
         if rest and not step.next_attempt:
             waited = QueuedRequest.load(rest[0])

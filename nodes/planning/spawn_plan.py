@@ -85,7 +85,9 @@ class SpawnPlan:
             name: spec
             for name, (spec, statuses) in found.items()
             # Without a status, the turn in which it was made was given up before its first answer.
-            if statuses and not is_dismissed(spec, statuses, self._segment)
+            if statuses
+            and not is_dismissed(spec, statuses, self._segment)
+            and self._may_have_profile(spec)
         }
 
     @classmethod
@@ -148,6 +150,8 @@ class SpawnPlan:
             return ""
         spec = self.known[name]
         why = "it has answered" if spec.kind == "drone" else "the task it was made for has ended"
+        if not self._may_have_profile(spec):
+            return f"{name!r} has the profile {spec.profile!r}, which you may not give any more"
         if set(self.statuses[name]) <= {NEVER_BEGUN}:
             why = "its first task was not begun, or was given up"
         return f"{name!r} is dismissed: {why}; spawn another, and keep=true where it must stay"
@@ -165,6 +169,10 @@ class SpawnPlan:
             if found := {name: known[name].stored() for name in sorted(names & known.keys())}:
                 listed[each.call_id] = found
         return listed
+
+    def _may_have_profile(self, spec: AgentSpecification) -> bool:
+        is_allowed = not spec.profile or spec.profile in self.rules.allowed.profiles
+        return is_allowed or GIVEN in self.statuses[spec.name]
 
     def _check_depth(self, levels: int) -> None:
         deepest, most = len(self.identity.path) + levels, self.rules.max_depth

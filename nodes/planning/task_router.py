@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from itertools import groupby
 from textwrap import shorten
 from threading import Lock
@@ -27,6 +28,8 @@ from echelons.tree.traversal import collect_capabilities, walk_tree
 
 MAX_REASON = 200
 """The most characters stored of why an agent was asked."""
+MAX_EXTENDED = 32
+"""Number of routers that are kept for an agent with those it has made; others are made again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +79,8 @@ class TaskRouter:
         self._resolve_deriver = resolve_deriver
         self._routers: WeakKeyDictionary[object, _LazyRouter] = WeakKeyDictionary()
         self._lock = Lock()
+        # Reading the capabilities may ask a model: once for the same agents.
+        self._extend = lru_cache(MAX_EXTENDED)(self._build_extended)
 
     def route_task(
         self,
@@ -126,7 +131,14 @@ class TaskRouter:
     def _with_spawned(self, receiver: str, spawned: Sequence[AgentSpecification]) -> TaskRouter:
         """Return the router of a receiver's subtree, with the agents that it has made."""
         known = get_spawnable(get_config())
-        made = [_build_routed_member(each, known.get(each.profile)) for each in spawned]
+        return self._extend(receiver, tuple((each, known.get(each.profile)) for each in spawned))
+
+    def _build_extended(
+        self,
+        receiver: str,
+        spawned: tuple[tuple[AgentSpecification, SpawnableAgent | None], ...],
+    ) -> TaskRouter:
+        made = [_build_routed_member(*each) for each in spawned]
         [above] = (each.member for each in walk_tree(self._root) if each.member.name == receiver)
         assert isinstance(above, Agent)  # noqa: S101  only an agent delegates
         extended = Agent(
