@@ -339,6 +339,7 @@ class _LevelFactory:
         above: RulesByName,
         superior: str = "",
         siblings: tuple[str, ...] = (),
+        is_spawned: bool = False,
     ) -> LevelBuilder:
         """Return the level of an agent.
 
@@ -347,6 +348,7 @@ class _LevelFactory:
             above: The approval rules of its superiors.
             superior: Name of its superior; empty for the root.
             siblings: Names of the agents with the same superior, its own included.
+            is_spawned: Whether the agent was made at run time.
         """
         rules = extend_rules(above, agent.permissions)
         names = tuple(each.name for each in agent.subordinates if isinstance(each, Agent))
@@ -376,6 +378,7 @@ class _LevelFactory:
             middleware=self.middleware[agent.name],
             build_spawned_level=partial(self._build_spawned_level, agent.name, rules),
             max_depth=self.limits.depth,
+            is_spawned=is_spawned,
         )
         return build_agent_level(agent, position, below)
 
@@ -396,7 +399,7 @@ class _LevelFactory:
             guidance=resolve_guidance(spawned, self.guidance[superior]),
             middleware=resolve_middleware(spawned, self.middleware[superior]),
         )
-        build = partial(inner.build_level, spawned, above, superior)
+        build = partial(inner.build_level, spawned, above, superior, is_spawned=True)
         return LazyLevel(spawned.name, build)
 
     def _list_timeouts(self, agent: Agent, policy: DelegationPolicy) -> dict[str, float | None]:

@@ -98,6 +98,8 @@ class LevelPosition:
         middleware: The agent's middleware, with what it has inherited.
         build_spawned_level: Returns the level of an agent that this one makes at run time.
         max_depth: Most levels of the tree.
+        is_spawned: Whether the agent was made at run time: the tools that it has now may be fewer
+            than those that it has called.
     """
 
     model: Any
@@ -118,6 +120,7 @@ class LevelPosition:
     middleware: tuple[Any, ...] = ()
     build_spawned_level: BuildLevel | None = None
     max_depth: int = MAX_DEPTH
+    is_spawned: bool = False
 
 
 def build_agent_level(
@@ -140,7 +143,7 @@ def build_agent_level(
         built_in += (ASK_USER,)
     built_in += (ASK_LATER,) * bool(built_in)
     built_in += tuple(MEMORY_TOOLS) * bool(can_ask and agent.memory)
-    if tools or built_in:
+    if tools or built_in or position.is_spawned:
         approvals = ToolApprovals(position.rules, tools, position.journal, position.decisions)
         wraps = hooks.tool_calls if hooks else None
         act = Act(

@@ -103,13 +103,13 @@ class OpenAgent:
         path: Names from the root.
         nodes: Nodes of its level, or of its delegation graph, that have not done their work.
         subordinates: Names of the subordinates whose answers it waits for.
-        spawned: Names of those among them that were made at run time.
+        spawned: The specifications of those among them that were made at run time, by name.
     """
 
     path: tuple[str, ...]
     nodes: tuple[str, ...]
     subordinates: tuple[str, ...]
-    spawned: tuple[str, ...] = ()
+    spawned: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -356,7 +356,7 @@ def build_open_agent(saved: CheckpointTuple, answered: Collection[str]) -> OpenA
         identity.path,
         tuple(dict.fromkeys(list_triggered_nodes(values))),
         tuple(dict.fromkeys(each["current"] for each in requests if each["id"] not in answered)),
-        tuple(dict.fromkeys(name for order in orders for name in order.get("spawned") or ())),
+        {name: spec for each in orders for name, spec in (each.get("spawned") or {}).items()},
     )
 
 

@@ -176,7 +176,9 @@ class TurnEngine:
         options = self.options.complete(decision.stored_keys)
         given, status = decision.graph_input, decision.status_before
         if not isinstance(given, Mapping):
-            yield from check_checkpoint(self.graph.agent, OneCheckpoint(self.thread.id))
+            yield from check_checkpoint(
+                self.graph.agent, OneCheckpoint(self.thread.id), self.spawnable
+            )
         mark = AnswerMark(self.thread.id, lease.fence)
         turn = Turn(
             self.thread.id,

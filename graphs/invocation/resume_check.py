@@ -30,6 +30,7 @@ from echelons.checkpoints.threads.pending_work import (
     build_open_agent,
     find_unfinished_agents,
 )
+from echelons.delegation.spawnable import NOTHING_SPAWNABLE, SpawnableAgent, get_spawnable
 from echelons.errors import InvalidId, MissingAgents
 from echelons.identity.lineage import Identity
 from echelons.nodes.delegating.request_queue import DISPATCH, REFUSE
@@ -86,25 +87,35 @@ def _plan_check(
     namespace = str(configurable.get("checkpoint_ns") or "")
     checkpoint_id = configurable.get("checkpoint_id") or None
     root = OneCheckpoint(str(configurable["thread_id"]), namespace, checkpoint_id)
-    return saver, _check_places(agent, root, named, resumes)
+    return saver, _check_places(agent, root, named, resumes, get_spawnable(config))
 
 
 def _check_places(
-    agent: Agent, root: OneCheckpoint, named: Sequence[OneCheckpoint], resumes: bool
+    agent: Agent,
+    root: OneCheckpoint,
+    named: Sequence[OneCheckpoint],
+    resumes: bool,
+    spawnable: Mapping[str, SpawnableAgent],
 ) -> ReadPlan[Identity | None]:
     yield from check_named_checkpoints(named)
-    return (yield from check_checkpoint(agent, root)) if resumes else None
+    return (yield from check_checkpoint(agent, root, spawnable)) if resumes else None
 
 
-def check_checkpoint(agent: Agent, root: OneCheckpoint) -> ReadPlan[Identity | None]:
+def check_checkpoint(
+    agent: Agent,
+    root: OneCheckpoint,
+    spawnable: Mapping[str, SpawnableAgent] = NOTHING_SPAWNABLE,
+) -> ReadPlan[Identity | None]:
     """Check that a tree can go on from a root's checkpoint; return the identity stored in it.
+
+    `spawnable` are the agents that others may be made after, which may have changed, too.
 
     Raises:
         MissingAgents: The thread waits in agents or nodes that the tree does not have.
     """
     head = yield root
     identity = Identity.from_metadata(head.metadata) if head else None
-    if identity is None or identity.tree == fingerprint_tree(agent):
+    if identity is None or (identity.tree == fingerprint_tree(agent) and not spawnable):
         return identity
     latest = yield replace(root, checkpoint_id=None)
     if latest.checkpoint["id"] == head.checkpoint["id"]:
@@ -112,24 +123,36 @@ def check_checkpoint(agent: Agent, root: OneCheckpoint) -> ReadPlan[Identity | N
     else:
         # A fork of an old checkpoint begins with what it had sent, whatever came later.
         waiting = [opened for opened in (build_open_agent(head, ()),) if opened]
-    lost = find_missing_agents(agent, waiting, identity.path[:-1])
+    lost = find_missing_agents(agent, waiting, identity.path[:-1], spawnable)
     if lost:
         raise MissingAgents(identity.thread_name or root.thread_id, lost)
     return identity
 
 
 def find_missing_agents(
-    root: Agent, waiting: Iterable[OpenAgent], above: tuple[str, ...] = ()
+    root: Agent,
+    waiting: Iterable[OpenAgent],
+    above: tuple[str, ...] = (),
+    spawnable: Mapping[str, SpawnableAgent] = NOTHING_SPAWNABLE,
 ) -> list[str]:
     """Return the paths of agents and nodes that have pending work but are not in the tree.
 
-    `above` is the path of the agent that the tree is embedded under.
+    Args:
+        root: The root of the tree.
+        waiting: The agents with pending work, superiors first.
+        above: The path of the agent that the tree is embedded under.
+        spawnable: The agents that others may be made after, by the names of the profiles.
     """
     members = {(*above, *place.path): place.member for place in walk_tree(root)}
     lost: dict[str, None] = {}
     spawned: set[tuple[str, ...]] = set()
+    profiles: dict[tuple[str, ...], Member] = {}
     for each in waiting:
         made = {(*each.path, name) for name in each.spawned}
+        for name, spec in each.spawned.items():
+            known = spawnable.get(str(spec.get("profile"))) if isinstance(spec, Mapping) else None
+            if known:
+                profiles[(*each.path, name)] = known.member
         around = {path for path in spawned if each.path[: len(path)] == path}
         if around:
             spawned |= made
@@ -138,6 +161,10 @@ def find_missing_agents(
             allowed = above_all and get_permissions(above_all).spawn
             if made and allowed and len(around) >= allowed.levels:
                 lost |= {PATH_SEPARATOR.join(path): None for path in sorted(made)}
+            # One without a profile has made all that are below it itself.
+            top = max(around, key=len)
+            if top in profiles:
+                lost |= dict.fromkeys(_list_missing_below(profiles[top], each, len(top)))
             continue
         member = members.get(each.path)
         if member is None:
@@ -152,6 +179,19 @@ def find_missing_agents(
         gone += [name for name in each.subordinates if name not in below]
         lost |= {PATH_SEPARATOR.join((*each.path, name)): None for name in gone}
     return list(lost)
+
+
+def _list_missing_below(profile: Member, waiting: OpenAgent, above: int) -> list[str]:
+    """Return the paths below a spawned agent that has so many names that its profile lacks."""
+    member: Member | None = profile
+    for name in waiting.path[above:]:
+        found = member.subordinates if member else ()
+        member = next((each for each in found if each.name == name), None)
+    if member is None:
+        return [PATH_SEPARATOR.join(waiting.path)]
+    below = {*waiting.spawned, *(each.name for each in member.subordinates)}
+    gone = (name for name in waiting.subordinates if name not in below)
+    return [PATH_SEPARATOR.join((*waiting.path, name)) for name in gone]
 
 
 def _list_nodes(member: Member) -> set[str]:
