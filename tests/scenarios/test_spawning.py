@@ -11,10 +11,19 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from langchain_core.messages import BaseMessage, HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.types import Command
+from langgraph.types import Command, interrupt
 from pydantic import BaseModel
 
-from echelons import Agent, Contract, Limits, Permissions, Session, Spawn, SqliteCheckpointer
+from echelons import (
+    Agent,
+    Contract,
+    DelegationPolicy,
+    Limits,
+    Permissions,
+    Session,
+    Spawn,
+    SqliteCheckpointer,
+)
 from echelons.errors import MissingAgents, MissingTool
 from echelons.nodes.dispatch import MAX_NODES
 from echelons.testing import Call, ScriptedModel, delegate, delegate_many
@@ -812,3 +821,110 @@ def test_a_spawned_agent_has_the_time_of_a_declared_one(
     ]
 
     assert given == [True, True]
+
+
+def test_a_run_is_not_resumed_where_a_profile_lacks_an_agent_that_waits(
+    world: World, saver: SqliteCheckpointer
+) -> None:
+    def open_session(below: str) -> Session:
+        may_ask = Permissions(contact_user=True)
+        team = Agent("team", subordinates=[Agent(below, permissions=may_ask)])
+        rules = Permissions(contact_user=True, spawn=Spawn(profiles=("team",)))
+        scripts = {
+            "head": [spawn("scout", profile="team"), "over"],
+            "scout": [delegate("clerk", "look"), "seen"],
+            "clerk": [ASK_USER, "found"],
+        }
+        return Session(build(scripts, permissions=rules), saver, spawnable={"team": team})
+
+    session = open_session("clerk")
+    [question] = world.send(session, "go").questions
+
+    with pytest.raises(MissingAgents, match=r"scout-\w+/clerk"):
+        world.answer(open_session("aide"), {question.id: "north"})
+
+    assert world.answer(session, {question.id: "north"}).text == "over"
+    assert read_tools(session, "scout")[0].startswith("found")
+
+
+def test_a_call_that_waits_in_a_tool_that_was_cut_is_answered(
+    world: World, saver: SqliteCheckpointer
+) -> None:
+    def ask(question: str) -> str:
+        """Ask a human."""
+        return f"said {interrupt(question)}"
+
+    def open_session(tools: tuple[str, ...]) -> Session:
+        uses = [Call("ask", {"question": "?"}), "seen"]
+        scripts = {"head": [spawn("scout"), "over"], "scout": uses}
+        return Session(build(scripts, Spawn(tools=tools), tools=[ask]), saver)
+
+    [question] = world.send(open_session(("ask",)), "go").questions
+    session = open_session(())
+
+    assert world.answer(session, {question.id: "north"}).text == "over"
+
+    [answer] = read_tools(session, "scout")
+    assert answer.startswith("Error: ")
+    assert read_tools(session, "head")[0].startswith("seen")
+
+
+def test_one_whose_profile_may_not_be_given_any_more_is_not_called(
+    world: World, saver: SqliteCheckpointer
+) -> None:
+    def open_session(*profiles: str) -> Session:
+        script = play(go=spawn("scout", profile="clerk", keep=True), again=call_first("now"))
+        tree = build({"head": script}, Spawn(profiles=profiles))
+        return Session(tree, saver, spawnable={"clerk": Agent("clerk")})
+
+    world.send(open_session("clerk"), "go")
+
+    assert world.send(open_session(), "again").text == "nobody is there"
+    assert world.send(open_session("clerk"), "again").text.startswith("read: did: now")
+
+
+def test_capabilities_are_derived_once_for_the_same_agents(
+    world: World, saver: SqliteCheckpointer
+) -> None:
+    derived: list[str] = []
+
+    def derive(member: Any) -> dict[str, float]:
+        derived.append(str(member.name))
+        return {"maps": 0.5}
+
+    script = play(
+        go=spawn("reads maps", keep=True),
+        **{f"again {n}": Call("call_subordinate", {"message": f"read map {n}"}) for n in range(3)},
+    )
+    head = build(
+        {"head": script},
+        subordinates=[Agent("clerk", "Writes")],
+        delegation=DelegationPolicy(deriver=derive),
+    )
+    session = Session(head, saver)
+    world.send(session, "go")
+
+    for n in range(3):
+        world.send(session, f"again {n}")
+
+    assert len(derived) == len({*derived}) == 3
+
+
+def test_a_late_answer_to_one_whose_task_is_over_says_that_it_has_ended(
+    world: World, saver: SqliteCheckpointer
+) -> None:
+    def answer(messages: Sequence[BaseMessage]) -> Any:
+        texts = [str(each.text) for each in messages if each.type == "tool"]
+        [question] = re.findall(r'answers="([^"]+)"', texts[-1])
+        return Call("call_subordinate", {"message": "ten miles", "answers": question})
+
+    scripts = {
+        "head": play(go=spawn("scout"), then=answer),
+        "scout": play(look=ASK_SUPERIOR),
+    }
+    session = Session(build(scripts), saver)
+    world.send(session, "go")
+    world.send(session, "then")
+
+    ended = "[scout has ended with this answer: so has the task it was made for]"
+    assert read_tools(session)[-1].endswith(ended)
