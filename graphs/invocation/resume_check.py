@@ -158,8 +158,9 @@ def find_missing_agents(
             spawned |= made
             # It is made anew from its specification, which stands in the thread.
             above_all = members.get(min(around, key=len)[:-1])
-            allowed = above_all and get_permissions(above_all).spawn
-            if made and allowed and len(around) >= allowed.levels:
+            allowed = get_permissions(above_all).spawn if above_all else None
+            levels = allowed.levels if allowed else 0
+            if len(around) >= levels:
                 lost |= {PATH_SEPARATOR.join(path): None for path in sorted(made)}
             # One without a profile has made all that are below it itself.
             top = max(around, key=len)

@@ -214,6 +214,6 @@ class Growing(RuleBasedStateMachine):
 
 
 Growing.TestCase.settings = settings(
-    max_examples=sample(12, 300), stateful_step_count=sample(12, 30), deadline=None
+    max_examples=sample(12, 100), stateful_step_count=sample(12, 25), deadline=None
 )
 TestGrowing = Growing.TestCase

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from langchain.agents.middleware import AgentMiddleware
 from langchain_core.messages import BaseMessage, HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command, interrupt
@@ -27,6 +28,7 @@ from echelons import (
 from echelons.errors import MissingAgents, MissingTool
 from echelons.nodes.dispatch import MAX_NODES
 from echelons.testing import Call, ScriptedModel, delegate, delegate_many
+from echelons.workspace_tools import file_tools
 
 if TYPE_CHECKING:
     from tests.scenarios.conftest import World
@@ -928,3 +930,50 @@ def test_a_late_answer_to_one_whose_task_is_over_says_that_it_has_ended(
 
     ended = "[scout has ended with this answer: so has the task it was made for]"
     assert read_tools(session)[-1].endswith(ended)
+
+
+def test_the_middleware_of_its_superior_is_around_one_that_inherits_it(
+    world: World, saver: SqliteCheckpointer
+) -> None:
+    seen: list[str] = []
+
+    class Note(AgentMiddleware[Any, Any]):
+        """Writes down who calls a model."""
+
+        def before_model(self, state: Any, runtime: Any) -> None:
+            seen.append(str(state["messages"][-1].text))
+
+        async def abefore_model(self, state: Any, runtime: Any) -> None:
+            seen.append(str(state["messages"][-1].text))
+
+    calls = [spawn("one", "x", profile="around"), spawn("two", "y", profile="alone")]
+    head = build({"head": play(go=calls)}, Spawn(profiles=("around", "alone")), middleware=[Note()])
+    profiles = {
+        "around": Agent("around", inherit_middleware=True),
+        "alone": Agent("alone"),
+    }
+    session = Session(head, saver, spawnable=profiles)
+
+    world.send(session, "go")
+
+    assert seen.count("x") == 1 and "y" not in seen
+    assert world.send(session, "go on").status == "finished"
+
+
+def test_one_has_a_folder_of_its_own_in_the_workspace(
+    world: World, saver: SqliteCheckpointer, tmp_path: Path
+) -> None:
+    write_file = Call("write_file", {"path": "plan.md", "text": "north"})
+    head = build(
+        {"head": [[spawn("scout"), spawn("scout")], "over"], "scout": [write_file, "seen"]},
+        Spawn(tools=("write_file",)),
+        tools=file_tools(),
+    )
+    session = Session(head, saver, workspace=tmp_path)
+
+    world.send(session, "go")
+
+    paths = {str(each.agent) for each in session.trace().walk()} - {"head"}
+    owners = {each.agent.partition("/")[2] for each in world.do(session, "changes")}
+    assert owners == paths and len(paths) == 2
+    assert not (tmp_path / "plan.md").exists()
