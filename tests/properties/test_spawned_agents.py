@@ -101,6 +101,7 @@ class Growing(RuleBasedStateMachine):
     )
     def spawn(self, wanted: list[tuple[str, bool, bool]]) -> None:
         """Make some at once, which answer or ask."""
+        self.end_task()
         calls = []
         for kind, keep, asks in wanted:
             more = {"kind": kind, "keep": keep and kind == "mortal", "role": f"{kind}!"}
@@ -193,10 +194,14 @@ class Growing(RuleBasedStateMachine):
         made = [["ask_superior", {"question": "?"}]] if asks else list(calls)
         return json.dumps({"calls": made, "number": next(self.number)})
 
-    def send(self, calls: list[Any]) -> dict[str, Any]:
-        """Have a turn, and return what the head has said; those that were not kept have ended."""
+    def end_task(self) -> None:
+        """Note that those have ended that do not outlive the turn before."""
         for each in self.now.agents.values():
             each.ended = each.ended or not (each.keep or each.asks)
+
+    def send(self, calls: list[Any]) -> dict[str, Any]:
+        """Have a turn, and return what the head has said."""
+        self.end_task()
         task = HumanMessage(self.write_task(calls=calls))
         out = self.graph.invoke({"messages": [task]}, self.now.config)
         if "__interrupt__" in out:
