@@ -171,6 +171,7 @@ class Growing(RuleBasedStateMachine):
         """Have a turn in which nothing is done."""
         self.send([])
 
+    @precondition(lambda self: "checkpoint_id" in self.now.config["configurable"])
     @rule()
     def note_branch(self) -> None:
         """Remember where the conversation is."""
