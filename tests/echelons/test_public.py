@@ -32,6 +32,7 @@ FROZEN = [
     "Run",
     "RunEvent",
     "Session",
+    "Spawn",
     "SqliteCheckpointer",
     "Status",
     "ThreadStore",
