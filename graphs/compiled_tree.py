@@ -65,6 +65,7 @@ from echelons.text.input_limits import shorten_repr
 from echelons.text.redaction import Redactor, redact_secrets
 from echelons.text.sanitize import sanitize_value
 from echelons.tree.members import Member
+from echelons.tree.name_themes import THEME_KEY, choose_theme
 from echelons.tree.traversal import fingerprint_tree, measure_heights, walk_tree
 
 
@@ -169,6 +170,8 @@ class AgentGraph(EditableGraph):
         rules = self.agent.delegation or DEFAULT_POLICY
         gate = TreeGate(identity, thread_id, self.agent.limits, ledger, fence, monotonic)
         gate.backpressure = turn.backpressure if turn else None
+        given_theme = configurable.get(THEME_KEY)
+        gate.choose_theme = partial(choose_theme, self.agent.theme, given_theme, thread_id)
         if isinstance(saver, BaseCheckpointSaver):
             gate.mailboxes = TreeMailboxes(saver, thread_id)
         mark = turn.answer_mark if turn else None

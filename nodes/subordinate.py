@@ -33,7 +33,7 @@ from echelons.delegation.request import (
 )
 from echelons.errors import DelegationError, InvalidInput, MisplacedRequest, UnreadableRecord
 from echelons.guards.circuit_breaker import AttemptOutcome
-from echelons.guards.gate import HALT_KEY, Halt, Pause, Step, get_gate
+from echelons.guards.gate import HALT_KEY, SPAWNED_RUN_KEY, Halt, Pause, Step, get_gate
 from echelons.guards.permissions import ALL_GRANTED, GRANT_KEY
 from echelons.human import MAX_TIMEOUT, Human
 from echelons.identity.lineage import (
@@ -240,7 +240,11 @@ class Subordinate(Node):
             superior_thread_id=superior.thread_id,
             request_id=request.id,
         )
-        known = {**config["configurable"], CURRENT_REQUEST_KEY: request}
+        known = {
+            **config["configurable"],
+            CURRENT_REQUEST_KEY: request,
+            SPAWNED_RUN_KEY: self._agent in order.spawned,
+        }
         if self._grant:
             known[GRANT_KEY] = known.get(GRANT_KEY, ALL_GRANTED).narrow(self._grant)
         named: Any = with_identity({**config, "configurable": known}, own)

@@ -17,6 +17,7 @@ from typing import Any, NoReturn, Self
 from langchain_core.messages import AIMessage
 from langgraph.errors import GraphDrained
 
+from echelons.checkpoints.coordination.agent_aliases import assign_alias
 from echelons.checkpoints.coordination.answer_mark import AnswerMark
 from echelons.checkpoints.coordination.change_signals import get_signals
 from echelons.checkpoints.coordination.control_orders import (
@@ -27,15 +28,16 @@ from echelons.checkpoints.coordination.control_orders import (
 from echelons.checkpoints.coordination.mailbox import TreeMailboxes
 from echelons.checkpoints.coordination.usage_meter import Meter
 from echelons.checkpoints.ledger import Fence, Ledger, Transaction, build_key
-from echelons.errors import LeaseLost, StorageError
+from echelons.errors import LeaseLost, LedgerDamaged, StorageError
 from echelons.guards.backpressure import Backpressure
-from echelons.guards.gate import Halt, Pause, Step
+from echelons.guards.gate import SPAWNED_RUN_KEY, Halt, Pause, Step
 from echelons.guards.held_attempts import HeldAttempts
 from echelons.guards.limits import Limits
 from echelons.guards.mailboxes import NO_MAILBOXES, NoMailboxes
-from echelons.identity.lineage import Identity
+from echelons.identity.lineage import Identity, derive_agent_id
 from echelons.langgraph_internals import TASK_ID_KEY
 from echelons.text.error_lines import describe_error
+from echelons.tree.name_themes import NameTheme
 from echelons.tree.names import PATH_SEPARATOR
 
 LOG = logging.getLogger(__name__)
@@ -59,6 +61,7 @@ class TreeGate:
         held_attempts: Keeps the attempts whose steps it holds, `None` if it holds none.
         answer_mark: Where answers are left to the run; `None` if nothing delivers them.
         note_orders: Is told the orders of the turn when they are read; `None` if nobody is.
+        choose_theme: Returns the names for people that spawned agents get; `None` for none.
     """
 
     def __init__(
@@ -77,7 +80,9 @@ class TreeGate:
         self.held_attempts: HeldAttempts | None = None
         self.answer_mark: AnswerMark | None = None
         self.note_orders: OrderListener | None = None
+        self.choose_theme: Callable[[], NameTheme] | None = None
         self._ledger = ledger
+        self._thread_id = thread_id
         self.signals = get_signals(self._ledger)
         self._root = PATH_SEPARATOR.join(root.path)
         # A tree in a tree counts for itself.
@@ -111,7 +116,20 @@ class TreeGate:
                 return None
             if self._has_answers or (self._deadline and self._is_late()):
                 self._hold()
+            if step is Step.SUBORDINATE and config.get("configurable", {}).get(SPAWNED_RUN_KEY):
+                return self._commit(lambda open_: self._name_and_count(open_, path))
             return self._commit(lambda open_: self._meter.count(open_, step))
+
+    def _name_and_count(self, open_: Transaction, path: str) -> Callable[[], Halt | None]:
+        """Count the step of a spawned agent, which gets its name for people with its first."""
+        if self.choose_theme:
+            own, theme = derive_agent_id(self._thread_id, path), self.choose_theme()
+            try:
+                assign_alias(open_, self._thread_id, own, theme, self._thread_id)
+            except LedgerDamaged as error:
+                # Its work does not depend on it.
+                LOG.warning("%s gets no name for people: %s", path, describe_error(error))
+        return self._meter.count(open_, Step.SUBORDINATE)
 
     def check_hold(self) -> None:
         """Hold a step of a foreign graph, which is not counted, if answers are to be delivered.

@@ -106,12 +106,14 @@ class TreeSnapshot:
             if path in dismissed:
                 state, whom = AgentState.DISMISSED, ()
             times = [self.begun[each.thread_id] for each in own if each.thread_id in self.begun]
+            alias = self.aliases.get(ids[path], "")
             record = AgentRecord(
                 id=ids[path],
                 path=path,
-                kind=known.get(path, AgentKind.DECLARED),
+                # Only those that were made at run time have a name for people.
+                kind=known.get(path, AgentKind.SPAWNED if alias else AgentKind.DECLARED),
                 superior_id=ids.get(above, ""),
-                alias=self.aliases.get(ids[path], ""),
+                alias=alias,
                 subordinate_ids=tuple(ids[each] for each in below[path]),
                 thread_ids=tuple(each.thread_id for each in own),
                 since=min(times, default=""),

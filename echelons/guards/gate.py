@@ -22,6 +22,8 @@ GATE_KEY = "__echelons_gate"
 """Config key of a run's gate; LangGraph does not store keys with this prefix."""
 HALT_KEY = "halt"
 """Key of the last message's `response_metadata` for the reason why the agent ended early."""
+SPAWNED_RUN_KEY = "__echelons_spawned"
+"""Config key that says whether the agent at work was made at run time."""
 PAUSE_KEY = "echelons_pause"
 """Key that marks the interrupt of a pause, as opposed to a question to a human."""
 

@@ -190,7 +190,9 @@ class Session:
         confidence = max(agent.capabilities.values(), default=1.0)
         root_thread = SessionThread(thread, self.thread_id, confidence)
         own = TreeWorkspace(folder, saver) if folder else None
-        self._engine = TurnEngine(self.graph, saver, root_thread, options, own, profiles)
+        self._engine = TurnEngine(
+            self.graph, saver, root_thread, options, own, profiles, self._given_theme
+        )
         self.thread_store = ThreadStore(saver)
 
     @property

@@ -36,6 +36,7 @@ from echelons.runtime.run_end import RunEnd, RunRecord, settle_run
 from echelons.runtime.run_events import RunEvent
 from echelons.runtime.run_options import RunOptions
 from echelons.runtime.session_requests import SessionRequest, SessionThread, StartRun
+from echelons.tree.name_themes import THEME_KEY, NameTheme
 from echelons.workspace.changes import WORKSPACE_KEY
 from echelons.workspace.notes import NOTES_KEY
 
@@ -57,6 +58,7 @@ class TurnEngine:
         options: What each run is passed.
         workspace: The workspace of its agents; `None` for none.
         spawnable: The agents that others may be made after, by name.
+        theme: The names for people of spawned agents; `None` for those of the root or the thread.
         loop: Where synchronous runs run what is only async.
     """
 
@@ -66,6 +68,7 @@ class TurnEngine:
     options: RunOptions
     workspace: TreeWorkspace | None = None
     spawnable: Mapping[str, SpawnableAgent] = field(default_factory=dict)
+    theme: NameTheme | None = None
     loop: BackgroundLoop = field(default_factory=BackgroundLoop)
 
     @property
@@ -234,6 +237,7 @@ class TurnEngine:
         # Also if there is none: a session within a tool does not get that of the session around it.
         config["configurable"][WORKSPACE_KEY] = self.workspace
         config["configurable"][SPAWNABLE_KEY] = self.spawnable
+        config["configurable"][THEME_KEY] = self.theme
         config["configurable"][NOTES_KEY] = LedgerNotes(self.saver)
         return {
             "input": given,

@@ -17,12 +17,13 @@ class AgentKind(StrEnum):
     """What an agent is.
 
     `DECLARED`: an `Agent` of the tree, or one that the tree no longer has. `HUMAN`: a `Human`.
-    `FOREIGN`: a graph, a Runnable or a function.
+    `FOREIGN`: a graph, a Runnable or a function. `SPAWNED`: one that was made at run time.
     """
 
     DECLARED = "declared"
     HUMAN = "human"
     FOREIGN = "foreign"
+    SPAWNED = "spawned"
 
 
 class AgentState(StrEnum):
