@@ -250,7 +250,7 @@ class AgentThread(NamedTuple):
         superior_thread_id: Thread of its superior; empty for a root.
         latest: Its newest checkpoint.
         begun_at: When it began, ISO 8601, UTC; empty if that is not known.
-        calls: Whether it may have called subordinates.
+        calls: Whether it may have called subordinates, or been given one.
     """
 
     path: str

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
 
-from echelons.delegation.calls import iterate_requests
+from echelons.delegation.calls import iterate_requests, load_specifications
 from echelons.delegation.request_builder import load_sent_requests
 from echelons.identity.lineage import CUT_KEY, MAIL_KEY, THREADS_KEY
 from echelons.messaging.agent_question import AgentQuestion, read_question_value
@@ -50,7 +50,8 @@ class ThreadEvent:
             name of its `model`, one of the mailbox `mail` with its sender, one that an
             intervention has cut off `cut`; a call `intent`,
             `arguments`, `call_id` and, for a delegation, `sub_agent_thread_id` and the `request`
-            as it was sent, without its task; a question `value` and, if it has them, `choices`,
+            as it was sent, without its task, and the `kind` of a subordinate that was made at run
+            time; a question `value` and, if it has them, `choices`,
             `urgent`, `deadline`, `default` and `addressee`, and `later` if nobody waits for its
             answer. An answer has the id of its `question`, its `value`, and who gave it (`by`,
             empty if the deadline had passed); an approval `decisions` instead of the value, each
@@ -210,6 +211,9 @@ def _build_call_events(message: AIMessage, agent: str, thread_id: str) -> Iterat
     for call_id, request in load_sent_requests(message, agent, thread_id).items():
         fields = {key: each for key, each in request.stored().items() if key not in _LEFT_OUT}
         begun[call_id] = {"sub_agent_thread_id": threads[call_id], "request": fields}
+        spec = load_specifications(message, call_id).get(request.current)
+        if isinstance(spec, Mapping):
+            begun[call_id]["kind"] = spec.get("kind")
     for call in message.tool_calls:
         call_id = call["id"] or ""
         kind = EventKind.DELEGATION if call_id in begun else EventKind.TOOL_CALL

@@ -31,6 +31,7 @@ from echelons.delegation.request import (
     Usage,
     render_facts,
 )
+from echelons.delegation.spawned_agents import NEVER_BEGUN
 from echelons.errors import DelegationError, InvalidInput, MisplacedRequest, UnreadableRecord
 from echelons.guards.circuit_breaker import AttemptOutcome
 from echelons.guards.gate import HALT_KEY, SPAWNED_RUN_KEY, Halt, Pause, Step, get_gate
@@ -65,7 +66,6 @@ from echelons.nodes.delegating.request_approval import RequestApprovals
 from echelons.nodes.delegating.request_queue import NextStep, RequestQueue, check_request_path
 from echelons.nodes.messages import read_message_usage
 from echelons.nodes.planning.relay_messages import RELAYED_RESPONSE_KEY
-from echelons.nodes.planning.spawn_plan import NEVER_BEGUN
 from echelons.plans import adrive_plan, drive_plan
 from echelons.tree.members import Member
 from echelons.tree.names import PATH_SEPARATOR

@@ -19,9 +19,11 @@ from echelons.tree.name_themes import NameTheme
 
 @dataclass(frozen=True, slots=True)
 class StoredAlias:
-    """The alias of an agent as it is stored."""
+    """The alias of an agent as it is stored; with where the agent is, for the view `agents`."""
 
     alias: str
+    root_thread: str = ""
+    path: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +43,12 @@ ALIAS_POOL: Final[RecordKind[int]] = RecordKind("alias-pool", int)
 
 
 def assign_alias(
-    open_: Transaction, root_thread: str, agent_id: str, theme: NameTheme, seed: str
+    open_: Transaction,
+    root_thread: str,
+    agent_id: str,
+    theme: NameTheme,
+    seed: str,
+    path: str = "",
 ) -> str:
     """Return the alias of an agent, which gets one if it has none yet.
 
@@ -54,6 +61,7 @@ def assign_alias(
         agent_id: The agent.
         theme: The names.
         seed: Anything.
+        path: Path of the agent, for the view `agents`.
 
     Raises:
         LedgerDamaged: The alias of this agent is damaged, or is another's. It gets no other.
@@ -73,7 +81,7 @@ def assign_alias(
             name = theme.names[(first + step) % size]
             alias = name if number == 1 else f"{name}-{number}"
             if _claim_name(open_, alias, owner):
-                open_.compare_and_set(key, None, asdict(StoredAlias(alias)))
+                open_.compare_and_set(key, None, asdict(StoredAlias(alias, root_thread, path)))
                 return alias
         # Only a hint, by which the next agent need not try them all again.
         open_.discard(pool_key)

@@ -125,7 +125,7 @@ class TreeGate:
         if self.choose_theme:
             own, theme = derive_agent_id(self._thread_id, path), self.choose_theme()
             try:
-                assign_alias(open_, self._thread_id, own, theme, self._thread_id)
+                assign_alias(open_, self._thread_id, own, theme, self._thread_id, path)
             except LedgerDamaged as error:
                 # Its work does not depend on it.
                 LOG.warning("%s gets no name for people: %s", path, describe_error(error))

@@ -21,11 +21,12 @@ FROM (
 """  # noqa: S608
 """Selects the latest row of each namespace, with the identity that it has."""
 
+# Mail of the kind "spawn" gives an agent a subordinate; a message with that word is only read.
 SELECT_AGENT_TIMES = """
-SELECT agent_thread_id, min(at), max(kind = 'delegation')
+SELECT agent_thread_id, min(at), max(kind = 'delegation' OR instr(data, '"spawn"'))
 FROM events WHERE thread_id = ? GROUP BY agent_thread_id
 """
-"""Selects when each thread began, and whether it has called subordinates."""
+"""Selects when each thread began, and whether it may have called subordinates or been given one."""
 
 
 def load_agent_threads(

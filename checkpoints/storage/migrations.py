@@ -12,6 +12,7 @@ from echelons.checkpoints.clock import Clock
 from echelons.checkpoints.ledger import build_key
 from echelons.checkpoints.storage.schema import (
     AGENTS_VIEW,
+    AGENTS_VIEW_WITH_KINDS,
     CALLS_BY_POSITION,
     CIRCUITS_BY_PATH,
     DELEGATIONS_VIEW,
@@ -37,6 +38,7 @@ MIGRATION_STEPS = (
     RESULTS_IN_CONTENT,
     USER_ACTIONS_VIEW,
     AGENTS_VIEW,
+    AGENTS_VIEW_WITH_KINDS,
 )
 
 # Not `PRAGMA user_version`: an app may use that number for its own tables in the same file.

@@ -203,6 +203,35 @@ FROM (
 """
 """The view of the agents of each root's thread that have begun, on any branch."""
 
+AGENTS_VIEW_WITH_KINDS = """
+DROP VIEW agents;
+CREATE VIEW agents AS
+SELECT thread_id, agent_path,
+    length(agent_path) - length(replace(agent_path, '/', '')) AS level,
+    rtrim(rtrim(agent_path, replace(agent_path, '/', '')), '/') AS superior_path,
+    coalesce(max(made.kind), 'declared') AS kind,
+    max(named.alias) AS alias,
+    json_group_array(agent_thread_id) AS thread_ids,
+    min(begun_at) AS since
+FROM (
+    SELECT thread_id, agent_thread_id, agent_path, min(at) AS begun_at
+    FROM events WHERE kind = 'message' GROUP BY thread_id, agent_thread_id
+) LEFT JOIN (
+    SELECT thread_id AS root_id, json_extract(data, '$.sub_agent_thread_id') AS own_id,
+        max(json_extract(data, '$.kind')) AS kind
+    FROM events WHERE kind = 'delegation' AND json_valid(data)
+        AND json_extract(data, '$.kind') IS NOT NULL
+    GROUP BY root_id, own_id
+) AS made ON made.root_id = thread_id AND made.own_id = agent_thread_id
+LEFT JOIN (
+    SELECT json_extract(value, '$.root_thread') AS root_id, json_extract(value, '$.path') AS path,
+        json_extract(value, '$.alias') AS alias
+    FROM ledger_values WHERE key GLOB 'thread/*/alias/*' AND json_valid(value)
+) AS named ON named.root_id = thread_id AND named.path = agent_path
+GROUP BY thread_id, agent_path;
+"""
+"""The same with the kind of those that were made at run time, and their names for people."""
+
 _CALLED = f"""
 SELECT id, thread_id, agent_thread_id, agent_path, at, {_KEY_SUFFIX} AS call_id,
     iif(json_valid(data), json_extract(data, '$.intent'), '') AS tool

@@ -32,10 +32,17 @@ from echelons.checkpoints.threads.stop_and_pause import read_control_orders
 from echelons.checkpoints.threads.thread import Thread
 from echelons.checkpoints.threads.thread_status import read_thread_status
 from echelons.checkpoints.threads.trace import LinkState, Trace, build_trace
+from echelons.delegation.agent_specification import AgentSpecification
 from echelons.delegation.request import Status
+from echelons.delegation.spawned_agents import (
+    GIVEN,
+    collect_spawned,
+    find_damaged,
+    find_given_agents,
+)
 from echelons.errors import ThreadNotFound
 from echelons.guards.gate import Pause
-from echelons.identity.lineage import derive_agent_id
+from echelons.identity.lineage import Identity, derive_agent_id
 from echelons.identity.thread_history import Head
 from echelons.messaging.mail import USER
 from echelons.tree.agent_registry import AgentKind, AgentRecord, AgentRegistry, AgentState
@@ -60,6 +67,8 @@ class TreeSnapshot:
         running: Whether a process is at work on it.
         dismissed: Paths of the agents that were dismissed, each with all below it.
         aliases: The aliases of agents, by their ids.
+        heads: The heads of the threads that each thread has called, by its id.
+        turn: The root's current or last turn.
     """
 
     root_thread_id: str
@@ -72,6 +81,8 @@ class TreeSnapshot:
     running: bool = False
     dismissed: Collection[str] = ()
     aliases: Mapping[str, str] = field(default_factory=dict)
+    heads: Mapping[str, Mapping[str, Head]] = field(default_factory=dict)
+    turn: str = ""
 
     def build_registry(self, known: Mapping[str, AgentKind] | None = None) -> AgentRegistry:
         """Return the agents of the thread.
@@ -82,8 +93,21 @@ class TreeSnapshot:
         """
         known = known or {}
         traces: dict[str, list[Trace]] = {path: [] for path in known}
+        spawned: dict[str, AgentSpecification] = {}
+        dismissed = {*self.dismissed}
         for path, trace in _walk(self.trace, self.root_path) if self.trace else ():
             traces.setdefault(path, []).append(trace)
+            heads = self.heads.get(trace.thread_id, {})
+            made = collect_spawned(heads)
+            dismissed.update(_join(path, name) for name in find_damaged(heads, made))
+            at_work = {each.agent for each in trace.subordinates if self._is_open(each)}
+            for name, each in made.items():
+                spawned[_join(path, name)] = each.spec
+                if GIVEN in each.statuses:
+                    # It is there before it is called.
+                    traces.setdefault(_join(path, name), [])
+                if name not in at_work and each.is_dismissed(self._find_segment(trace)):
+                    dismissed.add(_join(path, name))
         below: dict[str, list[str]] = {path: [] for path in traces}
         roots: list[str] = []
         for path in traces:
@@ -92,7 +116,6 @@ class TreeSnapshot:
         for question in self.questions:
             asked.setdefault(PATH_SEPARATOR.join(question.path), []).append(question)
         ids = {path: derive_agent_id(self.root_thread_id, path) for path in traces}
-        dismissed: set[str] = set()
         records: list[AgentRecord] = []
         left = roots[::-1]
         while left:
@@ -100,20 +123,20 @@ class TreeSnapshot:
             left += reversed(below[path])
             own, questions = traces[path], asked.get(path, ())
             above = path.rpartition(PATH_SEPARATOR)[0]
-            if path in self.dismissed or above in dismissed:
+            if above in dismissed:
                 dismissed.add(path)
             state, whom = self._find_state(path, own, questions)
             if path in dismissed:
                 state, whom = AgentState.DISMISSED, ()
             times = [self.begun[each.thread_id] for each in own if each.thread_id in self.begun]
-            alias = self.aliases.get(ids[path], "")
+            made_as = spawned.get(path)
             record = AgentRecord(
                 id=ids[path],
                 path=path,
-                # Only those that were made at run time have a name for people.
-                kind=known.get(path, AgentKind.SPAWNED if alias else AgentKind.DECLARED),
+                kind=AgentKind(made_as.kind) if made_as else known.get(path, AgentKind.DECLARED),
                 superior_id=ids.get(above, ""),
-                alias=alias,
+                role=made_as.role if made_as else "",
+                alias=self.aliases.get(ids[path], ""),
                 subordinate_ids=tuple(ids[each] for each in below[path]),
                 thread_ids=tuple(each.thread_id for each in own),
                 since=min(times, default=""),
@@ -133,11 +156,7 @@ class TreeSnapshot:
             return AgentState.PAUSED, ()
         whom = [each.addressee or USER for each in asked]
         for each in working:
-            whom += [
-                f"{path}{PATH_SEPARATOR}{one.agent}"
-                for one in each.subordinates
-                if self._is_open(one)
-            ]
+            whom += [_join(path, one.agent) for one in each.subordinates if self._is_open(one)]
         if any(each.status == Status.NEEDS_INPUT for each in traces):
             whom.append(path.rpartition(PATH_SEPARATOR)[0])
         if whom:
@@ -147,6 +166,12 @@ class TreeSnapshot:
         if any(each.status == Status.UNABLE for each in traces):
             return AgentState.FAILED, ()
         return (AgentState.DONE if traces else AgentState.IDLE), ()
+
+    def _find_segment(self, trace: Trace) -> str:
+        """Return the request that an agent works on, or the turn of the root; empty for none."""
+        if not self._is_open(trace):
+            return ""
+        return trace.requests[-1].sent.id if trace.requests else self.turn
 
     def _is_open(self, trace: Trace) -> bool:
         """Return whether an agent has a request without an answer; the root, an unfinished turn."""
@@ -171,7 +196,7 @@ def read_registry(root: str, known: Mapping[str, AgentKind]) -> ReadPlan[AgentRe
         raise ThreadNotFound(root)
     # In a tree embedded in another graph, each run is a root of its own: show the latest.
     top = root if root in tops else max(tops, key=lambda id_: tops[id_].checkpoint_id or "")
-    threads = yield from _read_branch(top, index)
+    branch = yield from _read_branch(top, index)
     status = yield from read_thread_status(root)
     given = yield from read_stored_answers(root, status)
     orders = yield from read_control_orders(root)
@@ -182,18 +207,36 @@ def read_registry(root: str, known: Mapping[str, AgentKind]) -> ReadPlan[AgentRe
     snapshot = TreeSnapshot(
         root,
         index[top].path,
-        build_trace(top, threads),
+        build_trace(top, branch.threads),
         {id_: each.begun_at for id_, each in index.items() if each.begun_at},
         status.without_questions(given).questions,
         orders,
         status.finished,
         running=holder is not None,
         aliases=aliases,
+        heads=branch.heads,
+        turn=branch.turn,
     )
     return snapshot.build_registry(known)
 
 
-def _read_branch(top: str, index: Mapping[str, AgentThread]) -> ReadPlan[dict[str, Thread]]:
+@dataclass(slots=True)
+class Branch:
+    """A thread and those below it, each as far as the branch of the first has come.
+
+    Attributes:
+        threads: The threads, by id.
+        heads: The heads of those that each has called, by its id; also of the agents that a user
+            has given it.
+        turn: The turn of the first.
+    """
+
+    threads: dict[str, Thread] = field(default_factory=dict)
+    heads: dict[str, Mapping[str, Head]] = field(default_factory=dict)
+    turn: str = ""
+
+
+def _read_branch(top: str, index: Mapping[str, AgentThread]) -> ReadPlan[Branch]:
     """Return a thread and those below it, each as far as the branch of the first has come.
 
     A thread that has called no subordinates comes without its messages, of which nothing is told.
@@ -201,7 +244,7 @@ def _read_branch(top: str, index: Mapping[str, AgentThread]) -> ReadPlan[dict[st
     below: dict[str, list[str]] = {}
     for thread_id, known in index.items():
         below.setdefault(known.superior_thread_id, []).append(thread_id)
-    threads: dict[str, Thread] = {}
+    branch = Branch()
     left = [(top, index[top].latest)]
     while left:
         thread_id, end = left.pop()
@@ -210,6 +253,9 @@ def _read_branch(top: str, index: Mapping[str, AgentThread]) -> ReadPlan[dict[st
         saved: CheckpointTuple | None = (yield end) if known.calls else None
         if saved is not None:
             messages, heads = yield from _read_conversation(saved, end.thread_id)
+            branch.heads[thread_id] = {**find_given_agents(messages), **heads}
+            identity = Identity.from_metadata(saved.metadata)
+            branch.turn = branch.turn or (identity.turn if identity else "")
             is_live = has_work_left(saved)
             for each in below.get(thread_id, ()):
                 ended = find_segment_end(heads.get(each), end.thread_id)
@@ -221,10 +267,10 @@ def _read_branch(top: str, index: Mapping[str, AgentThread]) -> ReadPlan[dict[st
             left += ((each, index[each].latest) for each in below.get(thread_id, ()))
         names = tuple(known.path.split(PATH_SEPARATOR))
         above, begun = known.superior_thread_id, known.begun_at
-        threads[thread_id] = Thread(
+        branch.threads[thread_id] = Thread(
             thread_id, names[-1], names, end.thread_id, above, "", 1, begun, messages, end
         )
-    return threads
+    return branch
 
 
 def _read_conversation(
@@ -264,4 +310,8 @@ def _walk(trace: Trace, path: str) -> Iterator[tuple[str, Trace]]:
         if each.state in (LinkState.OK, LinkState.NOT_STARTED) and NAME_PATTERN.fullmatch(
             each.agent
         ):
-            yield from _walk(each, f"{path}{PATH_SEPARATOR}{each.agent}")
+            yield from _walk(each, _join(path, each.agent))
+
+
+def _join(path: str, name: str) -> str:
+    return f"{path}{PATH_SEPARATOR}{name}"

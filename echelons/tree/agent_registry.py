@@ -17,22 +17,24 @@ class AgentKind(StrEnum):
     """What an agent is.
 
     `DECLARED`: an `Agent` of the tree, or one that the tree no longer has. `HUMAN`: a `Human`.
-    `FOREIGN`: a graph, a Runnable or a function. `SPAWNED`: one that was made at run time.
+    `FOREIGN`: a graph, a Runnable or a function. `MORTAL` and `DRONE`: those that were made at run
+    time.
     """
 
     DECLARED = "declared"
     HUMAN = "human"
     FOREIGN = "foreign"
-    SPAWNED = "spawned"
+    MORTAL = "mortal"
+    DRONE = "drone"
 
 
 class AgentState(StrEnum):
     """What an agent is doing; the first that fits.
 
-    `DISMISSED`: it was dismissed, or an agent above it. `PAUSED`: it was told to pause. `WAITING`:
-    for an answer, see `AgentRecord.waiting_for`. `WORKING`: a process is at work on its request.
-    `FAILED`: it could not fulfil its latest request. `DONE`: it has. `IDLE`: it was asked nothing
-    yet, or its process has ended.
+    `DISMISSED`: it was dismissed, or an agent above it, or has ended as its kind does. `PAUSED`:
+    it was told to pause. `WAITING`: for an answer, see `AgentRecord.waiting_for`. `WORKING`: a
+    process is at work on its request. `FAILED`: it could not fulfil its latest request. `DONE`: it
+    has. `IDLE`: it was asked nothing yet, or its process has ended.
     """
 
     DISMISSED = "dismissed"
@@ -53,6 +55,8 @@ class AgentRecord:
         path: Its path, such as `"head/north"`.
         superior_id: Id of its superior; empty for the root.
         kind: What it is.
+        role: What one that was made at run time is for, as its superior has put it; empty for
+            others.
         alias: Its name for people; empty if it has none.
         subordinate_ids: Ids of its subordinates.
         thread_ids: Its own threads, one for each conversation.
@@ -66,6 +70,7 @@ class AgentRecord:
     path: str
     superior_id: str
     kind: AgentKind = AgentKind.DECLARED
+    role: str = ""
     alias: str = ""
     subordinate_ids: tuple[str, ...] = ()
     thread_ids: tuple[str, ...] = ()

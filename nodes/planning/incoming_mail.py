@@ -11,6 +11,7 @@ from typing import Any
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
 from echelons.delegation.contract import Contract
+from echelons.delegation.spawned_agents import GIVEN
 from echelons.errors import InvalidInput
 from echelons.guards.gate import Halt
 from echelons.identity.lineage import (
@@ -24,7 +25,7 @@ from echelons.messaging.mail import CONTRACT, Mail, render_mail
 from echelons.nodes.planning.cut_reply import build_cut_message, mark_cut
 from echelons.nodes.planning.early_end import build_late_reply_update
 from echelons.nodes.planning.refused_calls import OUTPUT, mark_refused
-from echelons.nodes.planning.spawn_plan import GIVEN, build_given_agent
+from echelons.nodes.planning.spawn_plan import build_given_agent
 from echelons.nodes.planning.tool_calls import ParsedReply, find_unanswered
 from echelons.text.input_limits import shorten_repr
 from echelons.tree.names import ASK_SUPERIOR, PATH_SEPARATOR, REPORT

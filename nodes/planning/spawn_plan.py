@@ -9,9 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Any, Final
-
-from langchain_core.messages import BaseMessage
+from typing import Any
 
 from echelons.delegation.agent_specification import (
     MAX_ROLE,
@@ -20,19 +18,20 @@ from echelons.delegation.agent_specification import (
 )
 from echelons.delegation.calls import SubordinateCall
 from echelons.delegation.candidates import Candidates
-from echelons.delegation.request import Status
 from echelons.delegation.spawnable import SpawnableAgent, get_spawnable
-from echelons.errors import SpawnRefused, UnreadableRecord
+from echelons.delegation.spawned_agents import (
+    GIVEN,
+    NEVER_BEGUN,
+    SpawnedAgent,
+    collect_spawned,
+    find_given_agents,
+)
+from echelons.errors import SpawnRefused
 from echelons.guards.spawn import Spawn, SpawnedKind
-from echelons.identity.lineage import SPAWNED_KEY, Identity, require_identity
+from echelons.identity.lineage import Identity, require_identity
 from echelons.identity.thread_history import Head, Past
 from echelons.nodes.planning.tool_schemas import SpawnSubordinateArgs
 from echelons.text.sanitize import join_printable
-
-GIVEN: Final = "given"
-"""In place of a call's id, for an agent that the user gives another."""
-NEVER_BEGUN: Final = "never begun"
-"""In place of a response's status, for an agent that was not allowed to begin."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,21 +72,15 @@ class SpawnPlan:
     identity: Identity
     profiles: Mapping[str, SpawnableAgent] = field(default_factory=dict)
     new: dict[str, AgentSpecification] = field(default_factory=dict)
-    known: dict[str, AgentSpecification] = field(init=False)
-    statuses: dict[str, list[str]] = field(init=False)
+    known: dict[str, SpawnedAgent] = field(init=False)
     living: dict[str, AgentSpecification] = field(init=False)
 
     def __post_init__(self) -> None:
-        found = collect_spawned(self.heads)
-        self.known = {name: spec for name, (spec, _) in found.items()}
-        self.statuses = {name: statuses for name, (_, statuses) in found.items()}
+        self.known = collect_spawned(self.heads)
         self.living = {
-            name: spec
-            for name, (spec, statuses) in found.items()
-            # Without a status, the turn in which it was made was given up before its first answer.
-            if statuses
-            and not is_dismissed(spec, statuses, self._segment)
-            and self._may_have_profile(spec)
+            name: each.spec
+            for name, each in self.known.items()
+            if not each.is_dismissed(self._segment) and self._may_have_profile(each)
         }
 
     @classmethod
@@ -148,11 +141,11 @@ class SpawnPlan:
         """Return why a spawned agent cannot be called; empty if it can, or is none."""
         if name in self.living or name not in self.known:
             return ""
-        spec = self.known[name]
+        spec, statuses = self.known[name]
         why = "it has answered" if spec.kind == "drone" else "the task it was made for has ended"
-        if not self._may_have_profile(spec):
+        if not self._may_have_profile(self.known[name]):
             return f"{name!r} has the profile {spec.profile!r}, which you may not give any more"
-        if set(self.statuses[name]) <= {NEVER_BEGUN}:
+        if set(statuses) <= {NEVER_BEGUN}:
             why = "its first task was not begun, or was given up"
         return f"{name!r} is dismissed: {why}; spawn another, and keep=true where it must stay"
 
@@ -160,7 +153,8 @@ class SpawnPlan:
         self, requests: Iterable[SubordinateCall], candidates: Mapping[str, Candidates]
     ) -> dict[str, dict[str, Any]]:
         """Return the specifications of the agents that requests may go to, by call id and name."""
-        known = {**self.known, **{each.name: each for each in self.new.values()}}
+        known = {name: each.spec for name, each in self.known.items()}
+        known |= {each.name: each for each in self.new.values()}
         listed: dict[str, dict[str, Any]] = {}
         for each in requests:
             names = {each.subordinate}
@@ -170,9 +164,10 @@ class SpawnPlan:
                 listed[each.call_id] = found
         return listed
 
-    def _may_have_profile(self, spec: AgentSpecification) -> bool:
-        is_allowed = not spec.profile or spec.profile in self.rules.allowed.profiles
-        return is_allowed or GIVEN in self.statuses[spec.name]
+    def _may_have_profile(self, made: SpawnedAgent) -> bool:
+        profile = made.spec.profile
+        is_allowed = not profile or profile in self.rules.allowed.profiles
+        return is_allowed or GIVEN in made.statuses
 
     def _check_depth(self, levels: int) -> None:
         deepest, most = len(self.identity.path) + levels, self.rules.max_depth
@@ -244,57 +239,6 @@ def build_given_agent(profile: str, message_id: str, identity: Identity) -> Agen
     own, name = derive_spawned_agent(identity.thread_id, message_id, GIVEN, role)
     segment = identity.request_id or identity.turn
     return AgentSpecification(own, name, role, "mortal", segment, profile, keep=True)
-
-
-def find_given_agents(messages: Iterable[BaseMessage]) -> dict[str, Head]:
-    """Return the heads of the agents that the user has given, by the ids of their messages.
-
-    A thread of an agent has a head of its own once it has been called.
-    """
-    return {
-        message.id or "": Head(agent=name, spawned=spec, status=GIVEN)
-        for message in messages
-        if message.type == "human" and SPAWNED_KEY in message.response_metadata
-        for name, spec in message.response_metadata[SPAWNED_KEY].get(GIVEN, {}).items()
-    }
-
-
-def collect_spawned(
-    heads: Mapping[str, Head],
-) -> dict[str, tuple[AgentSpecification, list[str]]]:
-    """Return the agents that were spawned in a conversation, by name, in the order of their start.
-
-    Each comes with the statuses of its latest responses, one for each of its threads that has one.
-    One whose specification is damaged is left out: it is dismissed.
-    """
-    found: dict[str, tuple[AgentSpecification, list[str]]] = {}
-    for head in heads.values():
-        if "spawned" not in head:
-            continue
-        try:
-            spec = AgentSpecification.load(head["spawned"])
-        except UnreadableRecord:
-            continue
-        statuses = found.setdefault(spec.name, (spec, []))[1]
-        if "status" in head:
-            statuses.append(head["status"])
-    return found
-
-
-def is_dismissed(spec: AgentSpecification, statuses: Collection[str], segment: str) -> bool:
-    """Return whether a spawned agent has come to its end.
-
-    Args:
-        spec: Its specification.
-        statuses: The statuses of its latest responses.
-        segment: The request that its superior works on, or the turn of a root.
-    """
-    # Who has asked has not answered yet.
-    if Status.NEEDS_INPUT in statuses:
-        return False
-    if statuses and all(each == NEVER_BEGUN for each in statuses):
-        return True
-    return bool(spec.kind == "drone" and statuses) or not (spec.keep or spec.segment == segment)
 
 
 def _list(names: Sequence[str]) -> str:

@@ -15,7 +15,8 @@ day and without the session's metadata.
 `step_N.db` is a database of each step of the schema, `migrations.MIGRATION_STEPS`, written by the
 script `drivers/schema_steps.py` with the code of these commits: 1 by a0cb0da, 2 by 02c98db, 3 by
 f78a464 (`step_3_without_journal.db` by 385ab98, as the effect journal came between), 4 by b926a22,
-5 by 64cc5b1, 6 by c9fab48, and 7, 8 and 9 each by the commit that made it. Steps 1 and 2 and the
+5 by 64cc5b1, 6 by c9fab48, and 7 to 10 each by the commit that made it. From step 10 on there are
+agents that were made at run time. Steps 1 and 2 and the
 earlier one of step 3 know no pause. CONTRIBUTING says when there is to be another.
 
 They are never written anew: what is stored by a release must be read by all later
@@ -251,6 +252,11 @@ def test_an_open_circuit_of_before_stays_open_at_the_path_of_its_agent(
 STEPS = sorted(each.stem for each in FIXTURES.glob("step_*.db"))
 
 
+def list_steps(first: int) -> list[str]:
+    """Return the names of the databases from a step on."""
+    return [f"step_{number}" for number in range(first, len(MIGRATION_STEPS) + 1)]
+
+
 @dataclass
 class Step:
     """One thread of the database of a step, opened by today's code."""
@@ -260,7 +266,12 @@ class Step:
     dug: list[str] = field(default_factory=list)
 
     def open(self, thread: str = "") -> Session:
-        tree = schema_steps.build_tree(self.thread, self.dug.append)
+        is_grown = self.thread == schema_steps.GROWN
+        tree = (
+            schema_steps.build_growing_tree()
+            if is_grown
+            else schema_steps.build_tree(self.thread, self.dug.append)
+        )
         return Session(tree, self.saver, thread=thread or self.thread)
 
     def ask(self, session: Session) -> dict[str, str]:
@@ -307,7 +318,7 @@ def test_a_call_that_any_step_has_cut_short_is_asked_about(world: World, step: S
     assert (result.text, result.questions, step.dug) == ("head is done", (), ["clerk"])
 
 
-@at_each_step(schema_steps.CUT, ["step_1", "step_3", "step_6", "step_7", "step_8", "step_9"])
+@at_each_step(schema_steps.CUT, ["step_1", "step_3", *list_steps(6)])
 def test_a_copy_of_a_thread_of_any_step_asks_the_same(world: World, step: Step) -> None:
     copied = str(uuid4())
     step.saver.copy_thread(step.open().thread_id, copied)
@@ -338,9 +349,7 @@ def test_a_question_that_any_step_has_asked_is_answered(world: World, step: Step
     assert heard == {f"{who} heard yes" for who in schema_steps.LEVELS}
 
 
-@at_each_step(
-    schema_steps.PAUSED, ["step_3", "step_4", "step_5", "step_6", "step_7", "step_8", "step_9"]
-)
+@at_each_step(schema_steps.PAUSED, ["step_3", *list_steps(4)])
 def test_an_agent_that_any_step_has_paused_is_resumed(world: World, step: Step) -> None:
     session = step.open()
     assert step.ask(session) == {}
@@ -348,6 +357,30 @@ def test_an_agent_that_any_step_has_paused_is_resumed(world: World, step: Step) 
     result = world.resume(session)
 
     assert (result.text, sorted(step.dug)) == ("head is done", ["chief", "clerk"])
+
+
+@at_each_step(schema_steps.GROWN, list_steps(10))
+def test_an_agent_that_any_step_has_made_is_answered_and_keeps_its_name(
+    world: World, step: Step
+) -> None:
+    session = step.open()
+    before = world.do(session, "registry").agents
+    assert [each.role for each in before] == ["", "scout", "digger"]
+    assert {str(each.kind) for each in before[1:]} == {"mortal"}
+    assert len({each.alias for each in before[1:]} - {""}) == 2
+    view = "SELECT agent_path, kind, coalesce(alias, '') FROM agents WHERE thread_id = ?"
+    rows = step.saver.conn.execute(f"{view} ORDER BY level", (session.thread_id,)).fetchall()
+    assert rows == [(each.path, str(each.kind), each.alias) for each in before]
+
+    [question] = session.inbox()
+    result = world.answer(session, {question.id: "ten feet"})
+
+    assert "ten feet" in result.text
+    after = world.do(session, "registry").agents
+    assert [(each.path, each.alias) for each in after] == [
+        (each.path, each.alias) for each in before
+    ]
+    assert {str(each.state) for each in after} == {"done"}
 
 
 # Names

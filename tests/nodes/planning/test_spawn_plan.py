@@ -12,15 +12,11 @@ from hypothesis import strategies as st
 from echelons import Agent, Spawn
 from echelons.delegation.agent_specification import AgentSpecification
 from echelons.delegation.spawnable import check_spawnable
+from echelons.delegation.spawned_agents import NEVER_BEGUN, SpawnedAgent
 from echelons.errors import SpawnRefused
 from echelons.identity.lineage import Identity
 from echelons.identity.thread_history import Head
-from echelons.nodes.planning.spawn_plan import (
-    NEVER_BEGUN,
-    SpawnPlan,
-    SpawnRules,
-    is_dismissed,
-)
+from echelons.nodes.planning.spawn_plan import SpawnPlan, SpawnRules
 from echelons.nodes.planning.tool_schemas import SpawnSubordinateArgs
 
 PROFILES = check_spawnable(
@@ -187,10 +183,11 @@ def test_who_is_dismissed_stays_so_unless_it_answers_again(
         spawn(plan()), kind=kind, keep=keep and kind == "mortal", segment="now" if same else "then"
     )
 
-    ended = is_dismissed(spec, statuses, "now")
+    made_as = SpawnedAgent(spec, statuses)
+    ended = made_as.is_dismissed("now")
 
     if ended and not spec.keep:
-        assert is_dismissed(spec, statuses, "later")
+        assert made_as.is_dismissed("later")
     if "needs_input" in statuses:
         assert not ended
 

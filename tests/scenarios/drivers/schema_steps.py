@@ -2,7 +2,7 @@
 
 ``PYTHONPATH=CHECKOUT python tests/scenarios/drivers/schema_steps.py FILE`` writes one with the code
 of a checkout, of any age: it uses nothing that the first commits with a `Session` had not. The code
-from before steering writes no thread that is paused.
+from before steering writes no thread that is paused, and that from before `Spawn` no grown tree.
 """
 
 from __future__ import annotations
@@ -21,12 +21,14 @@ from typing import Any
 from langchain_core.messages import BaseMessage, ToolMessage
 from langgraph.types import interrupt
 
+import echelons
 from echelons import Agent, Session, SqliteCheckpointer
 from echelons.testing import Call, ScriptedModel, delegate
 
 LEVELS: tuple[str, ...] = ("head", "chief", "clerk")
-CUT, ASKING, PAUSED = "cut", "asking", "paused"
-"""The threads: three calls cut short, three questions, and a pause; one for each level."""
+CUT, ASKING, PAUSED, GROWN = "cut", "asking", "paused", "grown"
+"""The threads: three calls cut short, three questions, and a pause, one for each level; and a
+question of an agent that was made at run time by one that was made so, too."""
 
 
 def build_tree(
@@ -71,6 +73,26 @@ def build_tree(
     return Agent("head", model=model, tools=tools, subordinates=[chief])
 
 
+def build_growing_tree() -> Agent:
+    """Return an agent that makes one, which makes one that asks a person."""
+    kept = {"keep": True, "contact_user": True}
+
+    def reply(messages: Sequence[BaseMessage]) -> Any:
+        last = messages[-1]
+        if isinstance(last, ToolMessage):
+            return f"read: {last.text}"
+        scout, digger = (
+            Call("spawn_subordinate", {"role": role, "message": task, **kept})
+            for role, task in (("scout", "look"), ("digger", "dig"))
+        )
+        calls = {"go": scout, "look": digger, "dig": Call("ask_user", {"question": "how deep?"})}
+        return calls.get(str(last.text), "nothing")
+
+    given: Any = echelons
+    rules = given.Permissions(contact_user=True, spawn=given.Spawn(levels=2))
+    return Agent("head", model=ScriptedModel(reply), permissions=rules)
+
+
 def begin(file: Path, thread: str) -> None:
     """Send the task of a thread; the process dies where its calls are to be cut short."""
     all_begun = threading.Barrier(len(LEVELS))
@@ -81,6 +103,9 @@ def begin(file: Path, thread: str) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
 
     with SqliteCheckpointer(file) as saver:
+        if thread == GROWN:
+            Session(build_growing_tree(), saver, thread=thread).send("go").result()
+            return
         tree = build_tree(thread, dig, lambda path: session.pause(path))  # noqa: PLW0108
         session = Session(tree, saver, thread=thread)
         session.send("go").result()
@@ -88,7 +113,8 @@ def begin(file: Path, thread: str) -> None:
 
 def write(file: Path) -> None:
     """Write the database."""
-    for thread in (CUT, ASKING, PAUSED)[: 3 if hasattr(Session, "pause") else 2]:
+    threads = [CUT, ASKING, *([PAUSED] if hasattr(Session, "pause") else [])]
+    for thread in (*threads, *([GROWN] if hasattr(echelons, "Spawn") else [])):
         pid = os.fork()
         if pid == 0:
             begin(file, thread)
