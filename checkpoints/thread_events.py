@@ -18,7 +18,7 @@ from langchain_core.runnables import RunnableConfig
 
 from echelons.delegation.calls import iterate_requests, load_specifications
 from echelons.delegation.request_builder import load_sent_requests
-from echelons.identity.lineage import CUT_KEY, MAIL_KEY, THREADS_KEY
+from echelons.identity.lineage import CUT_KEY, MAIL_KEY, SPAWNED_KEY, THREADS_KEY
 from echelons.messaging.agent_question import AgentQuestion, read_question_value
 from echelons.text.sanitize import sanitize_value
 from echelons.tree.names import PATH_SEPARATOR
@@ -211,9 +211,10 @@ def _build_call_events(message: AIMessage, agent: str, thread_id: str) -> Iterat
     for call_id, request in load_sent_requests(message, agent, thread_id).items():
         fields = {key: each for key, each in request.stored().items() if key not in _LEFT_OUT}
         begun[call_id] = {"sub_agent_thread_id": threads[call_id], "request": fields}
-        spec = load_specifications(message, call_id).get(request.current)
-        if isinstance(spec, Mapping):
-            begun[call_id]["kind"] = spec.get("kind")
+        if SPAWNED_KEY in message.response_metadata:
+            spec = load_specifications(message, call_id).get(request.current)
+            if isinstance(spec, Mapping):
+                begun[call_id]["kind"] = spec.get("kind")
     for call in message.tool_calls:
         call_id = call["id"] or ""
         kind = EventKind.DELEGATION if call_id in begun else EventKind.TOOL_CALL
