@@ -1,0 +1,231 @@
+"""`Budget`: what a request may spend, and amounts of its units.
+
+A budget that is given becomes a grant in the ledger, see `echelons.checkpoints.coordination`. It
+travels as an `Allowance` in the config of the agents that may spend it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal, InvalidOperation
+from typing import Any, Final, Literal, Self, TypeAlias, get_args
+
+from pydantic import Field, field_validator, model_validator
+
+from echelons.settings import Settings
+
+Unit: TypeAlias = Literal["tokens", "money", "calls", "tool_calls", "seconds"]
+Amount: TypeAlias = int | float | Decimal
+"""An amount of a unit: `Decimal` for money, `float` for seconds, `int` for all others."""
+Amounts: TypeAlias = Mapping[Unit, Amount]
+"""Amounts by unit; a unit that is left out is not limited, or nothing was spent of it."""
+StoredAmounts: TypeAlias = Mapping[str, int | float | str]
+"""Amounts as JSON, money as a text."""
+
+ALLOWANCE_KEY: Final = "__echelons_allowance"
+"""Config key of what the agent at work may spend; LangGraph stores no key with this prefix."""
+UNITS: Final[tuple[Unit, ...]] = get_args(Unit)
+DEFAULT_REPLY_TOKENS: Final = 1_024
+"""Tokens that are reserved for a reply whose model declares no `max_tokens`."""
+MAX_AMOUNT: Final = 10**15
+"""Highest amount of a unit: sums of a tree stay exact."""
+MAX_DECIMALS: Final = 12
+"""Most decimal places of an amount of money."""
+_NAMES: Final[Mapping[Unit, str]] = {
+    "tokens": "tokens",
+    "calls": "model calls",
+    "tool_calls": "tool calls",
+    "seconds": "seconds",
+}
+
+
+class Budget(Settings):
+    """What an agent and all agents below it may spend on one request.
+
+    A unit that is left out is limited by the budgets above, if those have it. What is granted to a
+    subordinate is taken from what its superior has left, and what it has not spent is given back.
+    When nothing is left, no other call begins: the agent ends with what it has, `partial`.
+
+    Attributes:
+        tokens: Tokens that models read and write.
+        money: The cost of model calls, in the currency of `Session(prices=)`: a text such as
+            `"0.50"`, an `int` or a `Decimal`.
+        calls: Model calls.
+        tool_calls: Calls of tools.
+        seconds: Time at work. It does not pass while the agent waits for a human, or no process
+            runs. The calls of models in an event loop are cut off at its end.
+        warn_at: The share of each unit at which an agent is told what is left, between 0 and 1.
+        estimator: Counts the tokens of a reply that reports none: a function of the messages that
+            the model has read and its reply, that returns the input and the output tokens.
+
+    Raises:
+        InvalidSetting: An amount is negative, not finite, above 10^15, or not exact; no unit is
+            given, or `estimator` is no function.
+
+    Examples:
+        >>> Budget(tokens=50_000, money="0.25").amounts
+        {'tokens': 50000, 'money': Decimal('0.25')}
+    """
+
+    tokens: int | None = Field(default=None, ge=1, le=MAX_AMOUNT)
+    money: Decimal | str | int | None = None
+    calls: int | None = Field(default=None, ge=1, le=MAX_AMOUNT)
+    tool_calls: int | None = Field(default=None, ge=1, le=MAX_AMOUNT)
+    seconds: float | None = Field(default=None, gt=0, le=MAX_AMOUNT, allow_inf_nan=False)
+    warn_at: float = Field(default=0.8, gt=0, le=1, allow_inf_nan=False)
+    estimator: Any = None
+
+    @field_validator("money", mode="plain")
+    @classmethod
+    def _read_money(cls, given: Any) -> Decimal | None:
+        amount = None if given is None else read_money(given)
+        if amount is not None and not 0 < amount <= MAX_AMOUNT:
+            raise ValueError(f"give an amount above 0 and of at most {MAX_AMOUNT:,}")
+        return amount
+
+    @field_validator("estimator")
+    @classmethod
+    def _check_estimator(cls, given: Any) -> Any:
+        if given is not None and not callable(given):
+            raise ValueError("give a function of the messages and the reply, or leave it out")
+        return given
+
+    @model_validator(mode="after")
+    def _refuse_empty(self) -> Self:
+        if not self.amounts:
+            raise ValueError(f"a budget limits one of {', '.join(UNITS)}; give one")
+        return self
+
+    @property
+    def amounts(self) -> dict[Unit, Amount]:
+        """The amounts that are given, by unit."""
+        return {unit: given for unit in UNITS if (given := getattr(self, unit)) is not None}
+
+
+@dataclass(frozen=True, slots=True)
+class Allowance:
+    """What the agent at work may spend.
+
+    Attributes:
+        grants: Id of the nearest grant above it that has the unit, by unit.
+        warn_at: The share of each unit at which it is told what is left.
+        estimator: Counts the tokens of replies that report none; `None` if nothing does.
+    """
+
+    grants: Mapping[Unit, str] = field(default_factory=dict)
+    warn_at: float = 0.8
+    estimator: Callable[..., Any] | None = None
+
+    def extend(self, grant: str, units: Iterable[Unit], budget: Budget | None = None) -> Allowance:
+        """Return it below another grant, which has some units."""
+        estimator = budget.estimator if budget else None
+        return Allowance(
+            {**self.grants, **dict.fromkeys(units, grant)},
+            budget.warn_at if budget else self.warn_at,
+            estimator or self.estimator,
+        )
+
+
+NO_ALLOWANCE: Final = Allowance()
+"""The allowance of an agent without any budget above it."""
+
+
+def get_allowance(config: Mapping[str, Any]) -> Allowance | None:
+    """Return what the agent of a node's config may spend, `None` if nothing limits it."""
+    found: Allowance | None = config["configurable"].get(ALLOWANCE_KEY)
+    return found
+
+
+def read_money(given: Any) -> Decimal:
+    """Return an amount of money, exactly as it was given.
+
+    Raises:
+        ValueError: It is no number, or a `float`, which is not exact.
+    """
+    if isinstance(given, bool) or not isinstance(given, str | int | Decimal):
+        raise ValueError(f"{given!r} is not exact; give it as a text, such as '0.50'")  # noqa: TRY004  pydantic takes it
+    try:
+        amount = Decimal(given)
+    except InvalidOperation:
+        raise ValueError(f"{given!r} is no amount; give it as a text, such as '0.50'") from None
+    if not amount.is_finite():
+        raise ValueError(f"{given!r} is not finite")
+    exponent = amount.as_tuple().exponent
+    if isinstance(exponent, int) and not -MAX_DECIMALS <= exponent <= MAX_DECIMALS:
+        raise ValueError(f"{given!r} has more than {MAX_DECIMALS} decimal places or zeros")
+    return amount
+
+
+def store_amounts(amounts: Amounts) -> dict[str, int | float | str]:
+    """Return amounts as JSON; what is nothing is left out.
+
+    Examples:
+        >>> store_amounts({"tokens": 5, "money": Decimal("0.10"), "calls": 0})
+        {'tokens': 5, 'money': '0.10'}
+    """
+    # Not `str`: that of a small one has an exponent.
+    return {
+        unit: f"{amount:f}" if isinstance(amount, Decimal) else amount
+        for unit, amount in amounts.items()
+        if amount
+    }
+
+
+def load_amounts(stored: Mapping[str, Any]) -> dict[Unit, Amount]:
+    """Return amounts from JSON, without units of a newer version.
+
+    Raises:
+        ValueError: One is no amount: of another type, negative or not finite.
+    """
+    found: dict[Unit, Amount] = {}
+    for unit in UNITS:
+        if unit not in stored:
+            continue
+        given = stored[unit]
+        amount: Amount = read_money(given) if unit == "money" else given
+        kinds = (int, float) if unit == "seconds" else (Decimal if unit == "money" else int,)
+        if type(amount) not in kinds or not math.isfinite(amount) or amount < 0:
+            raise ValueError(f"{unit}: {given!r} is no amount")
+        found[unit] = amount
+    return found
+
+
+def add_amounts(one: Amounts, other: Amounts) -> dict[Unit, Amount]:
+    """Return the sums of amounts, by unit."""
+    total = dict(one)
+    for unit, amount in other.items():
+        total[unit] = _add(total.get(unit, 0), amount)
+    return total
+
+
+def subtract_amounts(one: Amounts, other: Amounts) -> dict[Unit, Amount]:
+    """Return the differences of amounts, by unit, and at least nothing."""
+    rest = dict(one)
+    for unit, amount in other.items():
+        if unit in rest:
+            rest[unit] = max(_add(rest[unit], -amount), 0)
+    return rest
+
+
+def _add(one: Amount, other: Amount) -> Amount:
+    # Of one unit both are of one type, or 0.
+    return one + other  # type: ignore[operator]
+
+
+def format_amount(unit: Unit, amount: Amount, currency: str = "") -> str:
+    """Return an amount with its unit for people and models.
+
+    Examples:
+        >>> format_amount("tokens", 5000), format_amount("money", Decimal("0.50"), "EUR")
+        ('5,000 tokens', '0.50 EUR')
+    """
+    return f"{format_number(amount)} {_NAMES.get(unit) or currency or 'of money'}"
+
+
+def format_number(amount: Amount) -> str:
+    """Return an amount without its unit."""
+    if isinstance(amount, Decimal):
+        return f"{amount:,f}"
+    return f"{amount:,}" if isinstance(amount, int) else f"{amount:,.10g}"
