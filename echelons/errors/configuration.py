@@ -212,6 +212,43 @@ class InvalidTheme(ConfigurationError):
     )
 
 
+class InvalidPrices(ConfigurationError, ValueError):
+    """Prices of models cannot be used.
+
+    Attributes:
+        source: What was to be made, or the file.
+        keys: The keys of the value that is wrong, outermost first; none for the whole.
+        why: What is wrong.
+        line: The line of the file; 0 if there is none.
+    """
+
+    source: str
+    keys: Sequence[str]
+    why: str
+    line: int = 0
+
+    def _describe(self) -> str:
+        place = f"{self.source}, line {self.line}" if self.line else self.source
+        key = ".".join(self.keys)
+        return f"{place}: {key and f'{key}: '}{self.why}"
+
+
+class PriceMissing(ConfigurationError, LookupError):
+    """The prices that were given have none for a model.
+
+    Attributes:
+        model: The name that the model reports.
+        nearest: The name among the prices that is most like it.
+    """
+
+    model: str
+    nearest: str
+    message = (
+        "there is no price for the model {model!r} (the nearest name that has one is {nearest!r}); "
+        "add one under the name that it reports"
+    )
+
+
 class ContextFailed(ConfigurationError):
     """The function that condenses what subordinates are told raised, or returned no context.
 

@@ -6,7 +6,6 @@ Which fields there are, and of which types, is read from `Agent` itself.
 from __future__ import annotations
 
 import builtins
-import re
 import sys
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
@@ -21,11 +20,10 @@ from echelons.errors import EchelonsError, InvalidSetting
 from echelons.profiles.source_files import FolderReader, SourceFile
 from echelons.settings import Settings
 from echelons.text.input_limits import shorten_repr
+from echelons.text.toml_lines import describe_toml_fault, find_key_line
 
 NAMED_FIELDS = ("tools", "middleware", "subordinates")
 """Fields that are lists of names: of what `default` declares, and of the agent's subfolders."""
-_TOML_PLACE = re.compile(r" \(at (?:line (\d+), column \d+|end of document)\)")
-_CLOSERS = ("]", "}", '"""', "'''")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +42,7 @@ class SettingsFile:
 
     def find_line(self, *keys: str) -> int:
         """Return the line of a key, or of the table that it would stand in; 0 for neither."""
-        lines = _find_key_lines(self.source.text)
-        for end in range(len(keys), 0, -1):
-            if keys[:end] in lines:
-                return lines[keys[:end]]
-        return 0
+        return find_key_line(self.source.text, *keys)
 
 
 def read_settings(source: SourceFile, reader: FolderReader) -> SettingsFile | None:
@@ -56,10 +50,7 @@ def read_settings(source: SourceFile, reader: FolderReader) -> SettingsFile | No
     try:
         table = tomllib.loads(source.text)
     except (ValueError, RecursionError) as error:  # a number may have too many digits
-        text = str(error)
-        place = _TOML_PLACE.search(text)
-        line = int(place[1]) if place and place[1] else source.text.rstrip().count("\n") + 1
-        why = f"it is no TOML: {_TOML_PLACE.sub('', text)}"
+        line, why = describe_toml_fault(error, source.text)
         reader.add_fault(source.name, line, type(error).__name__, why)
         return None
     return _SettingsCheck(SettingsFile(source), reader).check(table)
@@ -172,36 +163,3 @@ def get_field_types() -> Mapping[str, type[Settings] | None]:
             tables = [kind for kind in kinds if isinstance(kind, type)]
             found[each.name] = next((kind for kind in tables if issubclass(kind, Settings)), None)
     return found
-
-
-def _find_key_lines(text: str) -> dict[tuple[str, ...], int]:
-    """Return the line at which each key of a TOML document begins, by its path.
-
-    `tomllib` keeps no lines, so each statement is parsed by itself, under the header of its table.
-    """
-    found: dict[tuple[str, ...], int] = {}
-    header, statement, begin = "", "", 1
-    for number, line in enumerate(text.splitlines(), start=1):
-        statement += f"{line}\n"
-        if begin < number and not any(each in line for each in _CLOSERS):
-            continue  # inside a list or a text of many lines
-        try:
-            parsed = tomllib.loads(header + statement)
-        except ValueError:
-            continue
-        for path in _iterate_paths(parsed):
-            found.setdefault(path, begin)
-        if statement.lstrip().startswith("["):
-            header = statement
-        statement, begin = "", number + 1
-    return found
-
-
-def _iterate_paths(table: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
-    left: list[tuple[tuple[str, ...], Any]] = [((), table)]
-    while left:
-        path, value = left.pop()
-        if path:
-            yield path
-        if isinstance(value, Mapping):
-            left += [((*path, key), each) for key, each in value.items()]

@@ -51,6 +51,7 @@ from echelons.errors import (
     ThreadNotFound,
     UnknownPath,
 )
+from echelons.guards.prices import Prices, check_prices
 from echelons.human import Human
 from echelons.identity.lineage import derive_root_thread_id
 from echelons.identity.user_name import choose_user_name
@@ -117,6 +118,8 @@ class Session:
             its own, see `Agent`; one that is drawn by the thread's id if left out.
         spawnable: Agents that others may be made after at run time, by the name of the profile, see
             `Permissions(spawn=...)`. None of them is stored: give them to each session again.
+        prices: What models cost: `Prices`, or the path of a file with them, see `Prices.from_file`.
+            None are stored.
 
     Raises:
         InvalidAgent: The agent is no `Agent`.
@@ -125,6 +128,7 @@ class Session:
         InvalidNote: An entry of `metadata` cannot be stored.
         InvalidOption: Something of the arguments after it cannot be passed, or stored.
         InvalidTheme: The theme has no names, or such that cannot be used.
+        InvalidPrices: The prices cannot be used.
         InvalidWorkspace: The workspace is no folder that can be written, or a link.
         StorageError: The database cannot be opened.
         CheckpointTampered: The thread of that name was damaged.
@@ -155,6 +159,7 @@ class Session:
         workspace: str | Path | None = None,
         theme: NameTheme | str | Path | None = None,
         spawnable: Mapping[str, Agent] | None = None,
+        prices: Prices | str | Path | None = None,
     ) -> None:
         # What an object says of its class may be anything.
         if not issubclass(type(agent), Agent):
@@ -170,6 +175,7 @@ class Session:
         profiles = check_spawnable(spawnable)
         folder = None if workspace is None else Workspace(workspace)
         self._given_theme = check_theme(theme)
+        self.prices = check_prices(prices)
         self.graph = agent.compile(database, store=store, redactor=redactor)
         saver = self.graph.checkpointer
         if not isinstance(saver, BaseCheckpointSaver):
@@ -191,7 +197,7 @@ class Session:
         root_thread = SessionThread(thread, self.thread_id, confidence)
         own = TreeWorkspace(folder, saver) if folder else None
         self._engine = TurnEngine(
-            self.graph, saver, root_thread, options, own, profiles, self._given_theme
+            self.graph, saver, root_thread, options, own, profiles, self._given_theme, self.prices
         )
         self.thread_store = ThreadStore(saver)
 

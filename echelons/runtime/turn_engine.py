@@ -32,6 +32,7 @@ from echelons.delegation.spawnable import SPAWNABLE_KEY, SpawnableAgent
 from echelons.errors import ThreadBusy
 from echelons.graphs.compiled_tree import AgentGraph
 from echelons.graphs.invocation.resume_check import check_checkpoint
+from echelons.guards.prices import PRICES_KEY, Prices
 from echelons.runtime.run_end import RunEnd, RunRecord, settle_run
 from echelons.runtime.run_events import RunEvent
 from echelons.runtime.run_options import RunOptions
@@ -59,6 +60,7 @@ class TurnEngine:
         workspace: The workspace of its agents; `None` for none.
         spawnable: The agents that others may be made after, by name.
         theme: The names for people of spawned agents; `None` for those of the root or the thread.
+        prices: What models cost; `None` if that is not known.
         loop: Where synchronous runs run what is only async.
     """
 
@@ -69,6 +71,7 @@ class TurnEngine:
     workspace: TreeWorkspace | None = None
     spawnable: Mapping[str, SpawnableAgent] = field(default_factory=dict)
     theme: NameTheme | None = None
+    prices: Prices | None = None
     loop: BackgroundLoop = field(default_factory=BackgroundLoop)
 
     @property
@@ -238,6 +241,7 @@ class TurnEngine:
         config["configurable"][WORKSPACE_KEY] = self.workspace
         config["configurable"][SPAWNABLE_KEY] = self.spawnable
         config["configurable"][THEME_KEY] = self.theme
+        config["configurable"][PRICES_KEY] = self.prices
         config["configurable"][NOTES_KEY] = LedgerNotes(self.saver)
         return {
             "input": given,
