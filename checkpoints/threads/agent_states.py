@@ -20,8 +20,9 @@ from echelons.checkpoints.queries import (
 )
 from echelons.checkpoints.storage.json_text import to_json_text
 from echelons.checkpoints.threads.answer_outbox import read_stored_answers
-from echelons.checkpoints.threads.pending_work import Question, has_work_left
+from echelons.checkpoints.threads.pending_work import Question
 from echelons.checkpoints.threads.segments import (
+    choose_branch_end,
     find_segment_end,
     get_previous_head,
     list_pending_writes,
@@ -256,13 +257,10 @@ def _read_branch(top: str, index: Mapping[str, AgentThread]) -> ReadPlan[Branch]
             branch.heads[thread_id] = {**find_given_agents(messages), **heads}
             identity = Identity.from_metadata(saved.metadata)
             branch.turn = branch.turn or (identity.turn if identity else "")
-            is_live = has_work_left(saved)
-            for each in below.get(thread_id, ()):
-                ended = find_segment_end(heads.get(each), end.thread_id)
-                latest = index[each].latest
-                # What began after a superior's latest checkpoint is part of its present step.
-                is_at_work = is_live and (latest.checkpoint_id or "") > (end.checkpoint_id or "")
-                left.append((each, latest if is_at_work or ended is None else ended))
+            left += (
+                (each, choose_branch_end(saved, heads.get(each), index[each].latest))
+                for each in below.get(thread_id, ())
+            )
         else:
             left += ((each, index[each].latest) for each in below.get(thread_id, ()))
         names = tuple(known.path.split(PATH_SEPARATOR))

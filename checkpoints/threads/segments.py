@@ -213,6 +213,22 @@ def find_segment_end(head: Mapping[str, Any] | None, thread_id: str) -> OneCheck
     return OneCheckpoint(thread_id, head["checkpoint_ns"], head["checkpoint_id"])
 
 
+def choose_branch_end(
+    saved: CheckpointTuple, head: Mapping[str, Any] | None, latest: OneCheckpoint
+) -> OneCheckpoint:
+    """Return the end of a thread on the branch on which its superior has come to a checkpoint.
+
+    Args:
+        saved: The superior's checkpoint.
+        head: The head of the thread that the superior then had.
+        latest: The thread's newest checkpoint, on any branch.
+    """
+    ended = find_segment_end(head, latest.thread_id)
+    # What began after a superior's latest checkpoint is part of its present step.
+    is_newer = (latest.checkpoint_id or "") > saved.config["configurable"]["checkpoint_id"]
+    return latest if ended is None or (is_newer and has_work_left(saved)) else ended
+
+
 def read_segment(end: OneCheckpoint) -> ReadPlan[ThreadSegment]:
     """Read one segment that has ended; an empty one if its checkpoint does not exist."""
     saved: CheckpointTuple | None = yield end

@@ -42,6 +42,7 @@ from echelons.checkpoints.threads.late_results import read_late_answers
 from echelons.checkpoints.threads.pending_work import Question
 from echelons.checkpoints.threads.segments import (
     EARLIER_TURNS_KEY,
+    choose_branch_end,
     count_turns,
     find_segment_end,
     get_previous_head,
@@ -68,6 +69,7 @@ from echelons.errors import (
 )
 from echelons.identity.failures import LoggedFailure
 from echelons.identity.lineage import METADATA_KEYS, STORED_KEYS_KEY, Identity
+from echelons.identity.thread_history import Head
 from echelons.langgraph_internals import DELTA_COUNTERS_KEY
 from echelons.text.input_limits import read_text
 from echelons.tree.agent_registry import AgentKind, AgentRegistry
@@ -160,6 +162,8 @@ class ThreadStore:
     def get(self, thread_id: str, root: str | None = None) -> Thread:
         """Return a thread; one that a call has named, and that has not begun, is empty.
 
+        After a fork of the past it has its newest segments, which may be of another branch.
+
         Args:
             thread_id: Its own id.
             root: LangGraph's `thread_id`, to search in that tree only.
@@ -187,7 +191,10 @@ class ThreadStore:
         return _list_started_threads(await self.aget(thread_id, root))
 
     def trace(self, root: str) -> Trace:
-        """Return the threads under a root as a tree, with their requests and tool calls."""
+        """Return the threads under a root as a tree, with their requests and tool calls.
+
+        After a fork of the past, each is as far as the branch of the root's latest checkpoint.
+        """
         return run_plan(self._saver, _read_trace(_check_thread_id(root)))
 
     async def atrace(self, root: str) -> Trace:
@@ -352,7 +359,9 @@ def _find_thread(thread_id: str, root: str | None) -> ReadPlan[Thread]:
     thread_id = _check_thread_id(thread_id)
     root = None if root is None else _check_thread_id(root)
     rows: list[CheckpointTuple] = yield AllCheckpoints(root, {"agent_thread_id": thread_id})
-    return (yield from read_thread(rows) if rows else _find_unstarted(thread_id, root))
+    if not rows:
+        return (yield from _find_unstarted(thread_id, root))
+    return (yield from read_thread(rows))[0]
 
 
 def _find_unstarted(thread_id: str, root: str | None) -> ReadPlan[Thread]:
@@ -392,37 +401,45 @@ def _is_derived(thread_id: str) -> bool:
     return True
 
 
-def read_thread(rows: list[CheckpointTuple]) -> ReadPlan[Thread]:
-    """Read the thread whose checkpoints these are, given newest first."""
-    newest = list_segments(rows)[0]
+def read_thread(
+    rows: list[CheckpointTuple], end: CheckpointTuple | None = None
+) -> ReadPlan[tuple[Thread, Mapping[str, Head]]]:
+    """Read the thread whose checkpoints these are, and the heads of those that it has called.
+
+    Args:
+        rows: The checkpoints, newest first.
+        end: The one up to which it is read; the latest if left out.
+    """
+    newest = end or list_segments(rows)[0]
     identity = Identity.from_metadata(newest.metadata)
     assert identity is not None  # noqa: S101  rows are found by their identity
-    given = newest.config["configurable"]
-    end = OneCheckpoint(given["thread_id"], given["checkpoint_ns"], given["checkpoint_id"])
+    latest = _build_query(newest)
     own = yield from read_past(newest, list_pending_writes(newest))
     late = yield from read_late_answers(newest, own.messages, ended=False)
-    parts = [(end.checkpoint_ns, (*own.messages, *late))]
-    previous = get_previous_head(newest)
-    while earlier := find_segment_end(previous, end.thread_id):
+    parts = [(latest.checkpoint_ns, (*own.messages, *late))]
+    previous, heads = get_previous_head(newest), dict(own.heads)
+    while earlier := find_segment_end(previous, latest.thread_id):
         segment = yield from read_segment(earlier)
         parts.append((earlier.checkpoint_ns, segment.past.messages))
+        heads = {**segment.past.heads, **heads}
         previous = segment.previous
     calls = yield from read_graph_calls(rows, [level for level, _ in parts])
     messages = chain.from_iterable(
         _insert_calls(part, calls[level]) for level, part in reversed(parts)
     )
-    return Thread(
+    thread = Thread(
         id=identity.thread_id,
         agent=identity.agent,
         path=identity.path,
-        root_thread_id=end.thread_id,
+        root_thread_id=latest.thread_id,
         superior_thread_id=identity.superior_thread_id,
         name=identity.thread_name if not identity.superior_thread_id else "",
         segments=len(parts),
         begun_at=rows[-1].checkpoint["ts"],
         messages=tuple(messages),
-        latest=end,
+        latest=latest,
     )
+    return thread, heads
 
 
 def _insert_calls(
@@ -433,27 +450,69 @@ def _insert_calls(
     yield from (*tasks, *calls, *part[len(tasks) :]) if calls else part
 
 
-def _read_threads(root: str) -> ReadPlan[dict[str, Thread]]:
-    """Return all threads under a root by id, the latest first."""
+def _read_rows(root: str) -> ReadPlan[dict[str, list[CheckpointTuple]]]:
+    """Return the checkpoints of all threads under a root by thread, newest first."""
     rows: list[CheckpointTuple] = yield AllCheckpoints(root)
     by_thread: dict[str, list[CheckpointTuple]] = {}
     for row in rows:
         identity = Identity.from_metadata(row.metadata)
         if identity is not None:
             by_thread.setdefault(identity.thread_id, []).append(row)
+    return by_thread
+
+
+def _read_threads(root: str) -> ReadPlan[dict[str, Thread]]:
+    """Return all threads under a root by id, the latest first, each with its newest segments."""
     threads: dict[str, Thread] = {}
-    for thread_id, own in by_thread.items():
-        threads[thread_id] = yield from read_thread(own)
+    for thread_id, own in (yield from _read_rows(root)).items():
+        threads[thread_id], _ = yield from read_thread(own)
     return threads
 
 
+def _read_branches(
+    tops: Sequence[str], by_thread: Mapping[str, list[CheckpointTuple]]
+) -> ReadPlan[dict[str, Thread]]:
+    """Return all threads by id, each as far as the branch of its root has come."""
+    below: dict[str, list[str]] = {}
+    for thread_id, rows in by_thread.items():
+        superior = str(rows[0].metadata.get("superior_thread_id", ""))
+        below.setdefault(superior, []).append(thread_id)
+    threads: dict[str, Thread] = {}
+    # Roots are taken first; what is left at the end is below none, and a link that names it broken.
+    order = sorted(by_thread, key=lambda thread_id: thread_id in tops)
+    left: list[tuple[str, CheckpointTuple | None]] = [(thread_id, None) for thread_id in order]
+    while left:
+        thread_id, end = left.pop()
+        if thread_id in threads:
+            continue
+        rows = by_thread[thread_id]
+        end = end or list_segments(rows)[0]
+        threads[thread_id], heads = yield from read_thread(rows, end)
+        for each in below.get(thread_id, ()):
+            known = {_build_query(row): row for row in by_thread[each]}
+            latest = list_segments(by_thread[each])[0]
+            chosen = choose_branch_end(end, heads.get(each), _build_query(latest))
+            left.append((each, known.get(chosen, latest)))
+    return threads
+
+
+def _build_query(row: CheckpointTuple) -> OneCheckpoint:
+    given = row.config["configurable"]
+    return OneCheckpoint(given["thread_id"], given["checkpoint_ns"], given["checkpoint_id"])
+
+
 def _read_trace(root: str) -> ReadPlan[Trace]:
-    threads = yield from _read_threads(root)
-    tops = [each.id for each in threads.values() if not each.superior_thread_id]
+    by_thread = yield from _read_rows(root)
+    tops = [
+        thread_id
+        for thread_id, rows in by_thread.items()
+        if not rows[0].metadata.get("superior_thread_id")
+    ]
     if not tops:
         raise ThreadNotFound(root)
     # In a tree embedded in another graph, each run is a root of its own: show the latest.
-    trace = build_trace(root if root in tops else tops[0], threads)
+    top = root if root in tops else tops[0]
+    trace = build_trace(top, (yield from _read_branches(tops, by_thread)))
     actions: list[UserAction] = yield UserActions(root)
     if not actions:
         return trace

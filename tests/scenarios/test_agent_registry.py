@@ -227,6 +227,26 @@ def test_a_fork_of_the_past_has_the_agents_of_then(world: World, saver: SqliteCh
 
 
 @pytest.mark.filterwarnings("ignore::echelons.errors.ForeignSaverWarning")
+@pytest.mark.parametrize("theirs", [False, True])
+def test_the_trace_of_a_fork_has_the_threads_as_they_were_then(
+    world: World, saver: SqliteCheckpointer, theirs: bool
+) -> None:
+    session = Session(forked(), InMemorySaver() if theirs else saver)
+    world.send(session, "walk")
+    before = world.do(session, "trace")
+    world.send(session, "camp")
+    whole = world.do(session, "trace")
+    assert [each.agent for each in whole.walk()] == ["head", "north", "camp"]
+
+    fork_past(world, session, 0)
+
+    assert str(world.do(session, "trace")) == str(before)
+    world.send(session, "camp")
+    again = [each.agent for each in world.do(session, "trace").walk()]
+    assert again == ["head", "north", "camp"]
+
+
+@pytest.mark.filterwarnings("ignore::echelons.errors.ForeignSaverWarning")
 def test_any_saver_answers_the_same(world: World, saver: SqliteCheckpointer) -> None:
     ours, theirs = (Session(forked(), each) for each in (saver, InMemorySaver()))
     for session in (ours, theirs):
