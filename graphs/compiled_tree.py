@@ -58,7 +58,6 @@ from echelons.guards.limits import Limits
 from echelons.guards.permissions import RulesByName, extend_rules
 from echelons.human import Human
 from echelons.identity.lineage import ECHELONS_NS, Identity
-from echelons.nodes.delegating.request_queue import DISPATCH
 from echelons.nodes.planning.task_router import TaskRouter
 from echelons.nodes.tool_execution.async_only import find_async_only
 from echelons.text.input_limits import shorten_repr
@@ -294,11 +293,11 @@ def _get_levels(agent: Agent) -> _Levels:
 
 def _build_levels(agent: Agent) -> _Levels:
     probe_tree(agent)
-    policy, heights = agent.delegation or DEFAULT_POLICY, measure_heights(agent)
+    policy = agent.delegation or DEFAULT_POLICY
     levels = _LevelFactory(
         models=resolve_models(agent),
-        heights=heights,
-        depth=heights[agent.name],
+        heights=measure_heights(agent, with_spawned=True),
+        depth=measure_heights(agent)[agent.name],
         history=SavedHistory(),
         journal=LedgerJournal(),
         router=TaskRouter(agent, policy, partial(resolve_deriver, agent.name, policy.deriver)),
@@ -366,7 +365,7 @@ class _LevelFactory:
             model=self.models[agent.name],
             reports=bool(superior),
             depth=self.depth,
-            timeouts=self._list_timeouts(agent, policy),
+            timeouts={each.name: self._get_timeout(each, policy) for each in agent.subordinates},
             history=self.history,
             journal=self.journal,
             router=self.router,
@@ -391,12 +390,12 @@ class _LevelFactory:
         Names below it are for itself, so those of two made after the same agent do not meet.
         """
         probe_tree(spawned)
-        policy, heights = self.policies[superior], measure_heights(spawned)
+        policy, depth = self.policies[superior], measure_heights(spawned)[spawned.name]
         inner = replace(
             self,
             models=resolve_models(spawned, self.models[superior]),
-            heights=heights,
-            depth=max(self.depth, heights[spawned.name]),
+            heights=measure_heights(spawned, with_spawned=True),
+            depth=max(self.depth, depth),
             router=self.router.for_tree(spawned),
             policies={superior: policy, **resolve_policies(spawned, policy)},
             guidance=resolve_guidance(spawned, self.guidance[superior]),
@@ -404,13 +403,6 @@ class _LevelFactory:
         )
         build = partial(inner.build_level, spawned, above, superior, is_spawned=True)
         return LazyLevel(spawned.name, build)
-
-    def _list_timeouts(self, agent: Agent, policy: DelegationPolicy) -> dict[str, float | None]:
-        """Return the seconds of each subordinate, by name; of spawned ones, those of `DISPATCH`."""
-        timeouts = {each.name: self._get_timeout(each, policy) for each in agent.subordinates}
-        if agent.permissions.spawn:
-            timeouts[DISPATCH] = policy.compute_timeout(1)
-        return timeouts
 
     def _get_timeout(self, member: Member, policy: DelegationPolicy) -> float | None:
         """Return the seconds of a subordinate; those of a policy are not meant for people."""

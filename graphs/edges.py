@@ -36,7 +36,7 @@ from echelons.identity.lineage import (
 from echelons.identity.thread_history import Head
 from echelons.nodes.base_node import Node
 from echelons.nodes.delegating.queued_request import QueuedRequest
-from echelons.nodes.delegating.request_queue import DISPATCH, RequestQueue
+from echelons.nodes.delegating.request_queue import RequestQueue
 from echelons.nodes.planning.tool_calls import find_unanswered
 from echelons.tree.names import DELEGATING_TOOLS
 
@@ -83,7 +83,7 @@ class AfterReason(Node):
 
         # Only a call that a person wrote into the state has no limits noted in its message.
         def limits(subordinate: str) -> RequestLimits:
-            timeout = self._timeouts.get(subordinate, self._timeouts.get(DISPATCH))
+            timeout = self._timeouts.get(subordinate)
             return RequestLimits.begin(self._depth, self._policy, timeout, config)
 
         following = build_sends(input, require_identity(config), limits)

@@ -84,7 +84,7 @@ class LevelPosition:
         siblings: Names of the agents with the same superior, its own included.
         sibling_rule: The superior's rule about messages between them.
         depth: Levels of the whole tree.
-        timeouts: Seconds for each subordinate, by its name; `None` for no limit.
+        timeouts: Seconds for each declared subordinate, by its name; `None` for no limit.
         history: Reads threads.
         journal: Records tool calls with side effects.
         router: Routes tasks that name no subordinate.
@@ -165,7 +165,13 @@ def build_agent_level(
         delegation = build_delegation_graph(
             agent,
             levels,
-            RequestQueue(nodes_below, position.history, position.timeouts, position.max_depth),
+            RequestQueue(
+                nodes_below,
+                position.history,
+                position.timeouts,
+                position.max_depth,
+                position.policy,
+            ),
             approvals_below,
             hooks.delegation_calls if hooks else None,
             build_spawned,

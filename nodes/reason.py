@@ -59,7 +59,6 @@ from echelons.nodes.delegating.queued_request import (
     build_part_entry,
     build_tool_message,
 )
-from echelons.nodes.delegating.request_queue import DISPATCH
 from echelons.nodes.memory.prompt_memory import PromptMemory
 from echelons.nodes.messages import get_whole_usage, sanitize_message
 from echelons.nodes.planning.bound_model import BoundModel, ModelAnswer, ModelFunction, ModelInput
@@ -134,8 +133,7 @@ class ReasonSettings:
         router: Routes tasks that name no subordinate; `None` without subordinates.
         policy: The agent's delegation policy.
         depth: Levels of the tree.
-        timeouts: Seconds for each subordinate, by its name; `None` for no limit. Those made at
-            run time have that of `DISPATCH`.
+        timeouts: Seconds for each declared subordinate, by its name; `None` for no limit.
         timed_model: The chat model itself, if its calls take a timeout.
         sibling_rule: The superior's rule about messages between its subordinates.
         max_refusals: Refusals of the same call in a row after which the agent ends; `None` for
@@ -436,7 +434,9 @@ class Reason(Node):
             context = replace(context, has_workspace=True)
 
         def limits(subordinate: str) -> RequestLimits:
-            timeout = settings.timeouts.get(subordinate, settings.timeouts.get(DISPATCH))
+            timeout = settings.timeouts.get(subordinate)
+            if context.spawns and (levels := context.spawns.count_levels(subordinate)):
+                timeout = settings.policy.compute_timeout(levels)
             return RequestLimits.begin(settings.depth, settings.policy, timeout, config)
 
         return plan_reply_update(settings, context, routed, limits)

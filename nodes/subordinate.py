@@ -262,7 +262,7 @@ class Subordinate(Node):
         options = AttemptOptions(
             path=self._find_circuit(path) if self._circuit else path,
             target=request.route[-1] if request.route else request.current,
-            timeout=self._get_timeout(request),
+            timeout=self._get_timeout(order, config),
             race_entry=order.race_entry,
             begun=held.find_begin(named) if held else None,
         )
@@ -300,9 +300,9 @@ class Subordinate(Node):
         """Return the state of its middleware with which it has ended its last request."""
         return {key: past.values[key] for key in self._carried_keys if key in past.values}
 
-    def _get_timeout(self, request: DelegationRequest) -> float | None:
+    def _get_timeout(self, order: QueuedRequest, config: RunnableConfig) -> float | None:
         """Return the seconds of an attempt: its own, or what is left of the request's."""
-        timeout, left = self._queue.get_timeout(self._agent), request.seconds
+        timeout, left = self._queue.get_timeout(order, config), order.request.seconds
         return left if left is not None and (timeout is None or left < timeout) else timeout
 
     def _set_deadline(
@@ -343,7 +343,7 @@ class Subordinate(Node):
             answer = answer.model_copy(update={"reason": f"{answer.reason}; {result.stop_reason}"})
         if self._is_human and classify_outcome(result.outcome) is AttemptOutcome.FAILED:
             # The time of a person goes on while no run does.
-            spent = max(spent, self._get_timeout(order.request) or 0.0)
+            spent = max(spent, self._get_timeout(order, own) or 0.0)
         return Attempt(answer, result.stop_reason, spent, own)
 
     def _decide_next_step(

@@ -35,7 +35,8 @@ class DelegationPolicy(Settings):
             each.
         timeout: Seconds in which a subordinate must answer, including those below it; never more
             than its superior has left. `"by_level"` for 120 seconds times the levels from it
-            down, `None` for no limit. Time spent waiting for people does not count.
+            down, those included that may be made at run time, `None` for no limit. Time spent
+            waiting for people does not count.
         request_timeout: Seconds for a routed task, including all candidates tried one after the
             other; `None` for no limit except that of each candidate.
         max_hops: Agents that a request of this agent may pass on its way down, the one that

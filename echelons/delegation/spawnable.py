@@ -61,6 +61,19 @@ def check_spawnable(given: object) -> dict[str, SpawnableAgent]:
     return found
 
 
+def count_levels(spec: object, profiles: Mapping[str, SpawnableAgent]) -> int:
+    """Return the number of levels from a spawned agent down, with those that it may make.
+
+    Args:
+        spec: Its specification, as it is stored; 1 is returned for one that is damaged.
+        profiles: The agents that others may be made after.
+    """
+    if not isinstance(spec, Mapping) or spec.get("kind") != "mortal":
+        return 1
+    profile, below = profiles.get(str(spec.get("profile"))), spec.get("levels")
+    return (profile.levels if profile else 1) + (below if isinstance(below, int) else 0)
+
+
 def get_spawnable(config: Mapping[str, Any]) -> Mapping[str, SpawnableAgent]:
     """Return the agents that can be spawned in a run, by name."""
     found: Mapping[str, SpawnableAgent] = config["configurable"].get(

@@ -62,11 +62,17 @@ def check_tree(root: Member, depth: int) -> None:
         raise TreeTooDeep(deepest, depth, MAX_DEPTH)
 
 
-def measure_heights(root: Member) -> dict[str, int]:
-    """Return the number of levels from each member down, itself included, by its name."""
+def measure_heights(root: Member, with_spawned: bool = False) -> dict[str, int]:
+    """Return the number of levels from each member down, itself included, by its name.
+
+    Args:
+        root: The root of the tree.
+        with_spawned: Whether levels count that may be made at run time.
+    """
     heights: dict[str, int] = {}
     for place in walk_tree(root):
-        for levels, name in enumerate(reversed(place.path), start=1):
+        below = sum(_list_spawned_levels(place.member)) if with_spawned else 0
+        for levels, name in enumerate(reversed(place.path), start=1 + below):
             heights[name] = max(levels, heights.get(name, 0))
     return heights
 

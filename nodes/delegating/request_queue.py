@@ -12,7 +12,9 @@ from typing import Any, NamedTuple
 
 from langgraph.types import Command
 
+from echelons.delegation.policy import DEFAULT_POLICY, DelegationPolicy
 from echelons.delegation.request import DelegationRequest, DelegationResponse
+from echelons.delegation.spawnable import count_levels, get_spawnable
 from echelons.errors import DelegationCycle, DelegationError, TooDeep, TooManyHops
 from echelons.guards.deadlines import compute_deadline
 from echelons.guards.limits import MAX_DEPTH
@@ -37,19 +39,24 @@ class RequestQueue:
     Attributes:
         nodes: The node that takes the requests for each subordinate, by its name.
         history: Reads the threads.
-        timeouts: Seconds for each subordinate, by its name; `None` for no limit. Those made at
-            run time have that of `DISPATCH`.
+        timeouts: Seconds for each declared subordinate, by its name; `None` for no limit.
         max_depth: Most levels of the tree.
+        policy: The superior's delegation policy.
     """
 
     nodes: Mapping[str, str]
     history: ThreadHistory
     timeouts: Mapping[str, float | None] = field(default_factory=dict)
     max_depth: int = MAX_DEPTH
+    policy: DelegationPolicy = DEFAULT_POLICY
 
-    def get_timeout(self, subordinate: str) -> float | None:
-        """Return the seconds of a subordinate; `None` for no limit."""
-        return self.timeouts.get(subordinate, self.timeouts.get(DISPATCH))
+    def get_timeout(self, order: QueuedRequest, config: Mapping[str, Any]) -> float | None:
+        """Return the seconds of the subordinate of a queued request; `None` for no limit."""
+        name = order.request.current
+        if name in order.spawned:
+            levels = count_levels(order.spawned[name], get_spawnable(config))
+            return self.policy.compute_timeout(levels)
+        return self.timeouts.get(name)
 
     def find_refusal(self, order: QueuedRequest, config: Mapping[str, Any]) -> str | None:
         """Return why a queued request is refused, or `None` if its subordinate may take it."""
@@ -84,9 +91,9 @@ class RequestQueue:
             return NextStep(order, config, waiting)
         request = order.request.with_time_spent(spent)
         if may_retry and order.candidates.remaining and request.seconds != 0:
-            request = self._with_deadline(request, config)
             superior = require_identity(config).thread_id
-            following = replace(order, request=request).build_next_attempt(answer, superior)
+            timed = self._with_deadline(replace(order, request=request), config)
+            following = timed.build_next_attempt(answer, superior)
             if following:
                 return NextStep(order, config, following)
         attempts = order.collect_responses(answer)
@@ -113,8 +120,7 @@ class RequestQueue:
             update["messages"] = [mark_refused(message) if step.refused else message]
         if rest and not step.next_attempt:
             waited = QueuedRequest.load(rest[0])
-            begun = replace(waited, request=self._with_deadline(waited.request, step.config))
-            rest[0] = begun.stored()
+            rest[0] = self._with_deadline(waited, step.config).stored()
         update["queue"] = rest
         return Command(update=update, goto=self.choose_node(rest[0], step.config) if rest else ())
 
@@ -126,13 +132,11 @@ class RequestQueue:
         left = "it can make none" if level == self.max_depth else "what it makes can make none"
         return f"[warning: it is at level {level} of {self.max_depth}: {left}]"
 
-    def _with_deadline(
-        self, request: DelegationRequest, config: Mapping[str, Any]
-    ) -> DelegationRequest:
-        """Return a request that is sent now, with its deadline."""
-        timeout = self.get_timeout(request.current)
-        deadline = compute_deadline(config, (timeout, request.seconds))
-        return request.model_copy(update={"deadline": deadline})
+    def _with_deadline(self, order: QueuedRequest, config: Mapping[str, Any]) -> QueuedRequest:
+        """Return a queued request that is sent now, with its deadline."""
+        timeout = self.get_timeout(order, config)
+        deadline = compute_deadline(config, (timeout, order.request.seconds))
+        return replace(order, request=order.request.model_copy(update={"deadline": deadline}))
 
 
 class NextStep(NamedTuple):

@@ -18,7 +18,7 @@ from echelons.delegation.agent_specification import (
 )
 from echelons.delegation.calls import SubordinateCall
 from echelons.delegation.candidates import Candidates
-from echelons.delegation.spawnable import SpawnableAgent, get_spawnable
+from echelons.delegation.spawnable import SpawnableAgent, count_levels, get_spawnable
 from echelons.delegation.spawned_agents import (
     GIVEN,
     NEVER_BEGUN,
@@ -136,6 +136,12 @@ class SpawnPlan:
         )
         self.new[call_id] = spec
         return spec
+
+    def count_levels(self, name: str) -> int:
+        """Return the number of levels from a spawned agent down; 0 for one that is none."""
+        made = next((each for each in self.new.values() if each.name == name), None)
+        known = self.known[name].spec if name in self.known else made
+        return count_levels(known.stored(), self.profiles) if known else 0
 
     def find_fault(self, name: str) -> str:
         """Return why a spawned agent cannot be called; empty if it can, or is none."""

@@ -806,23 +806,45 @@ def test_a_profile_that_is_deeper_than_what_is_left_is_refused(
     assert "level 4" in read_tools(session)[0]
 
 
-def test_a_spawned_agent_has_the_time_of_a_declared_one(
+def test_a_spawned_agent_has_the_time_of_its_levels_and_of_those_that_it_may_make(
     world: World, saver: SqliteCheckpointer
 ) -> None:
-    head = build(
-        {"head": [[spawn("a"), delegate("clerk", "x")], "over"]}, subordinates=[Agent("clerk")]
-    )
-    session = Session(head, saver)
-    world.send(session, "go")
-
-    given = [
-        request.sent.deadline is not None
-        for each in session.trace().walk()
-        for request in each.requests
-        if each.agent != "head"
+    calls = [
+        delegate("clerk", "x"),
+        spawn("drone", kind="drone"),
+        spawn("mortal", keep=True),
+        spawn("copy", profile="team"),
+        spawn("copied drone", profile="team", kind="drone"),
+        delegate("boss", "x"),
     ]
+    boss = Agent("boss", permissions=Permissions(spawn=Spawn(levels=1)))
+    head = build(
+        {"head": play(go=lambda _: calls, again=call_first("more"))},
+        Spawn(profiles=("team",), levels=2),
+        subordinates=[Agent("clerk"), boss],
+    )
+    team = Agent("team", subordinates=[Agent("aide")])
+    session = Session(head, saver, spawnable={"team": team})
+    world.send(session, "go")
+    world.send(session, "again")
 
-    assert given == [True, True]
+    seconds: dict[str, list[int]] = {}
+    clerk: float | None = None
+    for each in session.trace().subordinates:
+        for request in each.requests:
+            assert request.sent.deadline is not None
+            clerk = clerk or request.sent.deadline
+            # The clerk has 120 seconds.
+            levels = 1 + round((request.sent.deadline - clerk) / 120)
+            seconds.setdefault(re.sub(r"-[0-9a-f]{8}$", "", each.agent), []).append(levels)
+    assert seconds == {
+        "clerk": [1],
+        "drone": [1],
+        "mortal": [2, 2],
+        "copy": [3],
+        "copied-drone": [1],
+        "boss": [2],
+    }
 
 
 def test_a_run_is_not_resumed_where_a_profile_lacks_an_agent_that_waits(
