@@ -18,7 +18,7 @@ from langchain_core.runnables import RunnableConfig
 
 from echelons.delegation.calls import iterate_requests, load_specifications
 from echelons.delegation.request_builder import load_sent_requests
-from echelons.identity.lineage import CUT_KEY, MAIL_KEY, SPAWNED_KEY, THREADS_KEY
+from echelons.identity.lineage import CUT_KEY, MAIL_KEY, SPAWNED_KEY, THREADS_KEY, WARNING_KEY
 from echelons.messaging.agent_question import AgentQuestion, read_question_value
 from echelons.text.sanitize import sanitize_value
 from echelons.tree.names import PATH_SEPARATOR
@@ -48,7 +48,8 @@ class ThreadEvent:
         key: Id of the message, call or question; unique for its kind in a thread.
         data: The event as JSON. A message has `role` and `content`, a reply with `usage` also the
             name of its `model`, one of the mailbox `mail` with its sender, one that an
-            intervention has cut off `cut`; a call `intent`,
+            intervention has cut off `cut`, the answer to a call the `warning` that it ends with; a
+            call `intent`,
             `arguments`, `call_id` and, for a delegation, `sub_agent_thread_id` and the `request`
             as it was sent, without its task, and the `kind` of a subordinate that was made at run
             time; a question `value` and, if it has them, `choices`,
@@ -200,6 +201,8 @@ def _describe_message(message: BaseMessage) -> dict[str, Any]:
         said["cut"] = message.response_metadata[CUT_KEY]
     if isinstance(message, ToolMessage):
         said |= {"tool_call_id": message.tool_call_id, "status": message.status}
+        if WARNING_KEY in message.response_metadata:
+            said["warning"] = message.response_metadata[WARNING_KEY]
         if message.artifact is not None:
             said["artifact"] = message.artifact
     return said

@@ -72,6 +72,9 @@ INPUT_KEY = "input"
 DELEGATED_KEY = "delegated"
 """Likewise: marks the answer to a call of the tool that is named after a subordinate."""
 
+WARNING_KEY = "warning"
+"""Likewise, of the answer to a call: what its agent is warned of, which `content` ends with."""
+
 FAILURE_KEY = "failure"
 """Metadata key of a recorded answer: the class of the exception that its tool has raised."""
 MEMORY_KEY = "memory"
@@ -98,6 +101,7 @@ OWN_KEYS = frozenset(
         UNANSWERED_KEY,
         INPUT_KEY,
         DELEGATED_KEY,
+        WARNING_KEY,
         FAILURE_KEY,
         MEMORY_KEY,
         PIN_KEY,

@@ -24,7 +24,7 @@ from echelons.delegation.race import RaceEntry
 from echelons.delegation.request import DelegationResponse, Usage
 from echelons.delegation.request_builder import load_sent_requests
 from echelons.guards.gate import is_pause
-from echelons.identity.lineage import ADDRESSEE_KEY, CUT_KEY, MAIL_KEY
+from echelons.identity.lineage import ADDRESSEE_KEY, CUT_KEY, MAIL_KEY, WARNING_KEY
 from echelons.langgraph_internals import SEVERAL_WRITES_KEY
 from echelons.messaging.agent_question import AgentQuestion, read_question_value
 from echelons.messaging.mail import Mail, load_mail
@@ -73,6 +73,7 @@ class RunEventKind(StrEnum):
     ANSWER = "answer"
     APPROVAL = "approval"
     ORDER = "order"
+    WARNING = "warning"
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +85,7 @@ class RunEvent:
         kind: What happened.
         content: Its text: a task, a chunk or the whole of a reply, a tool's name and
             result, a question, an error, what a tool has written to the stream, a message of the
-            mailbox that the agent has read, an answer, decisions, an order.
+            mailbox that the agent has read, an answer, decisions, an order, a warning.
         reasoning: The reasoning of the model, where it is available.
         usage: Tokens and calls of the reply; zero for other kinds.
         thread_id: The agent's thread.
@@ -102,7 +103,8 @@ class RunEvent:
             `final` or the next candidate follows. What a tool has written with LangGraph's
             `get_stream_writer` is the `value`, any object. A message of the mailbox, and
             an intervention, has its sender (`from`), when it was sent (`at`), its `number` and its
-            `kind`. A reply that an intervention has cut off has `cut`.
+            `kind`. A reply that an intervention has cut off has `cut`. A warning has the `id` of
+            the call whose answer has it.
     """
 
     __stored_as__ = "echelons.runtime.events.RunEvent"
@@ -392,6 +394,9 @@ def _message_events(who: _TaskOrigin, message: BaseMessage, usage: Usage) -> Ite
     elif isinstance(message, HumanMessage) and MAIL_KEY in message.response_metadata:
         mail = load_mail(str(message.text), message.response_metadata[MAIL_KEY])
         yield build_mail_event(who.path, who.thread_id, mail)
+    elif isinstance(message, ToolMessage) and WARNING_KEY in message.response_metadata:
+        text, about = message.response_metadata[WARNING_KEY], {"id": message.tool_call_id}
+        yield RunEvent(who.path, RunEventKind.WARNING, text, thread_id=who.thread_id, data=about)
     # A message that `reason` wrote or joined itself is no response of a subordinate.
     elif isinstance(message, ToolMessage) and who.stored_request is None:
         facts = {"id": message.tool_call_id, "status": message.status, "name": message.name}

@@ -18,6 +18,7 @@ from echelons.delegation.request import DelegationRequest, DelegationResponse, S
 from echelons.errors import UnreadableRecord
 from echelons.identity.lineage import (
     DELEGATED_KEY,
+    WARNING_KEY,
     derive_message_id,
     derive_request_id,
     derive_subordinate_thread_id,
@@ -262,7 +263,7 @@ def build_tool_message(
     """Return the tool message that answers a call, with the response as its artifact.
 
     `tool` is the tool that was called, if it is another than that of the request; `warning` comes
-    last. `segment` is the one that the superior works on.
+    last, and is noted by itself. `segment` is the one that the superior works on.
     """
     tool = tool or queued.tool
     unable = answer.status is Status.UNABLE
@@ -278,8 +279,10 @@ def build_tool_message(
         content = f"{content}\n{told}"
     if spawned := queued.spawned.get(answer.agent):
         content = f"{content}\n{_describe_spawned(spawned, answer, segment)}"
+    metadata: dict[str, Any] = {} if tool in DELEGATING_TOOLS else {DELEGATED_KEY: True}
     if warning:
-        content = f"{content}\n{warning}"
+        content = f"{content}\n[warning: {warning}]"
+        metadata[WARNING_KEY] = warning
     return ToolMessage(
         content,
         id=derive_message_id(queued.thread_id, f"answer/{queued.request.id}"),
@@ -287,7 +290,7 @@ def build_tool_message(
         name=tool,
         artifact=answer.stored(),
         status="error" if unable else "success",
-        response_metadata={} if tool in DELEGATING_TOOLS else {DELEGATED_KEY: True},
+        response_metadata=metadata,
         additional_kwargs={"unavailable": True} if unable else {},
     )
 

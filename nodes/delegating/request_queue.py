@@ -26,7 +26,6 @@ from echelons.nodes.delegating.queued_request import (
     build_tool_message,
 )
 from echelons.nodes.planning.refused_calls import mark_refused
-from echelons.tree.names import SPAWN_SUBORDINATE
 
 REFUSE = "refuse"
 DISPATCH = "dispatch"
@@ -115,7 +114,7 @@ class RequestQueue:
             if order.spawned:
                 identity = require_identity(step.config)
                 segment = identity.request_id or identity.turn
-            warning = self._warn(step.config) if order.tool == SPAWN_SUBORDINATE else ""
+            warning = self._warn(step.config) if order.is_new and order.spawned else ""
             message = build_tool_message(order, step.answer, warning=warning, segment=segment)
             update["messages"] = [mark_refused(message) if step.refused else message]
         if rest and not step.next_attempt:
@@ -130,7 +129,7 @@ class RequestQueue:
         if level < self.max_depth - 1:
             return ""
         left = "it can make none" if level == self.max_depth else "what it makes can make none"
-        return f"[warning: it is at level {level} of {self.max_depth}: {left}]"
+        return f"it is at level {level} of {self.max_depth}: {left}"
 
     def _with_deadline(self, order: QueuedRequest, config: Mapping[str, Any]) -> QueuedRequest:
         """Return a queued request that is sent now, with its deadline."""

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import pytest
 from langchain_core.runnables import RunnableConfig
 
-from echelons import Result, Session, SqliteCheckpointer
+from echelons import Result, RunEvent, Session, SqliteCheckpointer
 from tests.fork_server import ForkServer
 from tests.proof import WHOLE
 from tests.scenarios.drivers.forks import Forks
@@ -57,6 +57,8 @@ class World(Protocol):
 
     def send(self, session: Session, task: str, **kwargs: Any) -> Result: ...
 
+    def events(self, session: Session, task: str) -> list[RunEvent]: ...
+
     def answer(self, session: Session, answers: dict[str, Any]) -> Result: ...
 
     def resume(self, session: Session) -> Result: ...
@@ -82,6 +84,9 @@ class Sync:
 
     def send(self, session: Session, task: str, **kwargs: Any) -> Result:
         return session.send(task, **kwargs).result()
+
+    def events(self, session: Session, task: str) -> list[RunEvent]:
+        return list(session.send(task))
 
     def answer(self, session: Session, answers: dict[str, Any]) -> Result:
         return session.answer(answers).result()
@@ -125,6 +130,12 @@ class Async:
             return await (await session.asend(task, **kwargs)).result()
 
         return self._run(result())
+
+    def events(self, session: Session, task: str) -> list[RunEvent]:
+        async def events() -> list[RunEvent]:
+            return [each async for each in await session.asend(task)]
+
+        return self._run(events())
 
     def answer(self, session: Session, answers: dict[str, Any]) -> Result:
         async def result() -> Result:

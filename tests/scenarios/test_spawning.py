@@ -789,6 +789,36 @@ def test_no_tree_grows_deeper_than_its_limit(world: World, saver: SqliteCheckpoi
     assert "it would be at level 4, and the tree's limit is 3" in read_tools(session, "b-")[0]
 
 
+def test_a_superior_is_warned_one_level_before_the_limit_in_the_answer_and_by_an_event(
+    world: World, saver: SqliteCheckpointer
+) -> None:
+    head = build(
+        {
+            "head": [spawn("a"), "over"],
+            "a": [[spawn("b"), Call("call_subordinate", {"profile": "p", "message": "x"})], "a"],
+            "b": [spawn("c"), "b"],
+        },
+        Spawn(profiles=("p",), levels=9),
+        limits=Limits(depth=4),
+    )
+    session = Session(head, saver, spawnable={"p": Agent("p")})
+
+    events = world.events(session, "go")
+
+    said = [(each.path.count("/"), each.content) for each in events if each.kind == "warning"]
+    made = "it is at level 3 of 4: what it makes can make none"
+    assert sorted(said) == [(1, made), (1, made), (2, "it is at level 4 of 4: it can make none")]
+    [answer, *_] = read_tools(session, "a-")
+    assert answer.endswith(f"[warning: {made}]")
+    stored = [
+        event.data["warning"]
+        for each in session.trace().walk()
+        for event in session.thread_store.events(each.thread_id)
+        if "warning" in event.data
+    ]
+    assert sorted(stored) == sorted(text for _, text in said)
+
+
 def test_a_profile_that_is_deeper_than_what_is_left_is_refused(
     world: World, saver: SqliteCheckpointer
 ) -> None:

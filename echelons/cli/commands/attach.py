@@ -142,6 +142,10 @@ def _build_message_events(stored: StoredEvent) -> Iterator[RunEvent]:
                 path, RunEventKind.MESSAGE, text, usage=usage, thread_id=thread, data=facts
             )
         case "tool" if isinstance(artifact, dict) and artifact.get("model") == "DelegationResponse":
+            if "warning" in data:
+                about = {"id": data.get("tool_call_id", "")}
+                warning = str(data["warning"])
+                yield RunEvent(path, RunEventKind.WARNING, warning, thread_id=thread, data=about)
             yield from _build_response_events(path, artifact)
         case "tool":
             facts = {"id": data.get("tool_call_id", ""), "status": data.get("status", "")}

@@ -248,5 +248,8 @@ class AgentBoard:
 
     _on_approval = _on_answer
 
+    def _on_warning(self, row: AgentRow, event: RunEvent) -> None:
+        row.detail = shorten_line(f"is warned: {event.content}")
+
     def _on_error(self, row: AgentRow, event: RunEvent) -> None:
         self._end_row(row, AgentState.FAILED, shorten_line(event.content))

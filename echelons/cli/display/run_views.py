@@ -119,6 +119,7 @@ _FORMATTERS: dict[RunEventKind, Callable[[RunEvent], str]] = {
         f"is {event.data['status']}: {shorten_line(event.data['reason'] or event.content)}"
     ),
     RunEventKind.QUESTION: _format_question_line,
+    RunEventKind.WARNING: lambda event: f"is warned: {shorten_line(event.content)}",
     RunEventKind.ERROR: lambda event: f"fails: {shorten_line(event.content)}",
     RunEventKind.MAIL: lambda event: (
         f"tells you: {shorten_line(event.content)}"
