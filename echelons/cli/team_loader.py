@@ -131,6 +131,19 @@ def load_team(
     return agent if kept else replace(agent, model=name.model)
 
 
+def load_team_profiles(name: TeamSpec) -> Mapping[str, Agent]:
+    """Return the agents that those of a team may make copies of at run time; of folders only.
+
+    Raises:
+        TeamError: One of them cannot be loaded.
+    """
+    if not names_folder(name.team):
+        return {}
+    from echelons.profiles.builder import load_spawnable
+
+    return load_spawnable(name.team, trusted=name.trusted_folder)
+
+
 def find_team_source(name: TeamSpec, track: Tracker | None = None) -> TeamSource:
     """Return the source of a team; `track` shows the progress while its documents are read.
 

@@ -32,7 +32,7 @@ from echelons.cli.display.turn_summary import (
 from echelons.cli.exit_codes import ExitCode
 from echelons.cli.options import RunOutputOptions
 from echelons.cli.question_prompt import LEFT_OPEN, ask_questions
-from echelons.cli.team_loader import TeamSpec
+from echelons.cli.team_loader import TeamSpec, load_team_profiles
 from echelons.errors import EchelonsError, RunFailed
 from echelons.runtime.run_events import RunEvent
 from echelons.runtime.session import Session
@@ -138,6 +138,7 @@ class _TurnRunner:
             thread=turn.thread,
             metadata=metadata,
             workspace=turn.team.workspace,
+            spawnable=load_team_profiles(turn.team),
         )
         async with opened as session:
             self._thread = SessionThread(session.thread, session.thread_id)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal, TypeAlias, get_args
 
 from pydantic import Field, ValidationInfo, field_validator
@@ -80,7 +81,7 @@ class DelegationPolicy(Settings):
     deriver: Any = None
     threshold: float | None = Field(default=None, ge=0, le=1)
     sibling_messages: Any = "copy"
-    context: Any = None
+    context: ContextPolicy | Any = None
     breaker: BreakerPolicy = Field(default_factory=BreakerPolicy)
     breaker_scope: str = Field(default="", pattern=rf"^({ID_PATTERN.pattern})?$")
 
@@ -93,9 +94,11 @@ class DelegationPolicy(Settings):
             raise ValueError(f"it is not {wanted[info.field_name or '']}")
         return given
 
-    @field_validator("context")
+    @field_validator("context", mode="before")
     @classmethod
     def _check_context(cls, given: Any) -> Any:
+        if isinstance(given, Mapping):
+            return ContextPolicy(**given)
         is_function = callable(given) and not isinstance(given, type)
         if not (given is None or is_function or isinstance(given, ContextPolicy)):
             raise ValueError("it is no ContextPolicy, and no function of a DelegationContext")

@@ -60,11 +60,13 @@ class ServedTeam:
         agent: Its root.
         name: Name of the tool; by default that of the root.
         metadata: What is stored with its threads, such as how the command line builds the team.
+        spawnable: The agents that its agents may make copies of, as of `Session`.
     """
 
     agent: Agent
     name: str = ""
     metadata: Mapping[str, str] = field(default_factory=dict)
+    spawnable: Mapping[str, Agent] = field(default_factory=dict)
 
     @property
     def tool(self) -> str:
@@ -166,7 +168,11 @@ class TeamServer:
             # The client was told of the cancellation before the run had ended.
             await asyncio.wait({ending})
         async with Session(
-            team.agent, self._saver, thread=thread, metadata=team.metadata
+            team.agent,
+            self._saver,
+            thread=thread,
+            metadata=team.metadata,
+            spawnable=team.spawnable,
         ) as session:
             report = self._build_report()
             by = self._get_client_name()

@@ -17,6 +17,7 @@ from echelons.errors import (
     UnknownProfile,
     UnknownTool,
 )
+from echelons.guards.permissions import NO_PERMISSIONS, Permissions
 from echelons.profiles.faults import Fault
 from echelons.profiles.python_file import (
     Declaration,
@@ -79,6 +80,30 @@ def load_profile(folder: str | Path, name: str, *, trusted: bool = False) -> Age
     if name not in known:
         raise UnknownProfile(name, list(known))
     return _load(replace(team, root=known[name], spare=()), folder, trusted)
+
+
+def load_spawnable(folder: str | Path, *, trusted: bool = False) -> dict[str, Agent]:
+    """Return the agents of the profiles that agents of a team may give at run time, by name.
+
+    They are for `Session(spawnable=...)`. Those that no agent's `permissions.spawn` names are left
+    out, and their Python is not executed.
+
+    Args:
+        folder: The team's folder.
+        trusted: Whether the Python that they use may be executed.
+
+    Raises:
+        TeamError: As of `load_team_folder`.
+    """
+    team = read_team(folder)
+    _refuse_faults(folder, team.faults)
+    rules = [each.values.get("permissions", NO_PERMISSIONS).spawn for each in team.profiles]
+    named = {name for each in rules if each for name in each.profiles}
+    return {
+        each.name: _load(replace(team, root=each, spare=()), folder, trusted)
+        for each in team.profiles
+        if each.name in named
+    }
 
 
 def sketch_team_folder(folder: str | Path) -> Agent:
@@ -157,12 +182,19 @@ class _TeamBuilder:
             # What is only declared is no middleware.
             if profile.declared[kind] and (kind == "tools" or self._execute)
         }
+        values = {**self._inherited, **profile.values}
         try:
-            values = {**self._inherited, **profile.values}
             return Agent(**values, **parts, subordinates=below)
+        except UnknownTool as error:
+            if self._execute or not (error.why and _has_middleware(profile)):
+                self._note(profile, error)
+                return Agent(profile.name)
+            # Whether a middleware brings a tool of that name, only its execution would tell.
+            del values["permissions"]
         except EchelonsError as error:
             self._note(profile, error)
-        return Agent(profile.name)
+            return Agent(profile.name)
+        return Agent(**values, **parts, subordinates=below)
 
     def _get_declared(self, kind: Kind, declaration: Declaration, file: PythonFile) -> Any:
         if not self._execute:
@@ -183,9 +215,9 @@ class _TeamBuilder:
         keys: tuple[str, ...] = ()
         if isinstance(error, PermissionsWidened):
             profile = self._places.get(error.agent.rpartition(PATH_SEPARATOR)[2], profile)
-            keys = ("permissions", "approvals", error.name)
+            keys = _find_permission(profile, error.name)
         elif isinstance(error, UnknownTool) and error.why:
-            keys = ("permissions", "approvals", str(error.tool))
+            keys = _find_permission(profile, str(error.tool))
         elif isinstance(error, InnerLimits):
             profile = self._places.get(error.agent, profile)
             keys = ("limits", *error.limits[:1])
@@ -194,3 +226,21 @@ class _TeamBuilder:
         if settings and (line := settings.find_line(*keys)):
             place = settings.source.name
         self.faults.append(Fault(place, line, type(error).__name__, str(error)))
+
+
+def _has_middleware(profile: Profile) -> bool:
+    """Return whether an agent or one below it has middleware."""
+    return bool(profile.declared["middleware"]) or any(map(_has_middleware, profile.subordinates))
+
+
+def _find_permission(profile: Profile, name: str) -> tuple[str, ...]:
+    """Return the keys of the permission that says something of a name, or is called so."""
+    given: Permissions = profile.values.get("permissions", NO_PERMISSIONS)
+    first, *rest = name.split(".")
+    if name in given.approvals:
+        return ("permissions", "approvals", name)
+    if first in Permissions.model_fields:
+        return ("permissions", first, *rest)
+    if name in (given.tools or ()):
+        return ("permissions", "tools")
+    return ("permissions", "spawn", "tools")

@@ -9,7 +9,7 @@ import ast
 import hashlib
 import importlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from traceback import extract_tb
@@ -23,6 +23,34 @@ from echelons.text.error_lines import describe_error
 Kind = Literal["tools", "middleware"]
 _Definition: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+_DECORATORS = frozenset(
+    {
+        "after_agent",
+        "after_model",
+        "before_agent",
+        "before_model",
+        "dynamic_prompt",
+        "wrap_model_call",
+        "wrap_tool_call",
+    }
+)
+"""LangChain's decorators, which make a middleware of a function."""
+_OTHER_BASES = frozenset(
+    {
+        "ABC",
+        "AgentState",
+        "BaseModel",
+        "Enum",
+        "Exception",
+        "Generic",
+        "NamedTuple",
+        "Protocol",
+        "StrEnum",
+        "TypedDict",
+        "object",
+    }
+)
+"""Bases of classes that a middleware has beside it, such as for its state."""
 
 
 class Declaration(NamedTuple):
@@ -61,8 +89,9 @@ class PythonFile:
 def parse_python(source: SourceFile, kind: Kind, reader: FolderReader) -> PythonFile | None:
     """Return what a file declares, without executing it; `None` if it is no Python.
 
-    Tools are the functions whose names do not begin with `_`; middleware are classes and functions
-    with a decorator. A list `__all__` says instead which names are meant.
+    Tools are the functions whose names do not begin with `_`; middleware are classes with a base
+    that may be one, and functions with a decorator of LangChain's. A list `__all__` says instead
+    which names are meant.
     """
     tree = parse_module(source, reader)
     if tree is None:
@@ -70,7 +99,7 @@ def parse_python(source: SourceFile, kind: Kind, reader: FolderReader) -> Python
     listed = _read_all(tree)
     bound = dict(_iterate_bound(tree))
     if listed is None:
-        listed = [each.name for each in tree.body if _is_declared(each, kind)]
+        listed = [each.name for each in tree.body if _is_declared(each, kind, bound)]
     declared: list[Declaration] = []
     for name in listed:
         node = bound.get(name)
@@ -156,11 +185,35 @@ def _get_package(folder: Path) -> str:
     return name
 
 
-def _is_declared(node: ast.stmt, kind: Kind) -> TypeGuard[_Definition]:
+def _is_declared(
+    node: ast.stmt, kind: Kind, bound: Mapping[str, ast.AST]
+) -> TypeGuard[_Definition]:
     if not isinstance(node, _DEFINITIONS) or node.name.startswith("_"):
         return False
-    is_class = isinstance(node, ast.ClassDef)
-    return not is_class if kind == "tools" else is_class or bool(node.decorator_list)
+    if kind == "tools":
+        return not isinstance(node, ast.ClassDef)
+    if isinstance(node, ast.ClassDef):
+        return _may_be_middleware(node, bound, {node.name})
+    return any(_read_name(each) in _DECORATORS for each in node.decorator_list)
+
+
+def _may_be_middleware(node: ast.ClassDef, bound: Mapping[str, ast.AST], above: set[str]) -> bool:
+    """Return whether a class has a base that is not known to be another thing."""
+    for name in map(_read_name, node.bases):
+        base = bound.get(name)
+        if isinstance(base, ast.ClassDef):
+            if name not in above and _may_be_middleware(base, bound, above | {name}):
+                return True
+        elif name not in _OTHER_BASES:
+            return True
+    return False
+
+
+def _read_name(node: ast.expr) -> str:
+    """Return the last part of a name, such as of a base or a decorator; empty if it is none."""
+    if isinstance(node, (ast.Call, ast.Subscript)):
+        return _read_name(node.func if isinstance(node, ast.Call) else node.value)
+    return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
 
 
 def _declare(node: _Definition) -> Declaration:

@@ -94,7 +94,9 @@ class Profile:
         """The files that the agent is made of, each once."""
         parts = self.parts
         yield from (each for each in (parts.prompt,) if each)
-        yield from (each.source for each in (parts.settings,) if each)
+        if parts.settings:
+            yield parts.settings.source
+            yield from (each for each in (parts.settings.theme,) if each)
         yield from parts.prompts.values()
         files = [file for each in self.declared.values() for _, file in each]
         python = [each for file in files for each in (file.source, *file.helpers)]

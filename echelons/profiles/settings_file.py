@@ -8,7 +8,7 @@ from __future__ import annotations
 import builtins
 import sys
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
 from functools import cache
@@ -16,14 +16,18 @@ from typing import Any, get_args, get_type_hints
 
 from echelons.agent import Agent
 from echelons.capabilities.capability import Capability, check_capabilities
-from echelons.errors import EchelonsError, InvalidSetting
+from echelons.errors import EchelonsError, InvalidSetting, InvalidTheme
 from echelons.profiles.source_files import FolderReader, SourceFile
+from echelons.prompts import GUIDANCE_PARTS
 from echelons.settings import Settings
 from echelons.text.input_limits import shorten_repr
 from echelons.text.toml_lines import describe_toml_fault, find_key_line
+from echelons.tree.name_themes import THEMES, NameTheme
 
 NAMED_FIELDS = ("tools", "middleware", "subordinates")
 """Fields that are lists of names: of what `default` declares, and of the agent's subfolders."""
+TYPED_FIELDS = ("contract", "response_format")
+"""Fields that are classes of Python, and no data."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +38,13 @@ class SettingsFile:
         source: The file.
         values: The fields of an `Agent` by name, checked one by one.
         names: The names that `tools`, `middleware` and `subordinates` list.
+        theme: The file of names that `theme` names.
     """
 
     source: SourceFile
     values: Mapping[str, Any] = field(default_factory=dict)
     names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    theme: SourceFile | None = None
 
     def find_line(self, *keys: str) -> int:
         """Return the line of a key, or of the table that it would stand in; 0 for neither."""
@@ -62,38 +68,78 @@ class _SettingsCheck:
 
     file: SettingsFile
     reader: FolderReader
+    theme: SourceFile | None = None
 
     def check(self, table: Mapping[str, Any]) -> SettingsFile:
         values: dict[str, Any] = {}
         names: dict[str, tuple[str, ...]] = {}
         kinds = get_field_types()
         for key, value in table.items():
-            kind = kinds.get(key)
-            if key not in kinds:
+            if key in TYPED_FIELDS:
+                why = f"{key} is a class of Python, and no data: make this team in Python"
+                self._add_fault((key,), "UnknownKey", why)
+            elif key not in kinds:
                 self._refuse_key((key,), kinds, "an agent has")
             elif key in NAMED_FIELDS:
                 names[key] = self._check_names((key,), value)
-            elif kind is not None and isinstance(value, dict):
-                values.update(self._check_table(key, kind, value))
-            elif key == "capabilities" and isinstance(value, dict):
-                values[key] = dict(self._check_capabilities(value))
-            elif self._try((key,), lambda: Agent(**{"name": "agent", key: value})):  # noqa: B023
-                values[key] = value
-        return SettingsFile(self.file.source, values, names)
+            else:
+                values |= self._check_field(key, kinds[key], value)
+        return SettingsFile(self.file.source, values, names, self.theme)
+
+    def _check_field(self, key: str, kind: type[Settings] | None, value: Any) -> Mapping[str, Any]:
+        """Return a field by its name; nothing if the value is wrong."""
+        if kind is not None and isinstance(value, dict):
+            made = self._check_table((key,), kind, value)
+            return {} if made is None else {key: made}
+        if key == "theme" and isinstance(value, str) and value not in THEMES:
+            return self._read_theme(value)
+        if key == "capabilities" and isinstance(value, dict):
+            return {key: dict(self._check_capabilities(value))}
+        if key == "guidance" and isinstance(value, dict):
+            for part in value.keys() - GUIDANCE_PARTS:
+                self._refuse_key((key, part), GUIDANCE_PARTS, "the guidance has")
+            value = {part: each for part, each in value.items() if part in GUIDANCE_PARTS}
+        return (
+            {key: value}
+            if self._try((key,), lambda: Agent(**{"name": "agent", key: value}))
+            else {}
+        )
 
     def _check_table(
-        self, key: str, kind: type[Settings], table: Mapping[str, Any]
-    ) -> Mapping[str, Any]:
-        """Return an object of the settings by its field; nothing if a value is wrong."""
-        good = True
+        self, keys: tuple[str, ...], kind: type[Settings], table: Mapping[str, Any]
+    ) -> Settings | None:
+        """Return an object of the settings; `None` if a value is wrong."""
+        good, values = True, dict(table)
         for name, value in table.items():
-            if name not in kind.model_fields:
-                self._refuse_key((key, name), kind.model_fields, f"{key} has")
+            known = kind.model_fields.get(name)
+            inner = _find_table(known.annotation) if known else None
+            if known is None:
+                self._refuse_key((*keys, name), kind.model_fields, f"{'.'.join(keys)} has")
                 good = False
+            elif inner and isinstance(value, dict):
+                values[name] = self._check_table((*keys, name), inner, value)
+                good &= values[name] is not None
             else:
-                good &= self._try((key, name), lambda: kind(**{name: value}))  # noqa: B023
+                good &= self._try((*keys, name), lambda: kind(**{name: value}))  # noqa: B023
         # Values that are right by themselves may not fit together.
-        return {key: kind(**table)} if good and self._try((key,), lambda: kind(**table)) else {}
+        return kind(**values) if good and self._try(keys, lambda: kind(**values)) else None
+
+    def _read_theme(self, path: str) -> Mapping[str, NameTheme]:
+        """Return the names of a file in the folder of the settings; nothing if it has none."""
+        source = self.file.source
+        if not (source.path.parent / path).exists():
+            why = f"{path!r} is no file beside the settings, and none of {', '.join(THEMES)}"
+            self._add_fault(("theme",), "InvalidTheme", why)
+            return {}
+        place = (source.name, self.file.find_line("theme"))
+        self.theme = self.reader.read_named_file(source.path.parent, path, place)
+        if self.theme is None:
+            return {}
+        try:
+            return {"theme": NameTheme(self.theme.name, tuple(self.theme.text.splitlines()))}
+        except InvalidTheme as error:
+            self.reader.add_fault(self.theme.name, error.line, "InvalidTheme", error.why)
+            return {}
 
     def _check_capabilities(self, table: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
         for name, value in table.items():
@@ -117,16 +163,17 @@ class _SettingsCheck:
         why = (
             f"{'.'.join(keys)} = {shorten_repr(value)} is no list of names, such as ['one', 'two']"
         )
-        self.reader.add_fault(
-            self.file.source.name, self.file.find_line(*keys), "InvalidField", why
-        )
+        self._add_fault(keys, "InvalidField", why)
         return ()
 
-    def _refuse_key(self, keys: tuple[str, ...], known: Mapping[str, Any], owner: str) -> None:
+    def _refuse_key(self, keys: tuple[str, ...], known: Collection[str], owner: str) -> None:
         close = get_close_matches(keys[-1], known, n=1)
         meant = f"did you mean {close[0]!r}? " if close else ""
         why = f"there is no setting {'.'.join(keys)!r}; {meant}{owner} {', '.join(known)}"
-        self.reader.add_fault(self.file.source.name, self.file.find_line(*keys), "UnknownKey", why)
+        self._add_fault(keys, "UnknownKey", why)
+
+    def _add_fault(self, keys: tuple[str, ...], error: str, why: str) -> None:
+        self.reader.add_fault(self.file.source.name, self.file.find_line(*keys), error, why)
 
     def _try(self, keys: tuple[str, ...], make: Callable[[], object]) -> bool:
         """Return whether a value can be used; else note why not."""
@@ -134,9 +181,8 @@ class _SettingsCheck:
             make()
         except EchelonsError as error:
             inner = getattr(error, "setting", "").split(".")
-            line = self.file.find_line(*keys, *inner)
             why = str(error).removeprefix("agent 'agent': ")
-            self.reader.add_fault(self.file.source.name, line, type(error).__name__, why)
+            self._add_fault((*keys, *inner), type(error).__name__, why)
             return False
         return True
 
@@ -158,8 +204,12 @@ def get_field_types() -> Mapping[str, type[Settings] | None]:
     hints = get_type_hints(Agent, localns=Names())
     found: dict[str, type[Settings] | None] = {}
     for each in fields(Agent):
-        if each.init:
-            kinds = (hints[each.name], *get_args(hints[each.name]))
-            tables = [kind for kind in kinds if isinstance(kind, type)]
-            found[each.name] = next((kind for kind in tables if issubclass(kind, Settings)), None)
+        if each.init and each.name not in TYPED_FIELDS:
+            found[each.name] = _find_table(hints[each.name])
     return found
+
+
+def _find_table(annotation: Any) -> type[Settings] | None:
+    """Return the class of settings that a field may be."""
+    kinds = [each for each in (annotation, *get_args(annotation)) if isinstance(each, type)]
+    return next((kind for kind in kinds if issubclass(kind, Settings)), None)

@@ -117,6 +117,28 @@ class FolderReader:
             return None
         return SourceFile(path, self.name(path), text.replace("\r\n", "\n"))
 
+    def read_named_file(
+        self, folder: Path, given: str, place: tuple[str, int]
+    ) -> SourceFile | None:
+        """Return the text of a file that a setting names; `None` if it cannot be read.
+
+        Args:
+            folder: The folder of the settings.
+            given: The path of the file from there on.
+            place: File and line of the setting.
+        """
+        try:
+            path = (folder / given).resolve(strict=True)
+        except (OSError, RuntimeError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or str(error)
+            self.add_fault(*place, "UnknownFile", f"{given!r} cannot be read: {reason}")
+            return None
+        if not path.is_relative_to(self.root):
+            why = f"{given!r} is out of the team's folder: copy it into the folder"
+            self.add_fault(*place, "OutsideFolder", why)
+            return None
+        return self.read_file(path)
+
     def _may_follow(self, link: Path, above: frozenset[Path]) -> bool:
         try:
             target = link.resolve(strict=True)

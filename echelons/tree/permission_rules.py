@@ -64,7 +64,11 @@ def check_permissions(root: Member) -> None:
     rules = get_permissions(root).approvals
     if not rules:
         return
-    known = {name for place in places for name in _list_tools(place.member)}
+    known = {
+        name
+        for place in places
+        for name in (*_list_tools(place.member), *_list_middleware_tools(place.member))
+    }
     known |= {place.member.name for place in places[1:]}
     if any(get_permissions(place.member).spawn for place in places):
         known.add(SPAWN_SUBORDINATE)
@@ -161,8 +165,7 @@ def _list_all_tools(member: Member) -> Iterator[str]:
     """Yield the names of a member's own tools, those of its middleware and provider included."""
     yield from _list_tools(member)
     yield from filter(None, map(get_provider_tool_name, getattr(member, "tools", ())))
-    for each in getattr(member, "middleware", ()):
-        yield from (str(tool.name) for tool in getattr(each, "tools", ()))
+    yield from _list_middleware_tools(member)
 
 
 def get_permissions(member: Member) -> Permissions:
@@ -191,6 +194,11 @@ def _list_tools(member: Member) -> Iterator[str]:
         if get_provider_tool_name(tool):
             continue  # its provider runs it
         yield str(getattr(tool, "name", None) or tool.__name__)
+
+
+def _list_middleware_tools(member: Member) -> Iterator[str]:
+    for each in getattr(member, "middleware", ()):
+        yield from (str(tool.name) for tool in getattr(each, "tools", ()))
 
 
 def _list_foreign_tools(member: Member) -> Iterator[str]:

@@ -471,6 +471,34 @@ def test_an_approval_holds_for_all_entries_of_a_call_with_the_same_arguments(wor
     assert shown(model)[-1][-1] == "paid 3"
 
 
+def test_a_tool_of_a_middleware_can_be_held(world: World) -> None:
+    ran: list[str] = []
+
+    @tool
+    def note(text: str) -> str:
+        """Note it."""
+        ran.append(text)
+        return "noted"
+
+    class Notes(AgentMiddleware[Any, Any]):
+        tools = [note]
+
+    model = ScriptedModel(
+        {
+            "head": [delegate("mid", "go"), "end"],
+            "mid": [Call("note", {"text": "x"}), "done"],
+        }
+    )
+    mid = Agent("mid", middleware=[Notes()])
+    rules = Permissions(approvals={"note": "ask"})
+    head = Agent("head", model=model, subordinates=[mid], permissions=rules)
+    with Session(head, ":memory:") as session:
+        [question] = world.send(session, "go").questions
+        assert ran == []
+        assert world.answer(session, {question.id: Decision("approve")}).text == "end"
+    assert ran == ["x"]
+
+
 def test_changed_arguments_are_approved_as_they_are_run(world: World) -> None:
     class Doubling(AgentMiddleware[Any, Any]):
         def change(self, request: Any) -> Any:

@@ -27,6 +27,7 @@ from echelons.cli.team_loader import (
     find_team_source,
     list_shipped_teams,
     load_team,
+    load_team_profiles,
     takes_documents,
 )
 
@@ -130,7 +131,7 @@ def _load_served_team(
     source = find_team_source(name, output.choose_tracker(silent=how.json))
     agent = load_team(name, source, loop)
     own = team if team in list_shipped_teams() else agent.name
-    return ServedTeam(agent, own, name.to_metadata())
+    return ServedTeam(agent, own, name.to_metadata(), load_team_profiles(name))
 
 
 def _read_token(file: Path | None) -> str:

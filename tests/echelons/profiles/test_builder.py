@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from echelons import Agent, Limits, Session
+from echelons import Agent, BreakerPolicy, DelegationPolicy, Limits, Permissions, Session, Spawn
 from echelons.agent import get_compiled
+from echelons.delegation.context import ContextPolicy
 from echelons.errors import InvalidProfile, TeamNotTrusted, UnknownProfile
 from echelons.memory import Memory
-from echelons.profiles.builder import load_profile, sketch_team_folder
+from echelons.profiles.builder import (
+    check_team_folder,
+    load_profile,
+    load_spawnable,
+    sketch_team_folder,
+)
+from echelons.profiles.settings_file import get_field_types
 from echelons.teams.travel.team import team
 from echelons.testing import Call, ScriptedModel, delegate
+from echelons.tree.name_themes import load_theme
 from echelons.tree.traversal import fingerprint_tree, walk_tree
 from tests.echelons.profiles.conftest import Write
 from tests.fork_server import ForkServer
@@ -219,6 +227,110 @@ def test_a_profile_is_loaded_by_its_name_alone(write: Write) -> None:
     spawn = Agent.from_folder(folder, trusted=True).permissions.spawn
     assert spawn is not None
     assert spawn.profiles == ("writer", "clerk")
+
+
+def test_the_profiles_that_agents_may_give_are_loaded_and_no_others(
+    write: Write, tmp_path: Path
+) -> None:
+    mark = tmp_path / "mark"
+    folder = write(
+        {
+            **TEAM,
+            "middle/clerk/tools/look.py": MARK.format(mark=str(mark)) + TOOL,
+            "default/writer/prompt.md": "You write.",
+            "default/writer/settings.toml": "[permissions.spawn]\nprofiles = ['reader']",
+            "default/reader/prompt.md": "You read.",
+            "default/other/tools/look.py": TOOL,
+            "middle/settings.toml": "[permissions.spawn]\nprofiles = ['writer']",
+        }
+    )
+
+    found = load_spawnable(folder)
+
+    assert {name: each.prompt for name, each in found.items()} == {
+        "writer": "You write.",
+        "reader": "You read.",
+    }
+    assert not mark.exists()
+    write({"default/reader/tools/look.py": TOOL})
+    with pytest.raises(TeamNotTrusted, match=r"default/reader/tools/look\.py"):
+        load_spawnable(folder)
+    assert load_spawnable(folder, trusted=True)["reader"].tools
+
+
+def test_all_that_is_data_stands_in_the_settings(write: Write) -> None:
+    text = """
+inherit_middleware = true
+theme = "birds"
+guidance = {reports = "Report."}
+
+[delegation]
+timeout = 5
+breaker = {failures = 2}
+
+[delegation.context]
+tokens = 40
+safety_flags = ["no money"]
+
+[permissions]
+contact_user = true
+network = ["example.org"]
+approvals = {clerk = "ask"}
+
+[permissions.spawn]
+kinds = ["drone"]
+total = 3
+
+[memory]
+budget = 900
+
+[limits]
+calls = 7
+"""
+    agent = Agent.from_folder(write({**TEAM, "settings.toml": text}), trusted=True)
+
+    assert agent.inherit_middleware
+    assert agent.theme == load_theme("birds")
+    assert agent.guidance == {"reports": "Report."}
+    context = ContextPolicy(tokens=40, safety_flags=("no money",))
+    breaker = BreakerPolicy(failures=2)
+    assert agent.delegation == DelegationPolicy(timeout=5, breaker=breaker, context=context)
+    spawn = Spawn(kinds=("drone",), total=3)
+    assert agent.permissions == Permissions(
+        contact_user=True, network=("example.org",), approvals={"clerk": "ask"}, spawn=spawn
+    )
+    assert (agent.memory, agent.limits) == (Memory(budget=900), Limits(calls=7))
+    data = {each.name for each in fields(Agent)} - {"contract", "response_format"}
+    assert get_field_types().keys() == data
+
+
+def test_a_check_takes_no_tool_of_a_middleware_for_unknown(write: Write) -> None:
+    notes = """
+from langchain.agents.middleware import AgentMiddleware
+from langchain_core.tools import tool
+
+
+@tool
+def note(text: str) -> str:
+    "Note it."
+    return "noted"
+
+
+class Notes(AgentMiddleware):
+    "Brings the tool note."
+    tools = [note]
+"""
+    rules = "description = 'Looks'\n[permissions.approvals]\nnote = 'ask'\n"
+    files = {**TEAM, "middle/clerk/settings.toml": rules}
+    folder = write({**files, "middle/clerk/middleware/notes.py": notes})
+
+    assert check_team_folder(folder)[1] == ()
+    assert sketch_team_folder(folder).draw().text.count("\n") == 2
+    Agent.from_folder(folder, trusted=True)
+    write({"middle/clerk/settings.toml": rules.replace("note", "nate")})
+    assert check_team_folder(folder)[1] == ()
+    with pytest.raises(InvalidProfile, match=r"clerk/settings\.toml:3: .*'nate'.*: look, note"):
+        Agent.from_folder(folder, trusted=True)
 
 
 def test_a_text_that_a_superior_replaces_stays_the_librarys_for_its_subordinates(

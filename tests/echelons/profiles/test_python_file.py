@@ -27,12 +27,12 @@ class Log(dict):
         super().__init__(made=True)
 
 
-def decorate(function):
+def before_model(function):
     return {"wraps": function.__name__}
 
 
-@decorate
-def before_model(state): ...
+@before_model
+def look(state): ...
 
 
 class _Hidden: ...
@@ -42,11 +42,11 @@ class _Hidden: ...
 def test_middleware_are_classes_and_functions_with_a_decorator(write: Write) -> None:
     file, reader = parse(write, MIDDLEWARE, "middleware")
 
-    assert [each.name for each in file.declared] == ["Log", "before_model"]
+    assert [each.name for each in file.declared] == ["Log", "look"]
     assert reader.faults == []
     found, fault = load_declared(file, "middleware")
     assert (found, fault) == (
-        {"Log": {"made": True}, "before_model": {"wraps": "before_model"}},
+        {"Log": {"made": True}, "look": {"wraps": "look"}},
         None,
     )
 
@@ -60,6 +60,55 @@ def test_a_middleware_class_that_cannot_be_made_is_named(write: Write) -> None:
     assert fault
     assert (fault.file, fault.error) == ("middleware/one.py", "TypeError")
     assert "missing 1 required positional argument" in fault.why
+
+
+def test_what_a_middleware_needs_beside_it_is_none(write: Write) -> None:
+    text = """
+from langchain.agents import AgentState, middleware
+from langchain_core.tools import tool
+from typing_extensions import TypedDict
+
+
+class Counted(AgentState):
+    count: int
+
+
+class Settings(TypedDict):
+    limit: int
+
+
+class More(Counted): ...
+
+
+class Plain: ...
+
+
+@tool
+def note(text: str) -> str:
+    "Note it."
+    return "noted"
+
+
+def helper(): ...
+
+
+class Notes(middleware.AgentMiddleware[Counted, None]):
+    state_schema = Counted
+    tools = [note]
+
+
+class Own(Notes): ...
+
+
+@middleware.before_model(state_schema=Counted)
+def look(state, runtime): ...
+"""
+    file, reader = parse(write, text, "middleware")
+
+    assert [each.name for each in file.declared] == ["Notes", "Own", "look"]
+    assert reader.faults == []
+    found, fault = load_declared(file, "middleware")
+    assert (fault, [each.name for each in found.values()]) == (None, ["Notes", "Own", "look"])
 
 
 @pytest.mark.parametrize(

@@ -121,6 +121,47 @@ def test_a_folder_is_the_tree_and_files_that_an_agent_lacks_come_from_default(wr
             "InvalidSetting",
             "tuple",
         ),
+        (
+            "north/settings.toml",
+            "[delegation.context]\ntokens = 3\nevent = 2",
+            ":3",
+            "UnknownKey",
+            "'delegation.context.event'; did you mean 'events'?",
+        ),
+        (
+            "north/settings.toml",
+            "[delegation]\nbreaker = {failure = 2}",
+            ":2",
+            "UnknownKey",
+            "did you mean 'failures'?",
+        ),
+        (
+            "north/settings.toml",
+            "[delegation.context]\ntokens = 0",
+            ":2",
+            "InvalidSetting",
+            "tokens",
+        ),
+        ("north/settings.toml", "[permissions]\ntools = ['ad']", ":2", "UnknownTool", "'ad'"),
+        (
+            "north/settings.toml",
+            "[permissions.spawn]\nlevels = 1\ntools = ['add']",
+            ":3",
+            "UnknownTool",
+            "a tool of its own",
+        ),
+        (
+            "north/east/settings.toml",
+            "[permissions]\ncontact_user = true\npaths = ['docs']",
+            ":3",
+            "PermissionsWidened",
+            "'docs'",
+        ),
+        ("north/settings.toml", "[guidance]\nreport = 'x'", ":2", "UnknownKey", "mean 'reports'?"),
+        ("north/settings.toml", "contract = 'x'", ":1", "UnknownKey", "is a class of Python"),
+        ("north/settings.toml", "theme = 'bird'", ":1", "InvalidTheme", "none of birds"),
+        ("north/settings.toml", "theme = '../../other.txt'", ":1", "OutsideFolder", "copy it"),
+        ("north/settings.toml", "theme = '/etc/hostname'", ":1", "OutsideFolder", "copy it"),
         ("north/settings.toml", f"x = {'9' * 9000}", ":1", "ValueError", "it is no TOML: Exceeds"),
         ("north/settings.toml", f"x = {'[' * 9000}", ":1", "", "it is no TOML"),
         ("north/east/tools/_bad.py", "def f(:\n", ":1", "SyntaxError", "it is no Python"),
@@ -143,7 +184,9 @@ def test_a_folder_is_the_tree_and_files_that_an_agent_lacks_come_from_default(wr
 def test_each_fault_has_its_file_and_line(
     write: Write, file: str, text: str, place: str, kind: str, said: str
 ) -> None:
-    folder = write({**GOOD, "north/prompt.md": "x", file: text})
+    grant = "[permissions]\npaths = ['notes']\n" if kind == "PermissionsWidened" else ""
+    folder = write({**GOOD, "north/settings.toml": grant, "north/prompt.md": "x", file: text})
+    (folder.parent / "other.txt").write_text("secret")
 
     found = faults(folder)
 
@@ -397,6 +440,20 @@ def test_a_hash_is_that_of_what_the_agent_is_made_of(write: Write, tmp_path: Pat
     assert hashes(folder)["north"] != before["north"]
 
 
+def test_a_theme_is_a_file_beside_the_settings(write: Write) -> None:
+    names = [f"Name {chr(65 + number // 26)}{chr(97 + number % 26)}" for number in range(64)]
+    files = {**GOOD, "settings.toml": "theme = 'names/ours.txt'"}
+    folder = write({**files, "names/ours.txt": "\n".join(names), "names/prompt.md": "x"})
+
+    theme = read_team(folder).root.values["theme"]
+    assert (theme.name, theme.names) == ("names/ours.txt", tuple(names))
+    before = read_team(folder).root.hash
+    write({"names/ours.txt": "\n".join([*names, "Another"])})
+    assert read_team(folder).root.hash != before
+    write({"names/ours.txt": "\n".join([*names, "4711"])})
+    assert [each[:2] for each in faults(folder)] == [("names/ours.txt:65", "InvalidTheme")]
+
+
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.dictionaries(
@@ -430,6 +487,6 @@ def test_the_line_of_a_setting_is_found_in_any_form_of_toml(write: Write) -> Non
 
     found = [(place, kind) for place, kind, _ in faults(folder)]
     assert found == [
-        ("north/settings.toml:8", "InvalidSetting"),
+        ("north/settings.toml:8", "UnknownKey"),
         ("north/settings.toml:10", "InvalidCapability"),
     ]

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from typer.testing import Result
 
+from echelons.testing import Call as ScriptedCall
+from echelons.testing import OpenAIServer
 from tests.echelons.cli.conftest import Started
 from tests.fork_server import Ended
 
@@ -205,3 +207,32 @@ def test_a_killed_run_of_a_folder_is_resumed_by_another_process(
     resumed = process("resume", "--trust", "--quiet")
 
     assert (resumed.returncode, resumed.stdout) == (0, "dates:\n2026-03-01 is a Sunday\n")
+
+
+def test_the_profiles_of_a_folder_can_be_given_and_are_there_when_the_turn_goes_on(
+    echelons: Call, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop = folder / "shop"
+    asks = "from langgraph.types import interrupt\n\n\ndef which(name: str) -> str:\n"
+    for name, text in {
+        "prompt.md": "You lead.",
+        "settings.toml": 'model = "openai:m"\n[permissions.spawn]\nprofiles = ["writer"]',
+        "default/writer/prompt.md": "You write letters.",
+        "default/writer/tools/which.py": f"{asks}    'Ask which.'\n    return interrupt(name)\n",
+    }.items():
+        (shop / name).parent.mkdir(parents=True, exist_ok=True)
+        (shop / name).write_text(text)
+    give = ScriptedCall("call_subordinate", {"profile": "writer", "message": "Write to Ann"})
+    ask = ScriptedCall("which", {"name": "Ann"})
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    with OpenAIServer([give, ask, "Dear Ann", "It is written."]) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        refused = echelons("run", "shop", "Write to Ann", "--thread", "letters")
+        asked = echelons("run", "shop", "Write to Ann", "--thread", "letters", "--trust")
+        answered = echelons("answer", "The tall one", "--thread", "letters", "--trust")
+
+    assert (refused.exit_code, "default/writer/tools/which.py" in refused.stderr) == (3, True)
+    assert asked.exit_code == 4, asked.stderr
+    assert (answered.exit_code, answered.stdout) == (0, "It is written.\n"), answered.stderr
+    assert "You write letters." in str(server.requests[2].messages[0])
+    assert "The tall one" in str(server.requests[2].messages[-1])
