@@ -6,6 +6,7 @@ agent is ever called so. A second key, which belongs to the thread, has the name
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from hashlib import sha256
 from itertools import count
@@ -91,8 +92,17 @@ def assign_alias(
 
 def list_aliases(open_: Transaction, root_thread: str) -> dict[str, str]:
     """Return the aliases of a root's agents by their ids, without those that are damaged."""
+    return {agent_id: stored.alias for agent_id, stored in _iterate_aliases(open_, root_thread)}
+
+
+def list_aliases_by_path(open_: Transaction, root_thread: str) -> dict[str, str]:
+    """Return the aliases of a root's agents by their paths, without those that are damaged."""
+    return {stored.path: stored.alias for _, stored in _iterate_aliases(open_, root_thread)}
+
+
+def _iterate_aliases(open_: Transaction, root_thread: str) -> Iterator[tuple[str, StoredAlias]]:
+    """Yield the aliases of a root's agents, each with the agent's id."""
     prefix = _build_alias_key(root_thread, "")
-    found: dict[str, str] = {}
     for key in open_.list_keys(prefix):
         agent_id = unquote(key.removeprefix(prefix))
         try:
@@ -101,8 +111,7 @@ def list_aliases(open_: Transaction, root_thread: str) -> dict[str, str]:
             continue
         owner = AliasOwner(root_thread, agent_id)
         if record and _find_owner(open_, record.value.alias) == owner:
-            found[agent_id] = record.value.alias
-    return found
+            yield agent_id, record.value
 
 
 def _claim_name(open_: Transaction, alias: str, owner: AliasOwner) -> bool:

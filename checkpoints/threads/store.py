@@ -15,6 +15,7 @@ from uuid import UUID
 from langchain_core.messages import BaseMessage, HumanMessage
 from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
 
+from echelons.checkpoints.coordination.agent_aliases import list_aliases_by_path
 from echelons.checkpoints.coordination.answer_mark import OPEN_EPOCH
 from echelons.checkpoints.coordination.branches import read_latest_branch
 from echelons.checkpoints.coordination.control_orders import ControlOrders, build_orders_key
@@ -513,6 +514,11 @@ def _read_trace(root: str) -> ReadPlan[Trace]:
     # In a tree embedded in another graph, each run is a root of its own: show the latest.
     top = root if root in tops else tops[0]
     trace = build_trace(top, (yield from _read_branches(tops, by_thread)))
+    aliases: dict[str, str] = yield LedgerQuery(
+        lambda ledger: ledger.query(lambda open_: list_aliases_by_path(open_, root))
+    )
+    if aliases:
+        trace = trace.with_aliases(aliases, str(by_thread[top][0].metadata["agent_path"]))
     actions: list[UserAction] = yield UserActions(root)
     if not actions:
         return trace

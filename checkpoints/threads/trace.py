@@ -23,7 +23,7 @@ from echelons.delegation.request_builder import load_candidates, request_as_sent
 from echelons.errors import UnreadableRecord
 from echelons.identity.lineage import MAIL_KEY, THREADS_KEY, derive_message_id
 from echelons.messaging.mail import Mail, load_mail
-from echelons.tree.names import BUILT_IN_TOOLS, SEND_MESSAGE
+from echelons.tree.names import BUILT_IN_TOOLS, PATH_SEPARATOR, SEND_MESSAGE
 
 CUT_SHORT = "cut short: its superior has ended"
 """The reason of a request that has no answer and will not get one."""
@@ -84,6 +84,7 @@ class Trace:
         user_actions: The answers and the decisions on its calls that people gave it, in order; of a
             root also the orders for any agent. Only `SqliteCheckpointer` keeps them.
         subordinates: The threads that it called, in order.
+        alias: Its agent's name for people; empty if it has none.
     """
 
     thread_id: str
@@ -96,6 +97,7 @@ class Trace:
     mail: tuple[Mail, ...] = ()
     progress: tuple[str, ...] = ()
     user_actions: tuple[UserAction, ...] = ()
+    alias: str = ""
 
     @property
     def status(self) -> str:
@@ -116,6 +118,19 @@ class Trace:
         own = tuple(each for each in actions if each.agent_thread_id == self.thread_id)
         below = tuple(each.with_user_actions(actions) for each in self.subordinates)
         return replace(self, user_actions=own, subordinates=below)
+
+    def with_aliases(self, aliases: Mapping[str, str], path: str) -> Trace:
+        """Return the trace, from an agent with a path, with the names for people of its agents.
+
+        Args:
+            aliases: The names, by the paths of the agents.
+            path: Path of the agent at the top.
+        """
+        below = tuple(
+            each.with_aliases(aliases, f"{path}{PATH_SEPARATOR}{each.agent}")
+            for each in self.subordinates
+        )
+        return replace(self, alias=aliases.get(path, ""), subordinates=below)
 
     @property
     def text(self) -> str:
@@ -397,7 +412,8 @@ def _format_lines(trace: Trace, first: str, rest: str) -> Iterator[str]:
     tools = f"  [{', '.join(trace.tools)}]" if trace.tools else ""
     why = shorten(trace.requests[-1].reason, 100, placeholder="…") if trace.requests else ""
     reason = f"  {why}" if why else ""
-    yield f"{first}{trace.agent}  {status}  {trace.thread_id}{tools}{reason}"
+    name = f"{trace.agent} ({trace.alias})" if trace.alias else trace.agent
+    yield f"{first}{name}  {status}  {trace.thread_id}{tools}{reason}"
     asked = trace.requests[-1].sent if trace.requests else None
     if asked and asked.why:
         target = f"{asked.route[-1]}: " if asked.route else ""

@@ -64,12 +64,12 @@ def print_prose(text: str) -> None:
         print_result(text)
 
 
-def print_drawing(drawing: RenderableType) -> None:
-    """Write a result that Rich renders."""
+def print_drawing(drawing: RenderableType, *, soft_wrap: bool = False) -> None:
+    """Write a result that Rich renders; with `soft_wrap`, the terminal wraps its lines."""
     screen = make_console(sys.stdout)
     # Captured, because Rich exits the process when the reader of a pipe has gone.
     with screen.capture() as captured:
-        screen.print(drawing)
+        screen.print(drawing, soft_wrap=soft_wrap)
     _write_line(sys.stdout, captured.get().removesuffix("\n"))
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import NamedTuple
 
 from echelons.errors import UnknownPath
 from echelons.text.input_limits import read_text, shorten_repr
@@ -90,6 +91,30 @@ class AgentRecord:
         return self.path.count(PATH_SEPARATOR)
 
 
+class AgentLine(NamedTuple):
+    """A line of a drawn registry: an agent, and what is drawn around it.
+
+    Attributes:
+        guide: What leads to it from its superior.
+        agent: The agent.
+        hidden: How many agents below it are not drawn.
+    """
+
+    guide: str
+    agent: AgentRecord
+    hidden: int
+
+    @property
+    def name(self) -> str:
+        """Its name, with its alias if it has one."""
+        return _format_name(self.agent)
+
+    @property
+    def rest(self) -> str:
+        """What is said of agents that are not drawn; empty if all are."""
+        return f" (and {self.hidden} below)" if self.hidden else ""
+
+
 @dataclass(frozen=True)
 class AgentRegistry:
     """The agents of one thread, on the branch on which it goes on.
@@ -142,20 +167,20 @@ class AgentRegistry:
         way = (*self.ancestors(agent), self.get(agent))
         return " \u203a ".join(_format_name(each) for each in way)
 
-    def draw(
-        self,
-        agent: str | None = None,
-        depth: int | None = None,
-        describe: Callable[[AgentRecord], str] | None = None,
-    ) -> str:
+    def draw(self, agent: str | None = None, depth: int | None = None) -> str:
         """Return the agents as a tree of text, each with its state.
 
         Args:
             agent: The agent at the top, by its path, id or alias; `None` for the root.
             depth: Levels below it that are drawn; `None` for all.
-            describe: Returns what is said of an agent; its state if left out.
         """
-        describe = describe or describe_state
+        lines = self.list_lines(agent, depth)
+        return "\n".join(
+            f"{each.guide}{each.name}: {describe_state(each.agent)}{each.rest}" for each in lines
+        )
+
+    def list_lines(self, agent: str | None = None, depth: int | None = None) -> list[AgentLine]:
+        """Return the lines of a drawing, see `draw`."""
         subtree = self.subtree(agent or self.agents[0].path)
         lowest = None if depth is None else subtree[0].level + depth
         shown = [each for each in subtree if lowest is None or each.level <= lowest]
@@ -167,11 +192,10 @@ class AgentRegistry:
             else:
                 hidden[last.id] = hidden.get(last.id, 0) + 1
         guides = draw_guides([each.level - subtree[0].level for each in shown])
-        lines: list[str] = []
-        for guide, each in zip(guides, shown, strict=True):
-            more = f" (and {hidden[each.id]} below)" if each.id in hidden else ""
-            lines.append(f"{guide}{_format_name(each)}: {describe(each)}{more}")
-        return "\n".join(lines)
+        return [
+            AgentLine(guide, each, hidden.get(each.id, 0))
+            for guide, each in zip(guides, shown, strict=True)
+        ]
 
     def __str__(self) -> str:
         return self.draw()

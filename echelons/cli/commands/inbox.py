@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -27,6 +28,7 @@ from echelons.cli.options import (
 )
 from echelons.cli.stored_team import run_stored_turn
 from echelons.errors import WrongAnswer
+from echelons.tree.names import PATH_SEPARATOR
 
 if TYPE_CHECKING:
     from echelons.checkpoints.checkpointer import SqliteCheckpointer
@@ -104,13 +106,13 @@ def inbox(
     with database.open_database(place.db) as saver:
         if not watch:
             listed = _list_questions(saver, place, addressee)
-            if not _print_questions(listed, place, how) and not how.json:
+            if not _print_questions(saver, listed, place, how) and not how.json:
                 output.print_remark("nothing waits for an answer")
             return ExitCode.FINISHED
         output.print_remark("watching for questions; Ctrl-C ends this")
         try:
             for listed in _watch_questions(saver, place, addressee):
-                _print_questions(listed, place, how)
+                _print_questions(saver, listed, place, how)
         except KeyboardInterrupt:
             pass
         return ExitCode.INTERRUPTED
@@ -145,18 +147,25 @@ def _watch_questions(
         time.sleep(POLL_INTERVAL)
 
 
-def _print_questions(listed: list[RootStatus], place: ThreadOptions, how: OutputOptions) -> bool:
+def _print_questions(
+    saver: SqliteCheckpointer, listed: list[RootStatus], place: ThreadOptions, how: OutputOptions
+) -> bool:
     """Print the questions of some threads; return whether there are any."""
+    from echelons.checkpoints.coordination.agent_aliases import list_aliases_by_path
+
     for each in listed:
         database.print_damage(each.root)
     asking = [each for each in listed if each.questions]
     for each in asking:
         thread = database.root_label(each.root)
+        aliases = saver.ledger.query(partial(list_aliases_by_path, root_thread=each.root.id))
         if how.json:
             for question in each.questions:
-                output.print_json(question_to_json(question, thread))
+                alias = aliases.get(PATH_SEPARATOR.join(question.path), "")
+                output.print_json({**question_to_json(question, thread), "alias": alias})
         else:
-            output.print_result(f"thread {thread}\n{format_questions(each.questions, place.db)}\n")
+            asked = format_questions(each.questions, place.db, aliases)
+            output.print_result(f"thread {thread}\n{asked}\n")
     return bool(asking)
 
 

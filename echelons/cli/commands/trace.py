@@ -70,6 +70,7 @@ def _trace_to_json(trace: Trace) -> dict[str, Any]:
     return {
         "thread_id": trace.thread_id,
         "agent": trace.agent,
+        "alias": trace.alias,
         "status": trace.status,
         "link": str(trace.state),
         "requests": [

@@ -13,13 +13,15 @@ import typer
 
 from echelons.cli import database, output
 from echelons.cli.command import command
-from echelons.cli.display.text_format import check_value_argument, format_duration
+from echelons.cli.display.text_format import check_value_argument, escape_controls, format_duration
 from echelons.cli.exit_codes import ExitCode
 from echelons.cli.options import OutputOptions, ThreadOptions
 
 if TYPE_CHECKING:
+    from rich.text import Text
+
     from echelons.checkpoints.checkpointer import SqliteCheckpointer
-    from echelons.tree.agent_registry import AgentRecord, AgentRegistry
+    from echelons.tree.agent_registry import AgentRecord
 
 AgentArgument = Annotated[
     str | None,
@@ -39,6 +41,16 @@ FlatOption = Annotated[
 WatchOption = Annotated[
     bool, typer.Option("--watch", help="Show each change as it is stored, until Ctrl-C.")
 ]
+STATE_STYLES = {
+    "dismissed": "dim",
+    "paused": "magenta",
+    "waiting": "yellow",
+    "working": "cyan",
+    "failed": "bold red",
+    "done": "green",
+    "idle": "dim",
+}
+"""The style of each state on a terminal, as far as that has colours and `NO_COLOR` is not set."""
 POLL_INTERVAL = 0.2
 """Seconds between two looks at the database of `tree --watch`."""
 
@@ -57,6 +69,8 @@ def tree(
 
     Without [b]--thread[/b], the latest thread is shown.
     """
+    from rich.text import Text
+
     from echelons.checkpoints.threads.store import ThreadStore
 
     if watch and how.json:
@@ -65,63 +79,67 @@ def tree(
         root = database.choose_shown_root(saver, place.thread, quietly=how.json)
         store = ThreadStore(saver)
 
-        def draw() -> str:
+        def draw() -> Text:
             found = store.registry(root.id)
+            lines = found.list_lines(agent, depth)
             if flat:
-                return "\n".join(map(_format_line, _select(found, agent, depth)))
-            way = found.format_breadcrumbs(agent) if agent else ""
-            above = [way] if way and found.ancestors(agent or "") else []
-            return "\n".join([*above, found.draw(agent, depth, _describe)])
+                drawn = [_format_line("", _format_path(each.agent), each.agent) for each in lines]
+            else:
+                drawn = [_format_line(one.guide, one.name, one.agent, one.rest) for one in lines]
+                if agent and found.ancestors(agent):
+                    drawn.insert(0, Text(escape_controls(found.format_breadcrumbs(agent))))
+            return Text("\n").join(drawn)
 
         if how.json:
-            shown = _select(store.registry(root.id), agent, depth)
-            listed = [_to_json(each) for each in shown]
+            lines = store.registry(root.id).list_lines(agent, depth)
+            listed = [_to_json(each.agent) for each in lines]
             output.print_json({"thread": database.root_label(root), "agents": listed})
         elif watch:
             return _watch(saver, draw)
         else:
-            output.print_result(draw())
+            output.print_drawing(draw(), soft_wrap=True)
     return ExitCode.FINISHED
 
 
-def _watch(saver: SqliteCheckpointer, draw: Callable[[], str]) -> ExitCode:
+def _watch(saver: SqliteCheckpointer, draw: Callable[[], Text]) -> ExitCode:
     """Show the agents, and show them anew whenever something is stored, until Ctrl-C."""
     from rich.live import Live
-    from rich.text import Text
 
     written = None
     with Live(console=output.make_console(sys.stdout), auto_refresh=False) as live:
         try:
             while True:
                 if (now := saver.foreign_writes()) != written:
-                    live.update(Text(draw()), refresh=True)
+                    live.update(draw(), refresh=True)
                     written = now
                 time.sleep(POLL_INTERVAL)
         except KeyboardInterrupt:
             return ExitCode.INTERRUPTED
 
 
-def _select(found: AgentRegistry, agent: str | None, depth: int | None) -> list[AgentRecord]:
-    """Return an agent and those below it, as many levels as are wanted."""
-    top, *below = found.subtree(agent or found.agents[0].path)
-    return [top, *(each for each in below if depth is None or each.level <= top.level + depth)]
+def _format_path(agent: AgentRecord) -> str:
+    return f"{agent.path} ({agent.alias})" if agent.alias else agent.path
 
 
-def _format_line(agent: AgentRecord) -> str:
-    alias = f" ({agent.alias})" if agent.alias else ""
-    return f"{agent.path}{alias}: {_describe(agent)}"
+def _format_line(guide: str, name: str, agent: AgentRecord, rest: str = "") -> Text:
+    """Return the line of an agent: what it is doing, in the colour of its state, and its age."""
+    from rich.text import Text
 
-
-def _describe(agent: AgentRecord) -> str:
-    """Return what an agent is doing, with its age."""
     from echelons.checkpoints.clock import utc_now
     from echelons.tree.agent_registry import describe_state
 
-    said = describe_state(agent)
-    if not agent.since:
-        return said
-    age = (utc_now() - datetime.fromisoformat(agent.since)).total_seconds()
-    return f"{said} [{format_duration(max(age, 0))}]"
+    doing = describe_state(agent).removeprefix(agent.state)
+    age = ""
+    if agent.since:
+        seconds = (utc_now() - datetime.fromisoformat(agent.since)).total_seconds()
+        age = f" [{format_duration(max(seconds, 0))}]"
+    return Text.assemble(
+        (guide, "dim"),
+        f"{escape_controls(name)}: ",
+        (str(agent.state), STATE_STYLES[agent.state]),
+        escape_controls(doing),
+        (f"{age}{rest}", "dim"),
+    )
 
 
 def _to_json(agent: AgentRecord) -> dict[str, Any]:

@@ -29,25 +29,32 @@ SHORTEST_PREFIX = 4
 """Fewest characters of an id's beginning that may stand for it."""
 
 
-def format_questions(questions: Sequence[Question], given: Path | None) -> str:
-    """Return questions as text, each with the command that answers it in the given database."""
-    return "\n\n".join(_format_question(each, given) for each in questions)
+def format_questions(
+    questions: Sequence[Question], given: Path | None, aliases: Mapping[str, str] | None = None
+) -> str:
+    """Return questions as text, each with the command that answers it in the given database.
+
+    `aliases` are the names for people of the agents that ask, by their paths.
+    """
+    return "\n\n".join(_format_question(each, given, aliases or {}) for each in questions)
 
 
-def _format_question(question: Question, given: Path | None) -> str:
+def _format_question(question: Question, given: Path | None, aliases: Mapping[str, str]) -> str:
     ways = [*_list_answer_arguments(question)]
     answers = [build_command_line("answer", question.id, *way, db=given) for way in ways]
     how = "with one of:\n  " if len(answers) > 1 else "with: "
     listed = "\n  ".join(answers)
-    return f"{format_asked(question)}\nAnswer it {how}{listed}"
+    alias = aliases.get(PATH_SEPARATOR.join(question.path), "")
+    return f"{format_asked(question, alias)}\nAnswer it {how}{listed}"
 
 
-def format_asked(question: Question) -> str:
-    """Return who asks what, and until when, as text."""
+def format_asked(question: Question, alias: str = "") -> str:
+    """Return who asks what, and until when, as text; `alias` is the asker's name for people."""
     calls = question.reviewed_calls
     words = _format_calls(calls) if calls else format_question(question.value, question.schema)
     words = words.replace("\n", "\n  ")
-    asks = f"{PATH_SEPARATOR.join(question.path)} asks"
+    named = f" ({escape_controls(alias)})" if alias else ""
+    asks = f"{PATH_SEPARATOR.join(question.path)}{named} asks"
     if is_human_request(question.schema):
         asks = f"{PATH_SEPARATOR.join(question.path[:-1])} asks {question.addressee}"
     urgently = " urgently" * question.urgent

@@ -29,7 +29,7 @@ from pathlib import Path
 
 from langgraph.types import interrupt
 
-from echelons import Agent, DelegationPolicy, Limits
+from echelons import Agent, DelegationPolicy, Limits, Permissions, Spawn
 from echelons.capabilities.capability import check_capabilities
 from echelons.routing import LexicalMatcher
 from echelons.testing import Call, Reply, ScriptedModel, delegate, report
@@ -68,6 +68,24 @@ def asks(answer="Booked."):
 
 
 asking = asks()
+growing = Agent(
+    "head",
+    "Plans trips",
+    model=ScriptedModel(
+        {
+            "head": [
+                Call(
+                    "spawn_subordinate",
+                    {"role": "scout", "message": "look", "contact_user": True, "keep": True},
+                ),
+                "Seen.",
+            ],
+            "scout": [Call("ask_user", {"question": "Which way?"}), "North."],
+        }
+    ),
+    theme="birds",
+    permissions=Permissions(contact_user=True, spawn=Spawn(levels=1)),
+)
 spared = replace(asking, subordinates=[*asking.subordinates, Agent("spare", "Waits")])
 plain = Agent("head", "Answers", model=ScriptedModel(["Fine.", "Fine.", "Fine."]))
 unasked = Agent(

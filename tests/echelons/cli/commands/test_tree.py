@@ -71,6 +71,36 @@ def test_answered_agents_are_done(asked: Call) -> None:
     assert show(asked) == ["head: done", "└── clerk: done"]
 
 
+def test_agents_that_were_made_are_shown_with_their_names_for_people(echelons: Call) -> None:
+    assert echelons("run", "trips:growing", "go", "--thread", "t").exit_code == 4
+
+    [head, scout] = show(echelons)
+    [found] = re.findall(r"└── (scout-[0-9a-f]{8}) \((\w+)\): waiting for the user: ", scout)
+    name, alias = found
+    assert head == f"head: waiting for head/{name}"
+    assert show(echelons, alias)[0] == f"head \u203a {name} ({alias})"
+    [_, told] = json.loads(echelons("tree", "--json").stdout)["agents"]
+    assert (told["kind"], told["role"], told["alias"]) == ("mortal", "scout", alias)
+    assert f"head/{name} ({alias}) asks:" in echelons("inbox").stdout
+    assert json.loads(echelons("inbox", "--json").stdout)["alias"] == alias
+    assert f"└── {name} ({alias})  open" in echelons("trace").stdout
+    [below] = json.loads(echelons("trace", "--json").stdout)["subordinates"]
+    assert below["alias"] == alias
+
+
+def test_states_are_coloured_on_a_terminal_and_nowhere_else(
+    asked: Call, terminal: Callable[..., tuple[int, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code, shown = terminal("tree")
+    assert (code, "\x1b[33mwaiting\x1b[0m" in shown) == (0, True)
+    assert "\x1b" not in asked("tree").stdout
+
+    monkeypatch.setenv("NO_COLOR", "1")
+    code, shown = terminal("tree")
+    assert (code, "waiting for the user" in shown) == (0, True)
+    assert "\x1b[33m" not in shown
+
+
 def test_an_unknown_agent_or_thread_is_refused_by_name(asked: Call) -> None:
     unknown = asked("tree", "head/nobody")
     assert unknown.exit_code == 3
