@@ -311,7 +311,7 @@ def _build_settings(
         position.sibling_rule,
         frozenset(each.name for each in tools if each.return_direct),
         shown_tools=shown,
-        memory=_build_memory(agent.memory, position.model) if agent.memory else None,
+        memory=_build_memory(agent.memory, position.model, shown) if agent.memory else None,
         spawn_rules=rules,
     )
 
@@ -362,9 +362,10 @@ def _list_delegating_tools(agent: Agent, spawn: Spawn | None) -> Iterator[Any]:
         yield build_spawn_schema(spawn, agent.permissions.contact_user)
 
 
-def _build_memory(settings: Memory, model: Any) -> PromptMemory:
+def _build_memory(settings: Memory, model: Any, shown: Sequence[Any]) -> PromptMemory:
     """Return the memory of an agent; of the offline planner and a function it makes extracts."""
     writes = settings.summarizer == "model" or (
         settings.summarizer is None and not is_offline_planner(model)
     )
-    return PromptMemory(settings, model if writes and hasattr(model, "bind_tools") else None)
+    writer = model if writes and hasattr(model, "bind_tools") else None
+    return PromptMemory(settings, writer, shown)

@@ -23,7 +23,7 @@ class Memory(Settings):
 
     Attributes:
         budget: Most tokens of instructions and messages at a call; at least 400. The schemas of
-            tools count where the model reports what it reads.
+            its tools are beside that.
         recent: Turns that stay word for word, as far as the budget allows.
         summarizer: `"model"` to let the agent's model write the summaries, `"extractive"` to make
             them of sentences of the conversation, without a model; by default its model does,

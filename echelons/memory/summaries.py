@@ -82,7 +82,7 @@ class Summaries:
             raise UnreadableRecord(cls.__name__, str(error)) from error
 
     def plan_fold(
-        self, turns: Sequence[str], upto: str, count: int, pins: Sequence[str], budget: int
+        self, turns: Sequence[str], upto: str, count: int, pins: Sequence[str], share: int
     ) -> SummaryPlan:
         """Take up further turns, the oldest first, and return the new summaries.
 
@@ -91,9 +91,8 @@ class Summaries:
             upto: Id of the last message in them.
             count: Number of their messages.
             pins: What is pinned in them.
-            budget: Most tokens of the whole prompt: the summaries have a quarter at most.
+            share: Most characters of all summaries together.
         """
-        share = budget * CHARACTERS_PER_TOKEN // 4
         topics, paragraphs = list(self.topics), list(self.paragraphs)
         for turn in turns:
             # Of a turn an extract is enough: a model is asked about many of them at once.

@@ -9,7 +9,7 @@ from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolC
 
 from echelons.identity.lineage import PIN_KEY
 from echelons.memory.settings import Memory
-from echelons.nodes.memory.token_count import count_tokens
+from echelons.nodes.memory.token_count import TokenCounter
 from echelons.nodes.memory.window import find_pins
 from echelons.nodes.planning.refused_calls import mark_refused
 from echelons.nodes.tool_execution.at_most_once import Refusal
@@ -75,7 +75,8 @@ class MemoryTools:
                 beside.append(each["args"]["text"])
         held = [*find_pins(messages), *beside]
         limit = self._settings.budget // PIN_SHARE
-        tokens = count_tokens([SystemMessage(each) for each in (*held, text)]).tokens
+        counter = TokenCounter.build(messages)
+        tokens = counter.count([SystemMessage(each) for each in (*held, text)])
         if tokens > limit:
             why = (
                 f"with the {len(held)} pins before it has {tokens:,} tokens, and all pins "

@@ -10,9 +10,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Generator, Mapping, Sequence
 from itertools import pairwise
+from math import ceil
 from typing import Any, NamedTuple
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.messages.utils import count_tokens_approximately
 from langchain_core.runnables import RunnableConfig
 
 from echelons.errors import ContextTooLarge
@@ -21,7 +23,7 @@ from echelons.identity.failures import get_failure_log
 from echelons.identity.lineage import require_identity
 from echelons.memory.settings import Memory
 from echelons.memory.summaries import Summaries, SummaryRequest, extract_summary
-from echelons.nodes.memory.token_count import TokenCount, count_tokens
+from echelons.nodes.memory.token_count import APPROXIMATION_KEY, TokenCounter
 from echelons.nodes.memory.window import (
     find_summaries,
     find_window,
@@ -34,11 +36,15 @@ from echelons.nodes.memory.window import (
 from echelons.plans import adrive_plan, drive_plan
 from echelons.prompts import load_memory_texts
 from echelons.text.error_lines import describe_error
-from echelons.tree.names import PATH_SEPARATOR
+from echelons.tree.names import PATH_SEPARATOR, get_provider_tool_name
 
 LOG = logging.getLogger(__name__)
 KEPT_SHARE = 0.75
 """Share of the budget down to which is summarised, so that it is not done at each call."""
+SUMMARY_SHARE = 4
+"""The summaries have a quarter of the budget at most."""
+LINE_SLACK = 100
+"""Characters of a share that its lines may have beside their texts."""
 TRIMMED_SHARE = 10
 """An older result of a tool keeps a tenth of the budget at most."""
 
@@ -66,11 +72,15 @@ class PromptMemory:
     Args:
         settings: Its settings.
         model: The agent's model without its tools, which writes summaries; `None` for extracts.
+        tools: The tools whose schemas the model reads beside the conversation.
     """
 
-    def __init__(self, settings: Memory, model: Any = None) -> None:
+    def __init__(self, settings: Memory, model: Any = None, tools: Sequence[Any] = ()) -> None:
         self._settings = settings
         self._model = model
+        # What the provider runs has no schema of ours.
+        described = [each for each in tools if not get_provider_tool_name(each)]
+        self._tool_tokens = count_tokens_approximately([], tools=described)
 
     def shorten(
         self,
@@ -125,40 +135,65 @@ class PromptMemory:
     def _plan(
         self, system: SystemMessage | None, messages: list[BaseMessage], config: RunnableConfig
     ) -> MemoryPlan:
+        counter = TokenCounter.build(messages, self._tool_tokens)
+        fitting = _Fitting(self._settings, system, messages, counter)
         known = summaries = find_summaries(messages)
         window = messages[find_window(messages, summaries) :]
         budget, recent = self._settings.budget, self._settings.recent
         # Twice as many turns come together before they are summarised, so that it is rarer.
         turns = split_turns(window)
         if len(turns) > 2 * recent:
-            summaries, window = yield from self._fold(summaries, window, turns[-recent])
-        view = self._build_view(system, summaries, window, messages)
-        if view.size.tokens > budget:
-            summaries, window = yield from self._fit(system, summaries, window, messages)
-            view = self._build_view(system, summaries, window, messages, trims=True)
-            if view.size.tokens > budget:
-                window = _trim_last_step(window, budget, view.size.tokens)
-                view = self._build_view(system, summaries, window, messages, trims=True)
-        if view.size.tokens > budget:
+            summaries, window = yield from fitting.fold(summaries, window, turns[-recent])
+        view = fitting.build_view(summaries, window)
+        if view.tokens > budget:
+            summaries, window = yield from fitting.fit(summaries, window)
+            view = fitting.build_view(summaries, window, trims=True)
+            if view.tokens > budget:
+                view = fitting.trim_last_step(summaries, window, view)
+        if view.tokens > budget:
             path = PATH_SEPARATOR.join(require_identity(config).path)
-            raise ContextTooLarge(path, view.size.tokens, budget)
-        noted: dict[str, Any] = {"tokens": view.size.tokens, "counted_by": view.size.counted_by}
+            raise ContextTooLarge(path, view.tokens, budget)
+        read = [*([view.system] if view.system else []), *view.messages]
+        noted: dict[str, Any] = {
+            "tokens": view.tokens,
+            "counted_by": counter.counted_by,
+            APPROXIMATION_KEY: count_tokens_approximately(read),
+        }
         if summaries is not known:
             noted |= summaries.stored()
         return MemoryView(view.system, view.messages, noted)
 
-    def _fit(
+
+class _View(NamedTuple):
+    system: SystemMessage | None
+    messages: list[BaseMessage]
+    tokens: int
+
+
+class _Fitting:
+    """Makes one conversation fit into a budget."""
+
+    def __init__(
         self,
+        settings: Memory,
         system: SystemMessage | None,
-        summaries: Summaries,
-        window: list[BaseMessage],
         messages: list[BaseMessage],
+        counter: TokenCounter,
+    ) -> None:
+        self._budget = settings.budget
+        self._system = system
+        self._messages = messages
+        self._counter = counter
+        self._characters = int(settings.budget * counter.characters_per_token)
+
+    def fit(
+        self, summaries: Summaries, window: list[BaseMessage]
     ) -> Generator[SummaryRequest, str, tuple[Summaries, list[BaseMessage]]]:
         """Summarise turns, then steps of the present one, until the rest fits or no more can go."""
-        if self._count(system, summaries, window, messages) <= self._settings.budget:
+        if self.build_view(summaries, window, trims=True).tokens <= self._budget:
             return summaries, window
-        target = self._settings.budget * KEPT_SHARE
-        while self._count(system, summaries, window, messages) > target:
+        target = self._budget * KEPT_SHARE
+        while self.build_view(summaries, window, trims=True).tokens > target:
             begins = split_turns(window)
             if len(begins) == 1:
                 # Of the present turn the task stays, which is shown before the window, and so
@@ -166,56 +201,60 @@ class PromptMemory:
                 begins = split_steps(window)[_has_task(window[:1]) :]
             if len(begins) < 2:
                 break
-            summaries, window = yield from self._fold(summaries, window, begins[1])
+            summaries, window = yield from self.fold(summaries, window, begins[1])
         return summaries, window
 
-    def _fold(
+    def fold(
         self, summaries: Summaries, window: list[BaseMessage], place: int
     ) -> Generator[SummaryRequest, str, tuple[Summaries, list[BaseMessage]]]:
         """Summarise the messages of a window before a place."""
         old = window[:place]
         begins = [*split_turns(old), len(old)]
         texts = [render_turn(old[begin:end]) for begin, end in pairwise(begins) if begin < end]
-        pins = [*iterate_pins(old)]
+        pins, share = [*iterate_pins(old)], self._characters // SUMMARY_SHARE
         folded = yield from summaries.plan_fold(
-            [each for each in texts if each], old[-1].id or "", place, pins, self._settings.budget
+            [each for each in texts if each], old[-1].id or "", place, pins, share
         )
         return folded, window[place:]
 
-    def _count(
-        self,
-        system: SystemMessage | None,
-        summaries: Summaries,
-        window: list[BaseMessage],
-        messages: list[BaseMessage],
-    ) -> int:
-        return self._build_view(system, summaries, window, messages, trims=True).size.tokens
-
-    def _build_view(
-        self,
-        system: SystemMessage | None,
-        summaries: Summaries,
-        window: list[BaseMessage],
-        messages: list[BaseMessage],
-        *,
-        trims: bool = False,
+    def build_view(
+        self, summaries: Summaries, window: list[BaseMessage], *, trims: bool = False
     ) -> _View:
-        pins = (*summaries.pins, *iterate_pins(window))
-        whole = _add_summaries(system, summaries, pins)
+        """Return what the model would read of a window and of summaries of what is before it."""
         shown = window
         if trims and window:
-            limit = self._settings.budget * 4 // TRIMMED_SHARE
+            limit = self._characters // TRIMMED_SHARE
             last = split_steps(window)[-1:] or [0]
             shown = [*(trim_result(each, limit) for each in window[: last[0]]), *window[last[0] :]]
-        if not _has_task(shown) and (task := _find_task(messages, len(messages) - len(window))):
-            shown = [task, *shown]
-        return _View(whole, shown, count_tokens([*([whole] if whole else []), *shown]))
+        return self._add_rest(summaries, window, shown)
 
+    def trim_last_step(self, summaries: Summaries, window: list[BaseMessage], view: _View) -> _View:
+        """Return a view whose last results of tools are cut to what is left of the budget."""
+        shown = view.messages
+        begin = (split_steps(shown)[-1:] or [0])[0]
+        results = [each for each in shown[begin:] if isinstance(each, ToolMessage)]
+        size = max((len(str(each.text)) for each in results), default=0)
+        rest = sum(len(str(each.text)) for each in results)
+        while results and view.tokens > self._budget and size > 0:
+            # As many characters as are too many, by the tokens that they were counted as.
+            each_token = max(self._counter.characters_per_token, rest / max(1, view.tokens))
+            too_many = ceil((view.tokens - self._budget) * each_token)
+            rest = max(0, rest - too_many - 80 * len(results))
+            size = min(size - 1, rest // len(results))
+            cut = [*shown[:begin], *(trim_result(each, max(0, size)) for each in shown[begin:])]
+            view = self._add_rest(summaries, window, cut)
+        return view
 
-class _View(NamedTuple):
-    system: SystemMessage | None
-    messages: list[BaseMessage]
-    size: TokenCount
+    def _add_rest(
+        self, summaries: Summaries, window: list[BaseMessage], shown: list[BaseMessage]
+    ) -> _View:
+        pins = (*summaries.pins, *iterate_pins(window))
+        share = self._characters // SUMMARY_SHARE
+        whole = _add_summaries(self._system, summaries, pins, share)
+        if not _has_task(shown):
+            task = _find_task(self._messages, len(self._messages) - len(window))
+            shown = [task, *shown] if task else shown
+        return _View(whole, shown, self._counter.count([*([whole] if whole else []), *shown]))
 
 
 def _has_task(window: Sequence[BaseMessage]) -> bool:
@@ -228,25 +267,17 @@ def _find_task(messages: Sequence[BaseMessage], end: int) -> BaseMessage | None:
     return next((each for each in earlier if isinstance(each, HumanMessage)), None)
 
 
-def _trim_last_step(window: list[BaseMessage], budget: int, tokens: int) -> list[BaseMessage]:
-    """Return a window whose last results of tools are cut to what is left of the budget."""
-    begin = (split_steps(window)[-1:] or [0])[0]
-    results = [each for each in window[begin:] if isinstance(each, ToolMessage)]
-    if not results:
-        return window
-    size = sum(len(str(each.text)) for each in results)
-    # As many characters as are too many, by the tokens that they were counted as.
-    too_many = (tokens - budget) * max(4, size // max(1, tokens)) + 80 * len(results)
-    limit = max(0, (size - too_many) // len(results))
-    return [*window[:begin], *(trim_result(each, limit) for each in window[begin:])]
-
-
 def _add_summaries(
-    system: SystemMessage | None, summaries: Summaries, pins: Sequence[str]
+    system: SystemMessage | None, summaries: Summaries, pins: Sequence[str], share: int
 ) -> SystemMessage | None:
-    """Return the instructions with the summaries and the pins behind them."""
+    """Return the instructions with the summaries and the pins behind them.
+
+    Summaries of more characters than their share, which were made when a token was counted as
+    more of them, are cut.
+    """
     parts: list[str] = []
     if told := summaries.render():
+        told = told if len(told) <= share + LINE_SLACK else extract_summary(told, share)
         parts.append(f"{load_memory_texts()['summaries']}\n{told}")
     if pins:
         listed = "\n".join(f"- {each}" for each in pins)

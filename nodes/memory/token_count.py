@@ -4,50 +4,99 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from hashlib import sha1, sha256
+from math import ceil
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple, Self
 
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.messages.utils import count_tokens_approximately
 
-ENCODING = "o200k_base"
-ENCODING_URL = f"https://openaipublic.blob.core.windows.net/encodings/{ENCODING}.tiktoken"
-ENCODING_SHA256 = "446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d"
-"""The file that tiktoken keeps of this encoding once it was used on the machine, by its hash."""
-TOKENS_PER_MESSAGE = 4
+from echelons.identity.lineage import MEMORY_KEY
+from echelons.memory.summaries import CHARACTERS_PER_TOKEN
+
+ENCODINGS: Final[Mapping[str, str]] = {
+    "o200k_base": "446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d",
+    "cl100k_base": "223921b76ee99bde995b7ff738513eef100fb51d18c93597a113bcffe865b2a7",
+}
+"""tiktoken's encodings of today's models, the newer first, with the hash of the file of each."""
+ENCODING_URL: Final = "https://openaipublic.blob.core.windows.net/encodings/{}.tiktoken"
+"""What tiktoken names the file after that it keeps once an encoding was used on the machine."""
+TOKENS_PER_MESSAGE: Final = 4
 """Tokens of a message beside its text, as OpenAI's cookbook counts them."""
+APPROXIMATION_KEY: Final = "approximated"
+"""Key of the number by `count_tokens_approximately`, beside which a reply's usage stands."""
+LOWEST_RATE, HIGHEST_RATE = 0.5, 10.0
+"""Tokens of a model for each approximated one; a report beyond that is of something else."""
+
+CountedBy = Literal["usage", "encoding", "approximation"]
 
 
-class TokenCount(NamedTuple):
-    """A number of tokens, and how it was counted.
+class TokenCounter(NamedTuple):
+    """Counts tokens as far as they are known.
 
     Attributes:
-        tokens: The number.
-        counted_by: `"usage"`: scaled by what the model has reported; `"encoding"`: by tiktoken's;
-            `"approximation"`: by the number of characters.
+        counted_by: `"usage"`: at the rate at which the model has reported what it read last;
+            `"encoding"`: by tiktoken's; `"approximation"`: by the number of characters.
+        count: Returns the tokens of some messages.
+        characters_per_token: Characters of a token, 4 at most.
     """
 
-    tokens: int
-    counted_by: Literal["usage", "encoding", "approximation"]
+    counted_by: CountedBy
+    count: Callable[[Sequence[BaseMessage]], int]
+    characters_per_token: float = CHARACTERS_PER_TOKEN
+
+    @classmethod
+    def build(cls, messages: Sequence[BaseMessage], tool_tokens: int = 0) -> Self:
+        """Return the counter for the next prompt of a conversation.
+
+        Args:
+            messages: The conversation.
+            tool_tokens: Approximated tokens of the schemas that the model reads beside it.
+        """
+        if rate := _find_rate(messages, tool_tokens):
+            count = _count_at_rate(rate)
+            return cls("usage", count, min(1.0, 1 / rate) * CHARACTERS_PER_TOKEN)
+        encoding = find_encoding()
+        if encoding is None:
+            return cls("approximation", count_tokens_approximately)
+        count = _count_encoded(encoding)
+        latest = messages[-10:]
+        characters = sum(len(_read(each)) for each in latest)
+        each_token = characters / max(1, count(latest)) if characters else CHARACTERS_PER_TOKEN
+        return cls("encoding", count, min(CHARACTERS_PER_TOKEN, max(0.25, each_token)))
 
 
-def count_tokens(messages: Sequence[BaseMessage]) -> TokenCount:
-    """Return the tokens of some messages."""
-    replies = [each for each in messages if isinstance(each, AIMessage)]
-    providers = {each.response_metadata.get("model_provider") for each in replies}
-    if None not in providers and len(providers) == 1 and any(r.usage_metadata for r in replies):
-        scaled = count_tokens_approximately(messages, use_usage_metadata_scaling=True)
-        return TokenCount(scaled, "usage")
-    if encoding := find_encoding():
-        tokens = sum(
-            len(encoding.encode(_read(each), disallowed_special=())) + TOKENS_PER_MESSAGE
+def _find_rate(messages: Sequence[BaseMessage], tool_tokens: int) -> float | None:
+    """Return how many tokens the model has reported for each that was approximated, if it has."""
+    for message in reversed(messages):
+        noted = message.response_metadata.get(MEMORY_KEY)
+        if not (isinstance(message, AIMessage) and isinstance(noted, dict)):
+            continue
+        approximated, usage = noted.get(APPROXIMATION_KEY), message.usage_metadata
+        if isinstance(approximated, int) and approximated > 0 and usage and usage["input_tokens"]:
+            # Schemas are of English, whatever the conversation is of.
+            rate = (usage["input_tokens"] - tool_tokens) / approximated
+            return min(HIGHEST_RATE, max(LOWEST_RATE, rate))
+    return None
+
+
+def _count_at_rate(rate: float) -> Callable[[Sequence[BaseMessage]], int]:
+    return lambda messages: ceil(count_tokens_approximately(messages) * rate)
+
+
+def _count_encoded(encoding: Any) -> Callable[[Sequence[BaseMessage]], int]:
+    def count(messages: Sequence[BaseMessage]) -> int:
+        return sum(
+            len(encoding.encode(_read(each), disallowed_special=()))
+            + _count_media(each)
+            + TOKENS_PER_MESSAGE
             for each in messages
         )
-        return TokenCount(tokens, "encoding")
-    return TokenCount(count_tokens_approximately(messages), "approximation")
+
+    return count
 
 
 @cache
@@ -60,16 +109,30 @@ def find_encoding() -> Any:
     folder = next((each for each in places if each is not None), None)
     if folder is None:
         folder = str(Path(tempfile.gettempdir(), "data-gym-cache"))
-    file = Path(folder, sha1(ENCODING_URL.encode(), usedforsecurity=False).hexdigest())
-    try:
-        if not folder or sha256(file.read_bytes()).hexdigest() != ENCODING_SHA256:
-            return None
-        import tiktoken
-    except (OSError, ImportError):
-        return None
-    return tiktoken.get_encoding(ENCODING)
+    for name, digest in ENCODINGS.items():
+        url = ENCODING_URL.format(name).encode()
+        file = Path(folder, sha1(url, usedforsecurity=False).hexdigest())
+        try:
+            if not folder or sha256(file.read_bytes()).hexdigest() != digest:
+                continue
+            import tiktoken
+        except (OSError, ImportError):
+            continue
+        return tiktoken.get_encoding(name)
+    return None
 
 
 def _read(message: BaseMessage) -> str:
     calls = getattr(message, "tool_calls", None)
     return f"{message.text}{calls or ''}"
+
+
+def _count_media(message: BaseMessage) -> int:
+    """Return about how many tokens the pictures and other blocks of a message have."""
+    content = message.content
+    if isinstance(content, str):
+        return 0
+    kinds = ("text", "tool_use")
+    others = [each for each in content if isinstance(each, dict) and each.get("type") not in kinds]
+    whole = message.model_copy(update={"content": others})
+    return count_tokens_approximately([whole]) if others else 0

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import chain, repeat
+from math import ceil
 from pathlib import Path
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -19,7 +22,7 @@ from echelons import Agent, Session
 from echelons.errors import ContextTooLarge, InvalidField
 from echelons.identity.lineage import MEMORY_KEY, PIN_KEY
 from echelons.memory import Memory
-from echelons.testing import Call, ScriptedModel, delegate
+from echelons.testing import Call, Reply, ScriptedModel, delegate
 from tests.proof import WHOLE
 
 if TYPE_CHECKING:
@@ -55,20 +58,86 @@ def instructions(messages: Sequence[BaseMessage]) -> str:
     return str(messages[0].text)
 
 
-def test_a_long_conversation_stays_within_its_budget_and_its_facts_are_found(world: World) -> None:
-    said = [f"In {n} the hotel is Roma-{n}. It has {n} rooms." for n in range(TURNS)]
-    steps: list[Any] = [*said, Call("recall", {"query": "Roma-3"}), "Roma-3"]
-    steps[4:4] = [Call("pin", {"text": "the code is 4711"})]
-    agent, model = remembering(iter(steps))
+@pytest.mark.parametrize("seed", range(2 if WHOLE else 1))
+def test_a_long_conversation_stays_within_its_budget_and_its_facts_are_found(
+    world: World, seed: int
+) -> None:
+    rng, pins = Random(seed), list[str]()
+
+    def steps() -> Iterator[Any]:
+        for turn in range(TURNS):
+            if rng.random() < 0.1:
+                sizes = [rng.choice([0, 500, 5000, 60_000]) for _ in range(rng.randint(1, 3))]
+                yield [Call("fetch", {"size": size}) for size in sizes]
+            if turn % (TURNS // 10) == 4:
+                pins.append(
+                    f"the code of turn {turn} is {rng.random()} {'p' * rng.randint(0, 150)}"
+                )
+                yield Call("pin", {"text": pins[-1]})
+            yield f"In {turn} the hotel is Roma-{turn}. {'It has rooms. ' * rng.randint(0, 100)}"
+        yield Call("recall", {"query": "Roma-3"})
+        yield "Roma-3"
+
+    agent, model = remembering(steps())
     with Session(agent, ":memory:") as session:
         for turn in range(TURNS):
-            world.send(session, f"Find a hotel for day {turn}. It has to be near the station.")
+            known = [*pins]
+            task = f"Find a hotel for day {turn}. {'It has to be near. ' * rng.randint(0, 80)}"
+            world.send(session, task)
+            assert all(each in instructions(model.calls[-1].messages) for each in known)
+            assert max(sizes(model)) <= 4000
+            # What each call was shown would have the square of the turns.
+            del model.calls[:-1]
         world.send(session, "Which was the hotel of day 3?")
-    assert max(sizes(model)) <= 4000
-    found = model.calls[-1].messages[-1]
-    assert "In 3 the hotel is Roma-3." in str(found.text)
-    # From the turn after it on, what is pinned is in every prompt.
-    assert all("the code is 4711" in instructions(each.messages) for each in model.calls[6:])
+    assert len(pins) == 10
+    assert "In 3 the hotel is Roma-3." in str(model.calls[-1].messages[-1].text)
+
+
+def reporting(rates: Iterator[float], texts: Sequence[str], reported: list[int]) -> ScriptedModel:
+    """Return a model that reports so many tokens for each character, and notes them."""
+
+    class Reporting(ScriptedModel):
+        def __init__(self) -> None:
+            super().__init__({"head": answer})
+
+        def bind_tools(self, tools: Any, **kwargs: Any) -> Any:
+            schemas.append(count_tokens_approximately([], tools=tools))
+            return super().bind_tools(tools, **kwargs)
+
+    def answer(messages: Sequence[BaseMessage]) -> Any:
+        reported.append(ceil(sum(len(str(each.text)) for each in messages) * next(rates)))
+        return Reply(texts[len(reported) % len(texts)], usage=(reported[-1] + schemas[-1], 40))
+
+    schemas: list[int] = []
+    return Reporting()
+
+
+def test_what_the_model_reports_of_other_scripts_is_within_the_budget(world: World) -> None:
+    reported: list[int] = []
+    # Of such a script a token is one character, and not four.
+    model = reporting(repeat(1), ["旅館" * 40, "宿" * 200], reported)
+    agent = Agent("head", model=model, memory=Memory(budget=4000, summarizer="extractive"))
+    with Session(agent, ":memory:") as session:
+        for turn in range(60):
+            world.send(session, f"{turn} 日の宿を探してください。" * 8)
+        replies = session.thread_store.get(session.thread_id).messages[1::2]
+    noted = [each.response_metadata[MEMORY_KEY] for each in replies]
+    assert [each["counted_by"] for each in noted][1:] == ["usage"] * 59
+    assert 2500 < max(reported) <= 4000
+    assert any("upto" in each for each in noted)
+
+
+def test_summaries_that_were_made_for_another_model_are_cut(world: World) -> None:
+    reported: list[int] = []
+    rates = chain(repeat(0.25, 60), repeat(1))
+    model = reporting(rates, ["Fine. " * 60], reported)
+    agent = Agent("head", model=model, memory=Memory(budget=2500, summarizer="extractive"))
+    with Session(agent, ":memory:") as session:
+        for turn in range(80):
+            world.send(session, f"{turn}. {'Look for another one. ' * 15}")
+    # The first call of the other model is counted as those before it were.
+    assert max([*reported[:60], *reported[61:]]) <= 2500
+    assert reported[60] > 2500
 
 
 turns = st.lists(

@@ -20,7 +20,7 @@ from echelons.memory.summaries import (
 from echelons.plans import drive_plan
 
 
-def fold(held: Summaries, turns: list[str], budget: int = 1000) -> tuple[Summaries, list[str]]:
+def fold(held: Summaries, turns: list[str], share: int = 1000) -> tuple[Summaries, list[str]]:
     """Fold turns, and return the summaries and the texts that were summarised."""
     asked: list[str] = []
 
@@ -28,7 +28,7 @@ def fold(held: Summaries, turns: list[str], budget: int = 1000) -> tuple[Summari
         asked.append(request.text)
         return f"paragraph {len(asked)}"[: request.limit]
 
-    plan = held.plan_fold(turns, "id", len(turns), (), budget)
+    plan = held.plan_fold(turns, "id", len(turns), (), share)
     return drive_plan(plan, summarize), asked
 
 
@@ -58,10 +58,10 @@ def test_folding_in_pieces_is_folding_at_once() -> None:
 
 
 @given(st.lists(st.text(max_size=400), max_size=80), st.integers(400, 9000))
-def test_summaries_have_a_quarter_of_the_budget_at_most(turns: list[str], budget: int) -> None:
-    plan = Summaries().plan_fold(turns, "id", len(turns), (), budget)
+def test_summaries_have_a_quarter_of_the_budget_at_most(turns: list[str], share: int) -> None:
+    plan = Summaries().plan_fold(turns, "id", len(turns), (), share)
     folded = drive_plan(plan, lambda request: extract_summary(request.text, request.limit))
-    assert len(folded.render()) <= budget + 20
+    assert len(folded.render()) <= share + 20
 
 
 @given(st.text(max_size=2000), st.integers(1, 500))
