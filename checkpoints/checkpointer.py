@@ -376,10 +376,11 @@ class SqliteCheckpointer(AsyncMethods, Backups):
         """Return a number that changes when another connection has written to the database."""
         return self._connection_lock.read_data_version()
 
-    def has_question(self, thread_id: str, question_id: str) -> bool:
-        """Return whether a question was ever asked under a root's thread."""
+    def find_asker(self, thread_id: str, question_id: str) -> str | None:
+        """Return the path of the agent that has asked a question; `None` if it was never asked."""
         with self.cursor(transaction=False) as cursor:
-            return cursor.execute(FIND_QUESTION, (thread_id, question_id)).fetchone() is not None
+            found = cursor.execute(FIND_QUESTION, (thread_id, question_id)).fetchone()
+        return str(found[0]) if found else None
 
     def read_events(self, thread_id: str, after: int | None = None) -> list[StoredEvent]:
         """Return the events under a root's thread, in the order in which they were stored.

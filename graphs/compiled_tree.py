@@ -43,7 +43,12 @@ from echelons.errors import EventLoopMissing, InvalidOption
 from echelons.graphs.agent_models import resolve_models
 from echelons.graphs.invocation.input_validation import validate_input
 from echelons.graphs.invocation.rerun import astream_until_settled, stream_until_settled
-from echelons.graphs.invocation.resume_check import acheck_resume, check_resume
+from echelons.graphs.invocation.resume_check import (
+    acheck_resume,
+    afind_hidden_dismissals,
+    check_resume,
+    find_hidden_dismissals,
+)
 from echelons.graphs.invocation.run_services import RunServices, with_run_services
 from echelons.graphs.lazy_level import LazyLevel
 from echelons.graphs.level_graph import (
@@ -104,11 +109,13 @@ class AgentGraph(EditableGraph):
         around = self.merge_call_config(config)
         if self.async_only and get_background_loop(around) is None:
             raise EventLoopMissing(self.async_only)
-        given, stored = input, None
+        given, stored, hidden = input, None, frozenset[str]()
         if not _is_checked(around):
             given = validate_input(input, around)
             stored = check_resume(self.agent, self.checkpointer, given, around)
+            hidden = find_hidden_dismissals(self.checkpointer, around)
         services, own, options = self._prepare_run(config, around, stored, kwargs)
+        services.gate.hidden_dismissals |= hidden
         run = partial(super().stream, **options)
         return stream_until_settled(run, given, services, own)
 
@@ -118,7 +125,7 @@ class AgentGraph(EditableGraph):
         """Async version of `stream`."""
         around = self.merge_call_config(config)
         if _is_checked(around):
-            return self._astream_settled(input, config, around, None, kwargs)
+            return self._astream_settled(input, config, around, kwargs)
         return self._acheck_and_stream(validate_input(input, around), config, around, kwargs)
 
     async def _acheck_and_stream(
@@ -129,7 +136,8 @@ class AgentGraph(EditableGraph):
         kwargs: dict[str, Any],
     ) -> AsyncIterator[Any]:
         stored = await acheck_resume(self.agent, self.checkpointer, given, around)
-        run = self._astream_settled(given, config, around, stored, kwargs)
+        hidden = await afind_hidden_dismissals(self.checkpointer, around)
+        run = self._astream_settled(given, config, around, kwargs, stored, hidden)
         async with aclosing(run) as parts:
             async for part in parts:
                 yield part
@@ -139,10 +147,12 @@ class AgentGraph(EditableGraph):
         given: Any,
         config: RunnableConfig | None,
         around: RunnableConfig,
-        stored: Identity | None,
         kwargs: dict[str, Any],
+        stored: Identity | None = None,
+        hidden: frozenset[str] = frozenset(),
     ) -> AsyncGenerator[Any]:
         services, own, options = self._prepare_run(config, around, stored, kwargs)
+        services.gate.hidden_dismissals |= hidden
         run = partial(super().astream, **options)
         return astream_until_settled(run, given, services, own)
 
@@ -169,6 +179,7 @@ class AgentGraph(EditableGraph):
         rules = self.agent.delegation or DEFAULT_POLICY
         gate = TreeGate(identity, thread_id, self.agent.limits, ledger, fence, monotonic)
         gate.backpressure = turn.backpressure if turn else None
+        gate.hidden_dismissals = turn.hidden_dismissals if turn else frozenset()
         given_theme = configurable.get(THEME_KEY)
         gate.choose_theme = partial(choose_theme, self.agent.theme, given_theme, thread_id)
         if isinstance(saver, BaseCheckpointSaver):

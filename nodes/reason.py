@@ -115,7 +115,7 @@ from echelons.nodes.planning.tool_calls import (
     parse_calls,
 )
 from echelons.nodes.planning.unanswered import build_question_report, build_unanswered_update
-from echelons.tree.names import SEND_MESSAGE
+from echelons.tree.names import PATH_SEPARATOR, SEND_MESSAGE
 from echelons.workspace.changes import WORKSPACE_KEY
 
 if TYPE_CHECKING:
@@ -272,6 +272,7 @@ class Reason(Node):
                 identity.agent,
                 max_parts=compute_max_parts(context.parsed, splits),
                 spawned=context.living,
+                dismissed=gate.dismissals.list_below(PATH_SEPARATOR.join(identity.path)),
             )
             for task, splits in iter_unnamed_tasks(context.parsed, settings.policy)
         }
@@ -378,6 +379,7 @@ class Reason(Node):
                 identity.agent,
                 max_parts=compute_max_parts(context.parsed, splits),
                 spawned=context.living,
+                dismissed=gate.dismissals.list_below(PATH_SEPARATOR.join(identity.path)),
             )
             for task, splits in iter_unnamed_tasks(context.parsed, settings.policy)
         }

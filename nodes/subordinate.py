@@ -407,8 +407,10 @@ def _reject_halted(verdict: Halt | Pause, begun: Head) -> LevelFailure | None:
     When a limit is reached, a subordinate that began before a crash or an interrupt still
     runs, so that it ends by itself with its partial result. A pause takes effect in `reason`.
     """
-    if isinstance(verdict, Pause) or (begun and verdict.kind == "limit"):
+    if isinstance(verdict, Pause) or (begun and (verdict.finishes or verdict.kind == "limit")):
         return None
+    if verdict.kind == "dismissed":
+        return LevelFailure(verdict.reason, AttemptOutcome.NOTHING)
     return LevelFailure(verdict.reason if begun else f"not run: {verdict.reason}")
 
 

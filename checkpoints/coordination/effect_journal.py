@@ -27,6 +27,7 @@ from echelons.checkpoints.inherited_config import get_saver, stores_each_step
 from echelons.checkpoints.ledger import Transaction, VersionedValue, build_key, get_ledger
 from echelons.effects.journal import CallStart, CallState, EffectCall, JournalEntry
 from echelons.errors import CallContested, RecordTooLarge
+from echelons.guards.gate import Halt, get_gate
 
 T = TypeVar("T")
 Config = Mapping[str, Any]
@@ -47,7 +48,10 @@ class LedgerJournal:
         return load_entry(saver.serde, name, found) if found else None
 
     def begin(self, call: EffectCall, config: Config, answers: Sequence[Any] = ()) -> CallStart:
-        """Record that a call is started, or return its existing entry."""
+        """Record that a call is started, or return its existing entry.
+
+        Nothing is recorded of a call whose agent was dismissed meanwhile.
+        """
         saver, name = _require_saver(config), build_call_key(call)
         turn = get_turn(config["configurable"])
         fresh = JournalEntry(
@@ -58,13 +62,15 @@ class LedgerJournal:
             ours=tuple(range(len(answers))),
         )
         value = entry_to_json(saver.serde, call, fresh)
-        ledger = get_ledger(saver)
+        ledger, gate = get_ledger(saver), get_gate(config)
 
-        def work(open_: Transaction) -> VersionedValue[StoredCall] | int:
+        def work(open_: Transaction) -> VersionedValue[StoredCall] | int | Halt:
             if turn:
                 # A run must begin no more effects once it has lost its lease, or once a write of
                 # it has failed: nothing stored would show that it had come so far.
                 turn.check_in(open_)
+            if halt := gate.find_dismissal(open_, config):
+                return open_.get_record(EFFECT, name) or halt
             version = open_.compare_and_set(name, None, value)
             if version and ledger.has_earlier_calls and (left := _take_earlier(open_, call)):
                 open_.compare_and_set(name, version, left)
@@ -73,6 +79,8 @@ class LedgerJournal:
             return open_.get_record(EFFECT, name) or 0 if version is None else version
 
         found = ledger.commit(work)
+        if isinstance(found, Halt):
+            return CallStart(fresh, fresh=True, halt=found)
         if isinstance(found, int):
             entry = JournalEntry(
                 CallState.STARTED, fresh.at, found, answers=fresh.answers, ours=fresh.ours

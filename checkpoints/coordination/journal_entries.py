@@ -29,6 +29,7 @@ class StoredCall:
     state: CallState
     at: str
     tool: str = ""
+    agent_path: str = ""
     arguments: str | None = None
     request: str = ""
     call_id: str = ""

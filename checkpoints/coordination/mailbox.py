@@ -33,7 +33,8 @@ from echelons.checkpoints.ledger.sqlite_ledger import SqliteTransaction
 from echelons.checkpoints.queries import LedgerQuery, ReadPlan, arun_plan, run_plan
 from echelons.checkpoints.thread_events import WriteLocation, build_later_question_event
 from echelons.errors import MailboxFull, MessageRefused, QuestionClosed
-from echelons.guards.gate import Halt
+from echelons.guards.dismissals import Dismissals
+from echelons.guards.gate import Halt, get_gate
 from echelons.identity.lineage import ECHELONS_NS
 from echelons.langgraph_internals import TASK_ID_KEY
 from echelons.messaging.mail import MAX_UNREAD, Mail, MailKind, OutgoingMail
@@ -175,9 +176,10 @@ def list_later_questions(open_: Transaction, thread_id: str) -> dict[str, LaterQ
     }
 
 
-def has_later_question(open_: Transaction, thread_id: str, question_id: str) -> bool:
-    """Return whether such a question was asked, answered or not."""
-    return open_.get_record(LATER, build_key(thread_id, LATER.name, question_id)) is not None
+def find_later_asker(open_: Transaction, thread_id: str, question_id: str) -> str | None:
+    """Return the path of the agent that has asked such a question; `None` if none has."""
+    found = open_.get_record(LATER, build_key(thread_id, LATER.name, question_id))
+    return found.value.path if found else None
 
 
 def answer_later_question(
@@ -378,10 +380,11 @@ class TreeMailboxes:
         """
         turn = str(config["metadata"].get("turn_id", ""))
         orders_key = build_orders_key(self._thread_id, turn)
+        dismissals = get_gate(config).dismissals
 
         def check(open_: Transaction) -> list[str]:
             orders, more = ControlOrders.read(open_, orders_key), Counter[str]()
-            return [self._check_group(open_, group, orders, more) for group in groups]
+            return [self._check_group(open_, each, orders, dismissals, more) for each in groups]
 
         errors = self._ledger.query(check)
         now = self._ledger.get_time().isoformat()
@@ -411,6 +414,7 @@ class TreeMailboxes:
         open_: Transaction,
         group: Sequence[OutgoingMail],
         orders: ControlOrders,
+        dismissals: Dismissals,
         more: Counter[str],
     ) -> str:
         """Return why a group of messages cannot be sent; `more` are those before it."""
@@ -418,6 +422,9 @@ class TreeMailboxes:
             order = orders.find_order(each.path)
             if isinstance(order, Halt):
                 return str(MessageRefused(each.path, order.why))
+            dismissal = dismissals.find(each.path)
+            if dismissal and not dismissal.graceful:
+                return str(dismissal.build_error(each.path))
         try:
             for each in group:
                 check_room(open_, self._thread_id, each.path, more[each.path] + 1)

@@ -1,8 +1,8 @@
 """`TreeGate`: the gate of one run, on the ledger of the run's saver.
 
-`graphs` makes one for each run and puts it into the run's config. Orders, and whether answers were
-left to the run, are read again only after something has been written; each step is counted in a
-transaction of its own.
+`graphs` makes one for each run and puts it into the run's config. Orders, dismissals, and whether
+answers were left to the run, are read again only after something has been written; each step is
+counted in a transaction of its own, in which that is looked at.
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from datetime import datetime
+from functools import partial
 from threading import Lock
 from time import monotonic
-from typing import Any, NoReturn, Self
+from typing import Any, NoReturn, Self, TypeVar
 
 from langchain_core.messages import AIMessage
 from langgraph.errors import GraphDrained
@@ -25,11 +26,16 @@ from echelons.checkpoints.coordination.control_orders import (
     OrderListener,
     build_orders_key,
 )
+from echelons.checkpoints.coordination.dismissal_ledger import (
+    list_dismissal_keys,
+    load_dismissals,
+)
 from echelons.checkpoints.coordination.mailbox import TreeMailboxes
 from echelons.checkpoints.coordination.usage_meter import Meter
 from echelons.checkpoints.ledger import Fence, Ledger, Transaction, build_key
 from echelons.errors import LeaseLost, LedgerDamaged, StorageError
 from echelons.guards.backpressure import Backpressure
+from echelons.guards.dismissals import NO_DISMISSALS, Dismissals
 from echelons.guards.gate import SPAWNED_RUN_KEY, Halt, Pause, Step
 from echelons.guards.held_attempts import HeldAttempts
 from echelons.guards.limits import Limits
@@ -41,6 +47,7 @@ from echelons.tree.name_themes import NameTheme
 from echelons.tree.names import PATH_SEPARATOR
 
 LOG = logging.getLogger(__name__)
+T = TypeVar("T")
 
 
 class TreeGate:
@@ -61,6 +68,8 @@ class TreeGate:
         held_attempts: Keeps the attempts whose steps it holds, `None` if it holds none.
         answer_mark: Where answers are left to the run; `None` if nothing delivers them.
         note_orders: Is told the orders of the turn when they are read; `None` if nobody is.
+        dismissals: The dismissals of the thread that the run sees.
+        hidden_dismissals: The keys of those that it does not see, as its branch began before them.
         choose_theme: Returns the names for people that spawned agents get; `None` for none.
     """
 
@@ -80,6 +89,8 @@ class TreeGate:
         self.held_attempts: HeldAttempts | None = None
         self.answer_mark: AnswerMark | None = None
         self.note_orders: OrderListener | None = None
+        self.dismissals: Dismissals = NO_DISMISSALS
+        self.hidden_dismissals: frozenset[str] = frozenset()
         self.choose_theme: Callable[[], NameTheme] | None = None
         self._ledger = ledger
         self._thread_id = thread_id
@@ -109,16 +120,27 @@ class TreeGate:
         path = _get_agent_path(config)
         with self._lock:
             self._has_ended = False
-            order = self._read_order(path)
-            if isinstance(order, Halt) or (order and step is Step.MODEL):
-                return order
             if step in (Step.APPROVAL, Step.RETURN):
-                return None
-            if self._has_answers or (self._deadline and self._is_late()):
-                self._hold()
-            if step is Step.SUBORDINATE and config.get("configurable", {}).get(SPAWNED_RUN_KEY):
-                return self._commit(lambda open_: self._name_and_count(open_, path))
-            return self._commit(lambda open_: self._meter.count(open_, step))
+                order = self._read_order(path)
+                return order if isinstance(order, Halt) else None
+            return self._commit(partial(self._enter_in, step, path, config))
+
+    def _enter_in(
+        self, step: Step, path: str, config: Mapping[str, Any], open_: Transaction
+    ) -> Callable[[], Halt | Pause | None]:
+        """Return what returns the order that forbids a step, or has counted it."""
+        # In the transaction: nothing that was ordered before it is missed.
+        seen = self.signals.generation, open_.foreign_writes
+        if seen != self._seen:
+            self._note_changes(self._read_changes(open_), seen)
+        order = self._find_order(path, step)
+        if isinstance(order, Halt) or (order and step is Step.MODEL):
+            return lambda: order
+        if self._has_answers or (self._deadline and self._is_late()):
+            self._hold()
+        if step is Step.SUBORDINATE and config.get("configurable", {}).get(SPAWNED_RUN_KEY):
+            return self._name_and_count(open_, path)
+        return self._meter.count(open_, step)
 
     def _name_and_count(self, open_: Transaction, path: str) -> Callable[[], Halt | None]:
         """Count the step of a spawned agent, which gets its name for people with its first."""
@@ -141,6 +163,15 @@ class TreeGate:
             self._refresh()
             if self._has_answers:
                 self._hold()
+
+    def find_dismissal(self, open_: Transaction, config: Mapping[str, Any]) -> Halt | None:
+        """Return the dismissal that an agent is under in an open transaction of the ledger."""
+        # Without the lock of the gate, whose holder may wait for the transaction: so in this order.
+        seen, dismissals = self._seen, self.dismissals
+        if seen != (self.signals.generation, open_.foreign_writes):
+            dismissals = self._load_dismissals(open_)
+        found = dismissals.find(_get_agent_path(config))
+        return Halt("dismissed", found.why) if found and not found.graceful else None
 
     def leave(self, reply: Any, config: Mapping[str, Any]) -> Halt | None:
         """Count the tokens of a reply; return why it must not be acted on, or `None`."""
@@ -214,8 +245,8 @@ class TreeGate:
         except (StorageError, LeaseLost) as lost:
             _raise_or_log(error, lost)
 
-    def _commit(self, work: Callable[[Transaction], Callable[[], Halt | None]]) -> Halt | None:
-        def fenced(open_: Transaction) -> Callable[[], Halt | None]:
+    def _commit(self, work: Callable[[Transaction], Callable[[], T]]) -> T:
+        def fenced(open_: Transaction) -> Callable[[], T]:
             if self._fence:
                 open_.require_lease(self._fence)
             return work(open_)
@@ -229,23 +260,44 @@ class TreeGate:
 
     def _read_order(self, path: str) -> Halt | Pause | None:
         self._refresh()
-        return self._orders.find_order(path)
+        return self._find_order(path)
+
+    def _find_order(self, path: str, step: Step | None = None) -> Halt | Pause | None:
+        """Return the order for an agent: a dismissal or stop first, then a pause."""
+        if self.dismissals is NO_DISMISSALS:
+            return self._orders.find_order(path)
+        dismissal = self.dismissals.find(path)
+        if dismissal and not dismissal.graceful:
+            return Halt("dismissed", dismissal.why)
+        order = self._orders.find_order(path)
+        if dismissal and step is Step.SUBORDINATE and not isinstance(order, Halt):
+            return Halt("dismissed", dismissal.why, finishes=True)
+        return order
 
     def _refresh(self) -> None:
         # The counters first: an order that is written after them is read at the next step.
         seen = self.signals.generation, self._ledger.foreign_writes()
         if seen != self._seen:
-            self._orders = self._ledger.query(self._read_changes)
-            self._seen = seen
-            if self._orders.given and self.note_orders:
-                self.note_orders(self._orders.given)
+            self._note_changes(self._ledger.query(self._read_changes), seen)
 
-    def _read_changes(self, open_: Transaction) -> ControlOrders:
+    def _read_changes(self, open_: Transaction) -> tuple[ControlOrders, Dismissals]:
         if isinstance(self.mailboxes, TreeMailboxes):
             self.mailboxes.refresh(open_)
         mark = self.answer_mark
         self._has_answers = mark is not None and mark.is_left_behind(open_)
-        return ControlOrders.read(open_, self._orders_key)
+        return ControlOrders.read(open_, self._orders_key), self._load_dismissals(open_)
+
+    def _load_dismissals(self, open_: Transaction) -> Dismissals:
+        keys = list_dismissal_keys(open_, self._thread_id)
+        return load_dismissals(open_, keys, self.hidden_dismissals) if keys else NO_DISMISSALS
+
+    def _note_changes(
+        self, changes: tuple[ControlOrders, Dismissals], seen: tuple[int, int]
+    ) -> None:
+        self._orders, self.dismissals = changes
+        self._seen = seen
+        if self._orders.given and self.note_orders:
+            self.note_orders(self._orders.given)
 
     def _is_late(self) -> bool:
         """Return whether a question's deadline has passed that the run can act on."""

@@ -36,8 +36,8 @@ MAX_RESPONSE_LENGTH = 2**18
 """Characters of JSON of a response that are kept with its turn; a longer one is kept without the
 responses below it, and with a shorter result."""
 
-EndStatus: TypeAlias = Literal["finished", "limited", "stopped"]
-"""How a turn has ended: with an answer, at a limit, or by an order to stop."""
+EndStatus: TypeAlias = Literal["finished", "limited", "stopped", "dismissed"]
+"""How a turn has ended: with an answer, at a limit, by an order to stop, or for good."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +108,7 @@ class Turn:
         root: The state of the root.
         answer_mark: Where answers are left to its run; `None` if its run takes none.
         note_orders: Is told all orders of the turn whenever its gate reads them.
+        hidden_dismissals: Keys of the dismissals that its branch does not see.
     """
 
     thread_id: str
@@ -119,6 +120,7 @@ class Turn:
     root: RootState = field(default_factory=RootState, compare=False)
     answer_mark: AnswerMark | None = field(default=None, compare=False)
     note_orders: OrderListener | None = field(default=None, compare=False)
+    hidden_dismissals: frozenset[str] = field(default=frozenset(), compare=False)
 
     def check_write(self, cursor: sqlite3.Cursor) -> None:
         """Refuse a write of a run that has lost its lease, or whose earlier write failed.

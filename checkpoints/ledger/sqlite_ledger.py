@@ -138,8 +138,12 @@ class SqliteTransaction(Transaction):
     @property
     def store_version(self) -> tuple[int, int]:
         """The version of the database, by the writes of others and of this connection."""
-        by_others = self._cursor.execute("PRAGMA data_version").fetchone()[0]
-        return int(by_others), self._cursor.connection.total_changes
+        return self.foreign_writes, self._cursor.connection.total_changes
+
+    @property
+    def foreign_writes(self) -> int:
+        """What `Ledger.foreign_writes` returns, as of this transaction."""
+        return int(self._cursor.execute("PRAGMA data_version").fetchone()[0])
 
     def add_event(self, where: WriteLocation, event: ThreadEvent) -> bool:
         """Add an event to those of a thread, see `Transaction`."""

@@ -128,6 +128,11 @@ class Transaction(ABC):
         return None
 
     @property
+    def foreign_writes(self) -> int:
+        """What `Ledger.foreign_writes` returns, as of this transaction."""
+        return 0
+
+    @property
     def now(self) -> str:
         """The time of the commit by the ledger's clock, ISO 8601, UTC."""
         if not self._now:

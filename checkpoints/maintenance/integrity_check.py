@@ -19,6 +19,7 @@ from echelons.checkpoints.coordination.approval_ledger import APPROVAL
 from echelons.checkpoints.coordination.capability_cache import DERIVED
 from echelons.checkpoints.coordination.circuit_breakers import CIRCUIT, INTENSITY
 from echelons.checkpoints.coordination.control_orders import ORDERS
+from echelons.checkpoints.coordination.dismissal_ledger import DISMISSAL
 from echelons.checkpoints.coordination.failure_ledger import FAILURE, FAILURE_COUNT
 from echelons.checkpoints.coordination.journal_entries import EFFECT, load_entry
 from echelons.checkpoints.coordination.mailbox import LATER, MAIL, MAIL_READ, MAILBOX, STEERED
@@ -46,7 +47,7 @@ THREAD_KINDS: dict[str, RecordKind[Any]] = {
     kind.name: kind
     for kind in (
         *(TURN, ORDERS, METER, EFFECT, FAILURE, FAILURE_COUNT, RACE, ANSWER, OPEN_EPOCH),
-        *(MAILBOX, MAIL, MAIL_READ, STEERED, APPROVAL, LATER, CHANGE, NOTE, ALIAS),
+        *(MAILBOX, MAIL, MAIL_READ, STEERED, APPROVAL, LATER, CHANGE, NOTE, ALIAS, DISMISSAL),
     )
 }
 """The kinds of the records of a thread, by the name that their keys have."""

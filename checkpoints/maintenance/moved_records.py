@@ -1,6 +1,7 @@
 """Moves the ledger records of a thread's branches when their checkpoints are pruned.
 
-Mail, later questions, standing decisions, changes and notes belong to a checkpoint of the root.
+Mail, later questions, standing decisions, changes, notes and dismissals belong to a checkpoint of
+the root.
 Without it, one of an abandoned branch could not be told from one of the past of those that are
 kept.
 """
@@ -15,6 +16,7 @@ from urllib.parse import quote
 
 from echelons.checkpoints.coordination.approval_ledger import APPROVAL, StandingDecision
 from echelons.checkpoints.coordination.branches import Branch, get_checkpoint, plan_moves
+from echelons.checkpoints.coordination.dismissal_ledger import DISMISSAL, StoredDismissal
 from echelons.checkpoints.coordination.mailbox import (
     LATER,
     MAIL,
@@ -51,10 +53,11 @@ def move_records(
     decisions = dict(_list_records(open_, APPROVAL, thread_id))
     changes = dict(_list_records(open_, CHANGE, thread_id))
     notes = dict(_list_records(open_, NOTE, thread_id))
+    dismissals = dict(_list_records(open_, DISMISSAL, thread_id))
     dated: dict[str, VersionedValue[StoredMail] | VersionedValue[LaterQuestion]]
     dated = {**mail, **later}
     places = [each.value.after for each in dated.values()]
-    places += [get_checkpoint(key) for key in (*marks, *changes, *notes)]
+    places += [get_checkpoint(key) for key in (*marks, *changes, *notes, *dismissals)]
     moves = plan_moves(parents, kept, places) if places else {}
     for key, each in dated.items():
         if (after := each.value.after) not in moves:
@@ -72,6 +75,7 @@ def move_records(
                 _add_mark(open_, _move_key(key, to), mark.value)
     _move_versions(open_, changes, moves)
     _move_versions(open_, notes, moves)
+    _move_versions(open_, dismissals, moves)
     if decisions:
         given = [each.after for found in decisions.values() for each in found.value]
         # A fork takes over none of them, wherever it begins.
@@ -81,10 +85,12 @@ def move_records(
 
 def _move_versions(
     open_: Transaction,
-    versions: Mapping[str, VersionedValue[StoredChange]] | Mapping[str, VersionedValue[StoredNote]],
+    versions: Mapping[str, VersionedValue[StoredChange]]
+    | Mapping[str, VersionedValue[StoredNote]]
+    | Mapping[str, VersionedValue[StoredDismissal]],
     moves: Mapping[str, str | None],
 ) -> None:
-    """Move the versions of changes or notes; of those that the same branches see, keep the last."""
+    """Move the versions of records; of those that the same branches see, keep the last."""
     kept: dict[tuple[str, str], str] = {}
     for key in sorted(versions):  # of each in the order in which they were written
         name, after = key.rsplit("/", 2)[0], get_checkpoint(key)

@@ -62,8 +62,10 @@ _INSERT_EVENT = (
     " (SELECT 1 FROM events WHERE thread_id = ?1 AND kind = 'question' AND key = ?8)"
 )
 
-FIND_QUESTION = "SELECT 1 FROM events WHERE thread_id = ? AND kind = 'question' AND key = ?"
-"""Finds the event of a question, if it was ever asked under a root's thread."""
+FIND_QUESTION = (
+    "SELECT agent_path FROM events WHERE thread_id = ? AND kind = 'question' AND key = ?"
+)
+"""Finds who has asked a question, if it was ever asked under a root's thread."""
 
 FIND_LAST_TASK = (
     "SELECT max(id) FROM events WHERE thread_id = ? AND kind = 'message'"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from textwrap import shorten
 
@@ -11,6 +11,7 @@ from langgraph.checkpoint.base import CheckpointTuple
 
 from echelons.checkpoints.coordination.agent_aliases import list_aliases
 from echelons.checkpoints.coordination.control_orders import ControlOrders
+from echelons.checkpoints.coordination.dismissal_ledger import read_dismissals
 from echelons.checkpoints.ledger import build_key
 from echelons.checkpoints.queries import (
     AgentThread,
@@ -42,6 +43,7 @@ from echelons.delegation.spawned_agents import (
     find_given_agents,
 )
 from echelons.errors import ThreadNotFound
+from echelons.guards.dismissals import NO_DISMISSALS, Dismissals
 from echelons.guards.gate import Pause
 from echelons.identity.lineage import Identity, derive_agent_id
 from echelons.identity.thread_history import Head
@@ -66,7 +68,7 @@ class TreeSnapshot:
         orders: The stops and pauses of its turn.
         finished: Whether its last turn has ended.
         running: Whether a process is at work on it.
-        dismissed: Paths of the agents that were dismissed, each with all below it.
+        dismissals: Those that hold.
         aliases: The aliases of agents, by their ids.
         heads: The heads of the threads that each thread has called, by its id.
         turn: The root's current or last turn.
@@ -80,7 +82,7 @@ class TreeSnapshot:
     orders: ControlOrders = field(default_factory=ControlOrders)
     finished: bool = True
     running: bool = False
-    dismissed: Collection[str] = ()
+    dismissals: Dismissals = NO_DISMISSALS
     aliases: Mapping[str, str] = field(default_factory=dict)
     heads: Mapping[str, Mapping[str, Head]] = field(default_factory=dict)
     turn: str = ""
@@ -95,7 +97,7 @@ class TreeSnapshot:
         known = known or {}
         traces: dict[str, list[Trace]] = {path: [] for path in known}
         spawned: dict[str, AgentSpecification] = {}
-        dismissed = {*self.dismissed}
+        dismissed = set[str]()
         for path, trace in _walk(self.trace, self.root_path) if self.trace else ():
             traces.setdefault(path, []).append(trace)
             heads = self.heads.get(trace.thread_id, {})
@@ -124,7 +126,9 @@ class TreeSnapshot:
             left += reversed(below[path])
             own, questions = traces[path], asked.get(path, ())
             above = path.rpartition(PATH_SEPARATOR)[0]
-            if above in dismissed:
+            dismissal = self.dismissals.find(path)
+            finishes = dismissal and dismissal.graceful and any(map(self._is_open, own))
+            if above in dismissed or (dismissal and not finishes):
                 dismissed.add(path)
             state, whom = self._find_state(path, own, questions)
             if path in dismissed:
@@ -193,7 +197,8 @@ def read_registry(root: str, known: Mapping[str, AgentKind]) -> ReadPlan[AgentRe
     tops = {id_: each.latest for id_, each in index.items() if not each.superior_thread_id}
     if not tops:
         if known:
-            return TreeSnapshot(root).build_registry(known)
+            dismissals = yield from read_dismissals(root)
+            return TreeSnapshot(root, dismissals=dismissals).build_registry(known)
         raise ThreadNotFound(root)
     # In a tree embedded in another graph, each run is a root of its own: show the latest.
     top = root if root in tops else max(tops, key=lambda id_: tops[id_].checkpoint_id or "")
@@ -201,6 +206,7 @@ def read_registry(root: str, known: Mapping[str, AgentKind]) -> ReadPlan[AgentRe
     status = yield from read_thread_status(root)
     given = yield from read_stored_answers(root, status)
     orders = yield from read_control_orders(root)
+    dismissals = yield from read_dismissals(root)
     holder = yield LedgerQuery(lambda ledger: ledger.get_holder(build_key(root)))
     aliases = yield LedgerQuery(
         lambda ledger: ledger.query(lambda open_: list_aliases(open_, root))
@@ -214,6 +220,7 @@ def read_registry(root: str, known: Mapping[str, AgentKind]) -> ReadPlan[AgentRe
         orders,
         status.finished,
         running=holder is not None,
+        dismissals=dismissals,
         aliases=aliases,
         heads=branch.heads,
         turn=branch.turn,

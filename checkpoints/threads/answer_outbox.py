@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, Protocol, TypeGuard, runtime_checkable
 
-from echelons.checkpoints.coordination.mailbox import has_later_question
+from echelons.checkpoints.coordination.dismissal_ledger import refuse_dismissed
+from echelons.checkpoints.coordination.mailbox import find_later_asker
 from echelons.checkpoints.ledger import (
     Ledger,
     RecordKind,
@@ -119,6 +120,7 @@ def check_answers(
     Raises:
         NoQuestionPending: There is no pending question.
         QuestionClosed: A question has been answered or withdrawn.
+        AgentDismissed: It was withdrawn, as the agent that has asked was dismissed.
         UnknownQuestion: A question was never asked.
         WrongAnswer: An answer does not match the schema of its question, or is no decision on
             its tool calls.
@@ -128,7 +130,11 @@ def check_answers(
     asked = {each.id: each for each in standing.questions if each.id not in given}
     for question in answers:
         if question not in asked:
-            if (yield _QuestionAsked(thread_id, question)):
+            asker: str | None = yield _QuestionAsker(thread_id, question)
+            if question in standing.pending_work.dismissed:
+                raise standing.pending_work.dismissed[question].build_error(asker or "")
+            if asker is not None:
+                yield from refuse_dismissed(thread_id, asker)
                 raise QuestionClosed(question, list(asked))
             if not asked:
                 raise NoQuestionPending(thread)
@@ -275,32 +281,37 @@ def take_due_answers(
 class QuestionLog(Protocol):
     """A saver that keeps a record of every question asked, as `SqliteCheckpointer` does."""
 
-    def has_question(self, thread_id: str, question_id: str) -> bool:
-        """Return whether a question was ever asked under a root's thread."""
+    def find_asker(self, thread_id: str, question_id: str) -> str | None:
+        """Return the path of the agent that has asked a question; `None` if it was never asked."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
-class _QuestionAsked:
-    """Query for whether a question was ever asked, as far as the ledger and the events know."""
+class _QuestionAsker:
+    """Query for who has asked a question, as far as the ledger and the events know.
+
+    `None` if it was never asked, empty if only that is known.
+    """
 
     thread_id: str
     question: str
 
-    def get(self, saver: Saver) -> bool:
+    def get(self, saver: Saver) -> str | None:
         """Return the result."""
         if not ID_PATTERN.fullmatch(self.question):
-            return False
+            return None
+        if isinstance(saver, QuestionLog):
+            asker = saver.find_asker(self.thread_id, self.question)
+            if asker is not None:
+                return asker
         name, ledger = _build_answer_key(self.thread_id, self.question), get_ledger(saver)
         if ledger.get_record(ANSWER, name) is not None:
-            return True
-        if ledger.query(lambda open_: has_later_question(open_, self.thread_id, self.question)):
-            return True
-        return isinstance(saver, QuestionLog) and saver.has_question(self.thread_id, self.question)
+            return ""
+        return ledger.query(lambda open_: find_later_asker(open_, self.thread_id, self.question))
 
-    async def aget(self, saver: Saver) -> bool:
+    async def aget(self, saver: Saver) -> str | None:
         """Async version of `get`."""
-        return bool(await get_ledger(saver).arun(lambda: self.get(saver)))
+        return await get_ledger(saver).arun(lambda: self.get(saver))
 
 
 def _is_undelivered(

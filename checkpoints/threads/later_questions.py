@@ -11,6 +11,7 @@ from typing import Any
 
 from echelons.checkpoints.coordination.branches import read_latest_branch
 from echelons.checkpoints.coordination.change_signals import get_signals
+from echelons.checkpoints.coordination.dismissal_ledger import read_dismissals
 from echelons.checkpoints.coordination.mailbox import (
     LaterQuestion,
     StoredMail,
@@ -36,8 +37,11 @@ def read_later_questions(thread_id: str) -> ReadPlan[dict[str, Question]]:
         return {}
     # A fork of the past has not asked what was asked after it.
     branch = yield from read_latest_branch(thread_id)
+    dismissals = yield from read_dismissals(thread_id)
     return {
-        key: _build_question(key, each) for key, each in found.items() if branch.sees(each.after)
+        key: _build_question(key, each)
+        for key, each in found.items()
+        if branch.sees(each.after) and not dismissals.find(each.path)
     }
 
 

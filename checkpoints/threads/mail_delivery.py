@@ -11,6 +11,7 @@ from langgraph.checkpoint.base import CheckpointTuple
 
 from echelons.checkpoints.coordination.change_signals import get_signals
 from echelons.checkpoints.coordination.control_orders import ControlOrders, build_orders_key
+from echelons.checkpoints.coordination.dismissal_ledger import read_dismissals
 from echelons.checkpoints.coordination.mailbox import StoredMail, add_mail, check_room
 from echelons.checkpoints.ledger import Ledger, Transaction
 from echelons.checkpoints.queries import AllCheckpoints, LedgerQuery, OneCheckpoint, ReadPlan
@@ -45,6 +46,7 @@ def post_mail(
         ThreadNotFound: The thread has never run, and nothing is known of its tree.
         UnknownPath: There is no such agent.
         MessageRefused: It was stopped in this turn, or is no agent.
+        AgentDismissed: It was dismissed.
         MailboxFull: It has too many unread messages.
     """
     text = check_mail_text(text)
@@ -60,6 +62,8 @@ def post_mail(
             raise UnknownPath(path, sorted(paths.union(known)))
         if any(RUN in row.checkpoint["versions_seen"] for row in begun):
             raise MessageRefused(path, NO_MODEL)
+    if dismissal := (yield from read_dismissals(thread_id)).find(path):
+        raise dismissal.build_error(path)
     after = str(saved.config["configurable"]["checkpoint_id"]) if saved else ""
     running = identity if saved and has_work_left(saved) else None
 

@@ -21,6 +21,7 @@ from langgraph.types import Interrupt
 
 from echelons.checkpoints.clock import utc_now
 from echelons.checkpoints.coordination.control_orders import ControlOrders, build_orders_key
+from echelons.checkpoints.coordination.dismissal_ledger import read_dismissals
 from echelons.checkpoints.coordination.race_ledger import plan_has_lost
 from echelons.checkpoints.delta_channels import MESSAGES
 from echelons.checkpoints.namespaces import (
@@ -33,6 +34,7 @@ from echelons.checkpoints.queries import AllCheckpoints, LedgerQuery, OneCheckpo
 from echelons.delegation.calls import is_response_message
 from echelons.delegation.race import RaceEntry
 from echelons.effects.human_review import ReviewedCall, find_review
+from echelons.guards.dismissals import Dismissal
 from echelons.guards.gate import PAUSE_KEY, Halt, is_pause
 from echelons.identity.lineage import Identity
 from echelons.langgraph_internals import BRANCH_PREFIX, NULL_TASK_ID, compute_task_id
@@ -119,7 +121,8 @@ class PendingWork:
     Attributes:
         questions: Its pending questions, the urgent ones first, in the order of the tree.
         can_proceed: Whether it has work left that waits for no answer; paused work counts.
-        withdrawn: Ids of the questions of stopped agents.
+        withdrawn: Ids of the questions of agents that were stopped or dismissed.
+        dismissed: The dismissals for which questions are withdrawn, by the ids of these.
         paused: Paths of the pauses that hold its agents.
         requested: Paths of the subordinates that wait for the approval of their task, by the id
             of the question. It is asked for their superior, and withdrawn when they are stopped.
@@ -128,6 +131,7 @@ class PendingWork:
     questions: tuple[Question, ...] = ()
     can_proceed: bool = False
     withdrawn: frozenset[str] = frozenset()
+    dismissed: Mapping[str, Dismissal] = field(default_factory=dict)
     paused: frozenset[str] = frozenset()
     requested: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
@@ -140,18 +144,28 @@ def read_pending_work(root: CheckpointTuple, thread_id: str) -> ReadPlan[Pending
     identity = Identity.from_metadata(root.metadata)
     if identity is None or not found.questions:
         return found
-    # The questions of stopped agents are withdrawn.
+    # The questions of stopped and dismissed agents are withdrawn.
     name = build_orders_key(thread_id, identity.turn)
     orders: ControlOrders = yield LedgerQuery(lambda ledger: ControlOrders.read_from(ledger, name))
-    left = tuple(
-        each
-        for each in found.questions
-        for path in [found.requested.get(each.id, each.path)]
-        if not isinstance(orders.find_order(PATH_SEPARATOR.join(path)), Halt)
+    dismissals = yield from read_dismissals(thread_id, root.checkpoint["id"])
+    left: list[Question] = []
+    dismissed: dict[str, Dismissal] = {}
+    for each in found.questions:
+        path = PATH_SEPARATOR.join(found.requested.get(each.id, each.path))
+        dismissal = dismissals.find(path)
+        # Who finishes its request may still ask, but begins no other.
+        if dismissal and not (dismissal.graceful and each.id not in found.requested):
+            dismissed[each.id] = dismissal
+        elif not isinstance(orders.find_order(path), Halt):
+            left.append(each)
+    withdrawn = {each.id for each in found.questions}.difference(each.id for each in left)
+    return replace(
+        found,
+        questions=tuple(left),
+        can_proceed=found.can_proceed or bool(withdrawn),
+        withdrawn=frozenset(withdrawn),
+        dismissed=dismissed,
     )
-    withdrawn = frozenset(each.id for each in found.questions if each not in left)
-    can_proceed = found.can_proceed or bool(withdrawn)
-    return replace(found, questions=left, can_proceed=can_proceed, withdrawn=withdrawn)
 
 
 def sort_questions(questions: Iterable[Question]) -> tuple[Question, ...]:

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from echelons.delegation.request import DelegationRequest, DelegationResponse, Status, Usage
+from echelons.guards.dismissals import DISMISSED_PREFIX
 from echelons.messaging.agent_question import AgentQuestion
 from echelons.messaging.user_answer import UserAnswer
 from echelons.tree.names import PATH_SEPARATOR
@@ -120,6 +121,11 @@ def _covers_required(
     able = {name for each in shown for name in abilities.get(each.agent, ())}
     # A single agent's partial result does not cover even its own capabilities.
     return len(shown) > 1 and bool(required) and able.issuperset(required)
+
+
+def is_dismissed(response: DelegationResponse) -> bool:
+    """Return whether a response is that of an agent that was dismissed, as none says of itself."""
+    return response.failed and response.reason.startswith(DISMISSED_PREFIX)
 
 
 def _is_exhausted(response: DelegationResponse) -> bool:

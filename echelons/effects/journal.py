@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 from uuid import uuid5
 
 from echelons.errors import InvalidSetting, NoCall
+from echelons.guards.gate import Halt
 from echelons.identity.lineage import ECHELONS_NS
 from echelons.text.input_limits import refuse_unreadable, shorten_repr
 from echelons.text.sanitize import sanitize_value
@@ -211,10 +212,17 @@ class JournalEntry:
 
 
 class CallStart(NamedTuple):
-    """The journal's entry of a call to make; it is fresh if the call was not made before."""
+    """The journal's entry of a call to make.
+
+    Attributes:
+        entry: The entry.
+        fresh: Whether the call was not made before.
+        halt: Why it must not be made, and is not recorded; `None` if it may.
+    """
 
     entry: JournalEntry
     fresh: bool
+    halt: Halt | None = None
 
 
 class Journal(Protocol):
@@ -242,7 +250,7 @@ class Journal(Protocol):
 
         Args:
             call: The call.
-            config: The config of its task.
+            config: The config of its task. If its agent was dismissed, nothing is recorded.
             answers: What humans have answered before it begins; the tool does not get them.
 
         Raises:

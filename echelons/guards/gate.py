@@ -13,6 +13,7 @@ from enum import StrEnum
 from typing import Any, Literal, Protocol, TypeVar
 
 from echelons.guards.backpressure import Backpressure
+from echelons.guards.dismissals import NO_DISMISSALS, Dismissals
 from echelons.guards.held_attempts import HeldAttempts
 from echelons.guards.mailboxes import NO_MAILBOXES, Mailboxes
 
@@ -42,11 +43,16 @@ class Step(StrEnum):
 class Halt:
     """An order to begin no more steps: the agent ends with what it has.
 
-    `why` names the limit reached, what was stopped, or the call that was refused too often.
+    Attributes:
+        kind: Its kind.
+        why: The limit reached, who was stopped or dismissed, or the call that was refused too
+            often.
+        finishes: Whether what has begun already is to come to its end.
     """
 
-    kind: Literal["limit", "stopped", "timeout", "refused"]
+    kind: Literal["limit", "stopped", "timeout", "refused", "dismissed"]
     why: str
+    finishes: bool = False
 
     @property
     def reason(self) -> str:
@@ -91,6 +97,19 @@ class Gate(Protocol):
         """The mail of its agents, looked for at each step."""
         ...
 
+    @property
+    def dismissals(self) -> Dismissals:
+        """The dismissals of its thread, as it knew them at the latest step."""
+        ...
+
+    def find_dismissal(self, open_: Any, config: Mapping[str, Any]) -> Halt | None:
+        """Return the dismissal that an agent is under in an open transaction of the ledger.
+
+        With it nothing begins that is recorded in the transaction, also if the agent was dismissed
+        since it was admitted.
+        """
+        ...
+
     def enter(self, step: Step, config: Mapping[str, Any]) -> Halt | Pause | None:
         """Count a step, or return the order that forbids it.
 
@@ -130,6 +149,10 @@ class OpenGate:
     backpressure: Backpressure | None = None
     mailboxes: Mailboxes = NO_MAILBOXES
     held_attempts: HeldAttempts | None = None
+    dismissals: Dismissals = NO_DISMISSALS
+
+    def find_dismissal(self, open_: Any, config: Mapping[str, Any]) -> None:
+        """Find none."""
 
     def enter(self, step: Step, config: Mapping[str, Any]) -> None:
         """Admit the step."""

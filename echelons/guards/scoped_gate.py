@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
 
+from echelons.guards.dismissals import Dismissals
 from echelons.guards.gate import Gate, Halt, Pause, Step
 
 
@@ -22,6 +23,15 @@ class ScopedGate(ABC):
         self.backpressure = gate.backpressure
         self.mailboxes = gate.mailboxes
         self.held_attempts = gate.held_attempts
+
+    @property
+    def dismissals(self) -> Dismissals:
+        """The dismissals of its thread, as it knew them at the latest step."""
+        return self.gate.dismissals
+
+    def find_dismissal(self, open_: Any, config: Mapping[str, Any]) -> Halt | None:
+        """Return the dismissal that an agent is under in an open transaction of the ledger."""
+        return self.gate.find_dismissal(open_, config)
 
     @property
     @abstractmethod

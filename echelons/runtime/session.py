@@ -29,6 +29,7 @@ from echelons.checkpoints.coordination.workspace_changes import (
 from echelons.checkpoints.ledger import LeaseHolder
 from echelons.checkpoints.queries import OneCheckpoint, ReadPlan, arun_plan, run_plan
 from echelons.checkpoints.threads.answer_outbox import read_open_questions
+from echelons.checkpoints.threads.dismissal import DismissedSubtree, dismiss_agent
 from echelons.checkpoints.threads.mail_delivery import NO_MODEL, post_mail
 from echelons.checkpoints.threads.pending_work import Question
 from echelons.checkpoints.threads.stop_and_pause import (
@@ -44,6 +45,7 @@ from echelons.errors import (
     ForeignSaverWarning,
     InvalidAgent,
     InvalidDatabase,
+    InvalidOption,
     InvalidThread,
     MessageRefused,
     NoWorkspace,
@@ -194,7 +196,7 @@ class Session:
             raise
         self.thread_id = thread if is_id else derive_root_thread_id(thread)
         confidence = max(agent.capabilities.values(), default=1.0)
-        root_thread = SessionThread(thread, self.thread_id, confidence)
+        root_thread = SessionThread(thread, self.thread_id, confidence, agent.name)
         own = TreeWorkspace(folder, saver) if folder else None
         self._engine = TurnEngine(
             self.graph, saver, root_thread, options, own, profiles, self._given_theme, self.prices
@@ -397,6 +399,38 @@ class Session:
     async def astop(self, path: str | None = None, *, by: str | None = None) -> str:
         """Async version of `stop`."""
         return await arun_plan(self._saver, self._give_order("stopped", path, by))
+
+    def dismiss(
+        self, path: str, *, graceful: bool = False, by: str | None = None
+    ) -> DismissedSubtree:
+        """Dismiss an agent and all below it on this thread, for good, in whichever process it runs.
+
+        They start nothing more, and async work in progress is cancelled; its superior reads
+        `unable`, and goes on. Their questions are withdrawn, and nothing reaches them any more
+        (`AgentDismissed`). If the root is dismissed, the turn ends, and the thread takes no other
+        task. A fork from an earlier checkpoint begins without the dismissal.
+
+        Args:
+            path: Names from the root, such as `"head/north"`, or the agent's id or name for people.
+            graceful: Let those at work finish their request; they begin no other one, and make and
+                call no subordinates.
+            by: Who dismisses it, which is stored and not checked; the operating system's user if
+                left out.
+
+        Returns:
+            What it has ended. To dismiss an agent again changes nothing, but that a graceful
+            dismissal can be made an immediate one.
+
+        Raises:
+            UnknownPath: The tree has no such agent.
+        """
+        return run_plan(self._saver, self._dismiss(path, graceful, by))
+
+    async def adismiss(
+        self, path: str, *, graceful: bool = False, by: str | None = None
+    ) -> DismissedSubtree:
+        """Async version of `dismiss`."""
+        return await arun_plan(self._saver, self._dismiss(path, graceful, by))
 
     def pause(self, path: str | None = None, *, by: str | None = None) -> str:
         """Pause an agent and all below it before their next model call, in any process.
@@ -636,6 +670,12 @@ class Session:
         known = frozenset(place.path_text for place in walk_tree(self.graph.agent))
         with self._name_thread_in_errors():
             return (yield from give_order(order, self.thread_id, path, known, name))
+
+    def _dismiss(self, path: str, graceful: bool, by: str | None) -> ReadPlan[DismissedSubtree]:
+        if type(graceful) is not bool:
+            raise InvalidOption("graceful", shorten_repr(graceful), "give True or False")
+        known, name = self._list_kinds(), choose_user_name(by)
+        return dismiss_agent(self.thread_id, path, known, name, graceful=graceful)
 
     def _check_spawn(self, path: str, name: str) -> str:
         """Return the name of an agent that can be spawned below another."""

@@ -22,6 +22,7 @@ from pydantic import BaseModel
 from echelons.checkpoints.coordination import turns
 from echelons.checkpoints.coordination.answer_mark import mark_answers_left
 from echelons.checkpoints.coordination.change_signals import get_signals
+from echelons.checkpoints.coordination.dismissal_ledger import read_dismissals
 from echelons.checkpoints.coordination.turns import TurnEnd
 from echelons.checkpoints.ledger import Lease, Ledger, Transaction, build_key
 from echelons.checkpoints.queries import LedgerQuery, ReadPlan
@@ -70,6 +71,7 @@ from echelons.text.input_limits import (
     refuse_unreadable,
     shorten_repr,
 )
+from echelons.tree.names import PATH_SEPARATOR
 
 Task: TypeAlias = str | Sequence[Mapping[str, Any]] | BaseModel | Mapping[str, Any]
 """A task: a text, content blocks as LangChain writes them, such as a text and a picture, or the
@@ -89,11 +91,13 @@ class SessionThread(NamedTuple):
         name: Its name.
         id: Its id.
         confidence: The root's declared confidence, from 0 to 1.
+        root: Name of the root.
     """
 
     name: str
     id: str
     confidence: float = 1.0
+    root: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,6 +240,7 @@ class SendRequest(SessionRequest):
     def _start_turn(
         self, thread: SessionThread, status: ThreadStatus, turn: str, digest: str = ""
     ) -> ReadPlan[StartRun]:
+        yield from self._refuse_dismissed(thread)
         given = yield from answer_outbox.read_stored_answers(thread.id, status)
         still_open = [each for each in status.question_ids if each not in given]
         if still_open:
@@ -253,6 +258,14 @@ class SendRequest(SessionRequest):
         # As a subordinate gets it: the facts, and then the task word for word.
         facts = HumanMessage(render_facts(self.context), id=str(uuid4()))
         return StartRun({"messages": [facts, message]}, turn, digest, status)
+
+    def _refuse_dismissed(self, thread: SessionThread) -> ReadPlan[None]:
+        """Refuse a task for an agent that was dismissed, be it the root."""
+        dismissals = yield from read_dismissals(thread.id)
+        if dismissals:
+            path = PATH_SEPARATOR.join((thread.root, *self.addressee))
+            if dismissal := dismissals.find(path):
+                raise dismissal.build_error(path)
 
 
 @dataclass(slots=True)

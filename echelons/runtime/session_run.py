@@ -60,8 +60,9 @@ class Result:
         queued: Whether answers were left to a run that is under way on the thread, and
             delivers them.
         status: `finished` with an answer; `asking` if only answers move it; `paused` if `resume`
-            continues it; `limited` if a limit has ended it, or `stopped` an order. With `queued`
-            it is `running`: how it ends, only the other run returns.
+            continues it; `limited` if a limit has ended it, `stopped` an order, or `dismissed` the
+            dismissal of the root. With `queued` it is `running`: how it ends, only the other run
+            returns.
         reason: Why there is no whole answer: the limit with its value, what was stopped, what is
             paused, who asks. If the root has subordinates and no tools, and has answered
             without asking any of them, that. Empty for neither.

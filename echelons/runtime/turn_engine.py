@@ -10,7 +10,7 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, Generator, Mapping
 from contextlib import aclosing, closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 from langchain_core.runnables import RunnableConfig
@@ -22,6 +22,10 @@ from echelons.background_loop import LOOP_KEY, BackgroundLoop
 from echelons.checkpoints.checkpointer import SqliteCheckpointer
 from echelons.checkpoints.coordination.answer_mark import AnswerMark
 from echelons.checkpoints.coordination.control_orders import ControlOrders, build_orders_key
+from echelons.checkpoints.coordination.dismissal_ledger import (
+    find_hidden_dismissals,
+    list_dismissal_keys,
+)
 from echelons.checkpoints.coordination.shared_notes import LedgerNotes
 from echelons.checkpoints.coordination.turns import TURN_KEY, Turn
 from echelons.checkpoints.coordination.workspace_changes import TreeWorkspace
@@ -198,7 +202,7 @@ class TurnEngine:
         answers = given.resume if isinstance(given, Command) else None
         write = yield from request.plan_writes(self.thread, decision)
 
-        def begin(open_: Transaction) -> None:
+        def begin(open_: Transaction) -> list[str]:
             mark.open(open_)
             if not isinstance(given, Mapping):
                 record.skip_orders(
@@ -212,8 +216,12 @@ class TurnEngine:
             # the ledger in memory, where both are lost together.
             if not isinstance(self.saver, SqliteCheckpointer):
                 turn.announce(open_)
+            return list_dismissal_keys(open_, self.thread.id)
 
-        yield LedgerQuery(lambda ledger: ledger.commit(begin))
+        dismissals: list[str] = yield LedgerQuery(lambda ledger: ledger.commit(begin))
+        if dismissals:
+            hidden = yield from find_hidden_dismissals(self.thread.id, dismissals)
+            turn = replace(turn, hidden_dismissals=hidden)
         return given, turn, mark, options
 
     def _stream(

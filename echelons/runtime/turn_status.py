@@ -54,7 +54,7 @@ def build_turn_end(
     response = build_response(request, outcome, confidence)
     ended: EndStatus = "finished"
     if halt:
-        ended = "stopped" if halt.kind == "stopped" else "limited"
+        ended = halt.kind if halt.kind in ("stopped", "dismissed") else "limited"
     text = str(last.text) if isinstance(last, AIMessage) else ""
     return TurnEnd(text, ended, response.reason, response)
 

@@ -9,13 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.types import Command
 
 from echelons.agent import Agent
+from echelons.checkpoints.coordination.branches import get_root_checkpoint
+from echelons.checkpoints.coordination.dismissal_ledger import (
+    list_dismissal_keys,
+    read_hidden_dismissals,
+)
 from echelons.checkpoints.inherited_config import get_saver, is_embedded, is_resuming
+from echelons.checkpoints.ledger import get_ledger
 from echelons.checkpoints.queries import (
     OneCheckpoint,
     ReadPlan,
@@ -68,6 +75,42 @@ async def acheck_resume(
     """Async version of `check_resume`."""
     planned = _plan_check(agent, own, given, config)
     return await arun_plan(*planned) if planned else None
+
+
+def find_hidden_dismissals(own: Any, config: Mapping[str, Any]) -> frozenset[str]:
+    """Return the keys of the dismissals of a thread that a run does not see.
+
+    Args:
+        own: The saver that the tree was compiled with.
+        config: The run's config, merged with the config around the call.
+    """
+    saver, thread_id, begin = _find_begin(own, config)
+    if saver is None or not get_ledger(saver).query(
+        partial(list_dismissal_keys, thread_id=thread_id)
+    ):
+        return frozenset()
+    return run_plan(saver, read_hidden_dismissals(thread_id, begin))
+
+
+async def afind_hidden_dismissals(own: Any, config: Mapping[str, Any]) -> frozenset[str]:
+    """Async version of `find_hidden_dismissals`."""
+    saver, thread_id, begin = _find_begin(own, config)
+    if saver is None:
+        return frozenset()
+    ledger, list_keys = get_ledger(saver), partial(list_dismissal_keys, thread_id=thread_id)
+    if not await ledger.arun(partial(ledger.query, list_keys)):
+        return frozenset()
+    return await arun_plan(saver, read_hidden_dismissals(thread_id, begin))
+
+
+def _find_begin(own: Any, config: Mapping[str, Any]) -> tuple[Saver | None, str, str | None]:
+    """Return the saver of a run, its thread, and the checkpoint that it begins from, if named."""
+    configurable = config.get("configurable") or {}
+    saver = get_saver(configurable) or (own if isinstance(own, BaseCheckpointSaver) else None)
+    begin = configurable.get("checkpoint_id")
+    if is_embedded(configurable):
+        begin = get_root_checkpoint(configurable)
+    return saver, str(configurable.get("thread_id")), begin or None
 
 
 def _plan_check(

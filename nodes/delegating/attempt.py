@@ -193,7 +193,12 @@ def classify_outcome(outcome: Any | LevelFailure) -> AttemptOutcome:
         return outcome.end
     said: Mapping[str, Any] = outcome.get("response") or {}
     # A thread cannot be cancelled: in a sync run the level itself may end at its deadline.
-    return AttemptOutcome.FAILED if said.get(HALT_KEY) == "timeout" else AttemptOutcome.ANSWERED
+    match said.get(HALT_KEY):
+        case "timeout":
+            return AttemptOutcome.FAILED
+        case "dismissed":
+            return AttemptOutcome.NOTHING
+    return AttemptOutcome.ANSWERED
 
 
 def _must_propagate(error: BaseException, config: RunnableConfig, options: AttemptOptions) -> bool:

@@ -21,6 +21,7 @@ from echelons.effects.approvals import (
     build_approval_answer,
 )
 from echelons.guards.circuit_breaker import AttemptOutcome
+from echelons.guards.gate import get_gate
 from echelons.guards.permissions import RulesByName, judge_call
 from echelons.identity.thread_history import ThreadHistory
 from echelons.messaging.user_answer import UserAnswer
@@ -82,6 +83,9 @@ class RequestApprovals:
             pad.note_answers()
             first = pad.answers[0] if pad.answers else None
             return _build_verdict(read_first_answer(first), order)
+        if get_gate(config).dismissals.find(str(config["metadata"]["agent_path"])):
+            # The gate does not let it begin.
+            return RequestVerdict()
         call = _build_guarded_call(order, config)
         rules = self.rules.get(call.name, ())
         if order.request.route:

@@ -27,11 +27,13 @@ from echelons.delegation.spawned_agents import (
     find_given_agents,
 )
 from echelons.errors import SpawnRefused
+from echelons.guards.gate import get_gate
 from echelons.guards.spawn import Spawn, SpawnedKind
 from echelons.identity.lineage import Identity, require_identity
 from echelons.identity.thread_history import Head, Past
 from echelons.nodes.planning.tool_schemas import SpawnSubordinateArgs
 from echelons.text.sanitize import join_printable
+from echelons.tree.names import PATH_SEPARATOR
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +66,7 @@ class SpawnPlan:
         heads: The heads of the conversation's threads.
         identity: The agent.
         profiles: The agents that this process lets be copied, by the names of the profiles.
+        dismissed: Names of those of its subordinates that somebody has dismissed.
         new: The specifications of those that the reply makes, by call id.
     """
 
@@ -71,6 +74,7 @@ class SpawnPlan:
     heads: Mapping[str, Head]
     identity: Identity
     profiles: Mapping[str, SpawnableAgent] = field(default_factory=dict)
+    dismissed: Collection[str] = ()
     new: dict[str, AgentSpecification] = field(default_factory=dict)
     known: dict[str, SpawnedAgent] = field(init=False)
     living: dict[str, AgentSpecification] = field(init=False)
@@ -80,7 +84,9 @@ class SpawnPlan:
         self.living = {
             name: each.spec
             for name, each in self.known.items()
-            if not each.is_dismissed(self._segment) and self._may_have_profile(each)
+            if name not in self.dismissed
+            and not each.is_dismissed(self._segment)
+            and self._may_have_profile(each)
         }
 
     @classmethod
@@ -90,7 +96,10 @@ class SpawnPlan:
         """Return the plan of the agent of a node's config."""
         heads: dict[str, Head] = {**past.heads, **(state.get("heads") or {})}
         given = find_given_agents(chain(past.messages, state["messages"]))
-        return cls(rules, {**given, **heads}, require_identity(config), get_spawnable(config))
+        identity, spawnable = require_identity(config), get_spawnable(config)
+        path = PATH_SEPARATOR.join(identity.path)
+        dismissed = get_gate(config).dismissals.list_below(path)
+        return cls(rules, {**given, **heads}, identity, spawnable, dismissed)
 
     @property
     def _segment(self) -> str:
@@ -147,6 +156,8 @@ class SpawnPlan:
         """Return why a spawned agent cannot be called; empty if it can, or is none."""
         if name in self.living or name not in self.known:
             return ""
+        if name in self.dismissed:
+            return f"{name!r} was dismissed, for good; spawn another"
         spec, statuses = self.known[name]
         why = "it has answered" if spec.kind == "drone" else "the task it was made for has ended"
         if not self._may_have_profile(self.known[name]):

@@ -24,6 +24,7 @@ from echelons.delegation.spawnable import SpawnableAgent, get_spawnable
 from echelons.identity.failures import get_failure_log
 from echelons.routing import Part, Route, Router
 from echelons.routing.route import MAX_EXPLAINED
+from echelons.tree.names import PATH_SEPARATOR
 from echelons.tree.traversal import collect_capabilities, walk_tree
 
 MAX_REASON = 200
@@ -89,16 +90,22 @@ class TaskRouter:
         *,
         max_parts: int,
         spawned: Sequence[AgentSpecification] = (),
+        dismissed: Collection[str] = (),
     ) -> tuple[RoutedTask, ...]:
         """Return the candidates for a task, or for each of its parts, below a receiver.
 
-        With more than `max_parts` parts the task stays whole. `spawned` are the agents that the
-        receiver has made at run time.
+        Args:
+            task: The task.
+            receiver: Name of the agent that has it.
+            max_parts: With more parts the task stays whole.
+            spawned: The agents that the receiver has made at run time, and that are there.
+            dismissed: Paths below the receiver that were dismissed, each with all below it.
         """
         if spawned:
             routers = self._with_spawned(receiver, spawned)
-            return routers.route_task(task, receiver, max_parts=max_parts)
-        router, without = self._get_router(*self._resolve_deriver()), {receiver}
+            return routers.route_task(task, receiver, max_parts=max_parts, dismissed=dismissed)
+        router = self._get_router(*self._resolve_deriver())
+        without = self._list_left_out(receiver, dismissed)
         found = router.split(task, receiver, without=without) if max_parts > 1 else ()
         if not 1 < len(found) <= max_parts:
             return (_build_routed_task(router, router.route(task, receiver, without=without)),)
@@ -111,22 +118,39 @@ class TaskRouter:
         *,
         max_parts: int,
         spawned: Sequence[AgentSpecification] = (),
+        dismissed: Collection[str] = (),
     ) -> tuple[RoutedTask, ...]:
         """Async version of `route_task`."""
         if spawned:
             routers = self._with_spawned(receiver, spawned)
-            return await routers.aroute_task(task, receiver, max_parts=max_parts)
+            return await routers.aroute_task(
+                task, receiver, max_parts=max_parts, dismissed=dismissed
+            )
         deriver, saver = self._resolve_deriver()
         # A model is asked here, without blocking the event loop when the router is created.
         if isinstance(deriver, TreeDeriver) and self._get_lazy(saver).router is None:
             await deriver.alearn(self._root)
-        router, without = self._get_router(deriver, saver), {receiver}
+        router = self._get_router(deriver, saver)
+        without = self._list_left_out(receiver, dismissed)
         found = await router.asplit(task, receiver, without=without) if max_parts > 1 else ()
         if not 1 < len(found) <= max_parts:
             return (
                 _build_routed_task(router, await router.aroute(task, receiver, without=without)),
             )
         return tuple(_build_routed_task(router, each.route, each) for each in found)
+
+    def _list_left_out(self, receiver: str, dismissed: Collection[str]) -> set[str]:
+        """Return the names of the agents that are no candidates: the receiver, and who is gone."""
+        left = {receiver}
+        if not dismissed:
+            return left
+        for place in walk_tree(self._root):
+            if receiver in place.path:
+                below = place.path[place.path.index(receiver) + 1 :]
+                ways = (PATH_SEPARATOR.join(below[: end + 1]) for end in range(len(below)))
+                if any(way in dismissed for way in ways):
+                    left.add(place.member.name)
+        return left
 
     def _with_spawned(self, receiver: str, spawned: Sequence[AgentSpecification]) -> TaskRouter:
         """Return the router of a receiver's subtree, with the agents that it has made."""

@@ -122,6 +122,9 @@ class _Execution:
         begun: CallStart = yield self._step(
             partial(journal.begin, call, self.config, self.journaled_call.prior_answers)
         )
+        if begun.halt:
+            build = partial(self.journaled_call.build_refused_update, begun.halt)
+            refusal = Refusal(begun.halt, build)
         finishes = begun.entry.state is CallState.DONE or (
             refusal is None or refusal.halt.kind == "limit"
         )

@@ -84,8 +84,7 @@ class JournaledCall:
                 work = partial(self.tools.ainvoke, [self.tool_call], config, **self.kwargs)
                 done = run_async(work, config)
                 if isinstance(done, Halt):
-                    end = build_not_run_message(self.tool_call, done, was_begun=True)
-                    return {"messages": [end]}
+                    return self.build_refused_update(done, was_begun=True)
             else:
                 done = self.tools.invoke([self.tool_call], config, **self.kwargs)
             return self._add_note(sanitize_output(done, config))
@@ -133,6 +132,10 @@ class JournaledCall:
     def build_not_happened_result(self) -> Any:
         """Return the update of a call that a human says did not happen."""
         return {"messages": [self._build_message(NOT_HAPPENED_TEXT, "error")]}
+
+    def build_refused_update(self, halt: Halt, was_begun: bool = False) -> Any:
+        """Return the update of a call that does not run, or that was cut short."""
+        return {"messages": [build_not_run_message(self.tool_call, halt, was_begun)]}
 
     def _convert_late_result(self, result: Any, config: RunnableConfig) -> Any:
         """Return a detached tool thread's result in the form in which the node returns results."""

@@ -56,12 +56,18 @@ def asking(limits: Limits | None = None) -> Agent:
 
 def pending(way: Way) -> list[Any]:
     """Return what is asked, as LangGraph itself tells."""
-    from echelons.checkpoints.queries import arun_plan, run_plan
     from echelons.checkpoints.threads.answer_outbox import read_open_questions
 
+    return list(read(way, read_open_questions(THREAD)))
+
+
+def read(way: Way, plan: Any) -> Any:
+    """Return the result of a plan on the saver of a way."""
+    from echelons.checkpoints.queries import arun_plan, run_plan
+
     if isinstance(way, OnServer):
-        return list(way.run(arun_plan(way.saver, read_open_questions(THREAD))))
-    return list(run_plan(way.saver, read_open_questions(THREAD)))
+        return way.run(arun_plan(way.saver, plan))
+    return run_plan(way.saver, plan)
 
 
 # One function for each row: whether it is kept, with or without a move to another process.
@@ -224,6 +230,18 @@ def agents_are_stopped_and_paused_by_their_path(way: Way, move: Moving) -> bool:
     return pending(way) == [] and "stopped" in text
 
 
+def who_was_dismissed_begins_nothing(way: Way, move: Moving) -> bool:
+    from echelons.checkpoints.threads.dismissal import dismiss_agent
+
+    assert way.send(asking(), "go") == ""
+    read(way, dismiss_agent(THREAD, "head/scout", {}, "anna", graceful=False))
+    move()
+    # Its question has left the inbox.
+    if pending(way):
+        return False
+    return way.resume(asking()) == "told: [unable] dismissed: head/scout was dismissed"
+
+
 ROWS: tuple[Row, ...] = (
     a_question_at_any_depth_can_be_answered_later,
     every_checkpoint_names_its_agent,
@@ -237,6 +255,7 @@ ROWS: tuple[Row, ...] = (
     a_run_that_lost_its_lease_writes_nothing,
     an_answer_that_does_not_fit_is_refused,
     agents_are_stopped_and_paused_by_their_path,
+    who_was_dismissed_begins_nothing,
 )
 
 

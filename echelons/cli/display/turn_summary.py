@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 def choose_exit_code(result: Result, board: AgentBoard) -> ExitCode:
     """Return the exit code for the result of a turn."""
-    # Answers that another run takes are delivered, however that run ends. A turn that was limited
-    # or stopped has ended, and needs nothing more.
-    if result.status in ("finished", "limited", "stopped", "running"):
+    # Answers that another run takes are delivered, however that run ends. A turn that was limited,
+    # stopped or dismissed has ended, and needs nothing more.
+    if result.status in ("finished", "limited", "stopped", "dismissed", "running"):
         return ExitCode.FINISHED
     if board.stopping:
         return ExitCode.INTERRUPTED

@@ -17,6 +17,7 @@ from echelons.checkpoints.threads.agent_states import TreeSnapshot
 from echelons.checkpoints.threads.pending_work import Question
 from echelons.checkpoints.threads.trace import LinkState, Trace, TracedRequest
 from echelons.delegation.request import DelegationRequest, Status
+from echelons.guards.dismissals import Dismissal, Dismissals
 from echelons.identity.lineage import derive_agent_id
 from echelons.tree.agent_registry import AgentKind, AgentRegistry
 from tests.benchmarks.registry import build_wide_tree
@@ -53,7 +54,7 @@ def test_a_dismissed_agent_is_dismissed_with_all_below_it_whatever_they_do() -> 
         build_trace("northern", None),
         orders=ControlOrders(paused=("head/north",)),
         questions=[ask("head", "north", "camp")],
-        dismissed={"head/north"},
+        dismissals=Dismissals([Dismissal("head/north")]),
     )
 
     states = list_states(snapshot.build_registry())
@@ -64,6 +65,20 @@ def test_a_dismissed_agent_is_dismissed_with_all_below_it_whatever_they_do() -> 
         "head/north/camp": "dismissed",
         "head/northern": "working",
     }
+
+
+def test_who_finishes_a_request_is_dismissed_when_it_has() -> None:
+    dismissals = Dismissals([Dismissal("head/north", graceful=True)])
+    inner = build_trace("camp", Status.FULFILLED)
+    snapshot = build_snapshot(build_trace("north", None, inner), dismissals=dismissals)
+
+    assert list_states(snapshot.build_registry()) == {
+        "head": "waiting",
+        "head/north": "working",
+        "head/north/camp": "dismissed",
+    }
+    done = build_snapshot(build_trace("north", Status.FULFILLED, inner), dismissals=dismissals)
+    assert list_states(done.build_registry())["head/north"] == "dismissed"
 
 
 def test_a_pause_comes_before_a_question_and_a_question_before_work() -> None:

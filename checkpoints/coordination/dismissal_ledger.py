@@ -1,0 +1,246 @@
+"""The dismissals of the agents of a thread, kept in the ledger.
+
+An agent has one record under its root's thread, and all below it are found by their paths: one
+commit dismisses a whole subtree, also what is made in it at that moment. A branch of the thread
+that began before does not see it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import quote, unquote
+
+from echelons.checkpoints.coordination.branches import (
+    Branch,
+    get_checkpoint,
+    read_branch,
+    read_latest_branch,
+)
+from echelons.checkpoints.coordination.change_signals import get_signals
+from echelons.checkpoints.coordination.control_orders import is_under
+from echelons.checkpoints.coordination.journal_entries import EFFECT
+from echelons.checkpoints.ledger import Ledger, RecordKind, Transaction, build_key
+from echelons.checkpoints.queries import LedgerQuery, ReadPlan
+from echelons.checkpoints.thread_events import EventKind, ThreadEvent, WriteLocation
+from echelons.effects.journal import CallState
+from echelons.errors import LedgerDamaged
+from echelons.guards.dismissals import NO_DISMISSALS, Dismissal, Dismissals
+
+
+@dataclass(frozen=True, slots=True)
+class StoredDismissal:
+    """A dismissal as it is stored, see `Dismissal`."""
+
+    by: str
+    at: str
+    graceful: bool = False
+
+
+DISMISSAL: Final[RecordKind[StoredDismissal]] = RecordKind("dismissal", StoredDismissal)
+"""The dismissal of an agent and of all below it."""
+
+
+@dataclass(frozen=True, slots=True)
+class CutCall:
+    """A tool call that was under way when its agent was dismissed: its outcome is not known.
+
+    Attributes:
+        path: Path of the agent.
+        tool: Name of the tool.
+        call_id: Id of the call.
+    """
+
+    path: str
+    tool: str
+    call_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedDismissal:
+    """What one commit has found, and has changed.
+
+    Attributes:
+        dismissal: The dismissal that holds now.
+        is_new: Whether it did not hold before.
+        cut_calls: The tool calls of the subtree that were under way.
+    """
+
+    dismissal: Dismissal
+    is_new: bool
+    cut_calls: tuple[CutCall, ...] = ()
+
+
+def commit_dismissal(
+    ledger: Ledger,
+    where: WriteLocation,
+    new: Dismissal,
+    hidden: Collection[str],
+) -> CommittedDismissal:
+    """Dismiss an agent and all below it: the only place where this is done.
+
+    Args:
+        ledger: The ledger.
+        where: The root's checkpoint after which it is dismissed, and its own thread.
+        new: The dismissal; the time is that of the commit.
+        hidden: Keys of the dismissals that the branch does not see.
+    """
+    signals = get_signals(ledger)
+
+    def work(open_: Transaction) -> CommittedDismissal:
+        keys = list_dismissal_keys(open_, where.thread_id)
+        held = load_dismissals(open_, keys, hidden).get(new.path)
+        if held and (new.graceful or not held.graceful):
+            return CommittedDismissal(held, is_new=False)
+        key = _build_dismissal_key(where.thread_id, new.path, where.checkpoint_id)
+        dismissal = Dismissal(new.path, new.by, open_.now, new.graceful)
+        open_.discard(key)
+        value = {"by": new.by, "at": open_.now, "graceful": new.graceful}
+        version = open_.compare_and_set(key, None, value)
+        data = {"order": "dismiss", "path": new.path, "by": new.by, "graceful": new.graceful}
+        open_.add_event(where, ThreadEvent(EventKind.ORDER, f"{key}/{version}", data))
+        # Within the transaction: who begins a step after its commit looks at it.
+        signals.count_write()
+        cut = () if new.graceful else _find_cut_calls(open_, where.thread_id, new.path)
+        return CommittedDismissal(dismissal, is_new=True, cut_calls=tuple(cut))
+
+    done = ledger.commit(work)
+    if done.is_new:
+        signals.notify()
+    return done
+
+
+def read_dismissals(thread_id: str, checkpoint_id: str | None = None) -> ReadPlan[Dismissals]:
+    """Return the dismissals that hold on a branch of a thread: by default that of its latest.
+
+    Args:
+        thread_id: The root's thread.
+        checkpoint_id: The checkpoint of the root that the branch leads to.
+    """
+    keys = yield from _read_keys(thread_id)
+    if not keys:
+        return NO_DISMISSALS
+    hidden = yield from find_hidden_dismissals(thread_id, keys, checkpoint_id)
+    found: Dismissals = yield LedgerQuery(
+        lambda ledger: ledger.query(lambda open_: load_dismissals(open_, keys, hidden))
+    )
+    return found
+
+
+def read_hidden_dismissals(
+    thread_id: str, checkpoint_id: str | None = None
+) -> ReadPlan[frozenset[str]]:
+    """Return the keys of the dismissals of a thread that a branch of it does not see.
+
+    Args:
+        thread_id: The root's thread.
+        checkpoint_id: The checkpoint that a run begins from; the latest if left out.
+    """
+    keys = yield from _read_keys(thread_id)
+    return (yield from find_hidden_dismissals(thread_id, keys, checkpoint_id))
+
+
+def find_hidden_dismissals(
+    thread_id: str, keys: Collection[str], checkpoint_id: str | None = None
+) -> ReadPlan[frozenset[str]]:
+    """Return which of the keys of a thread's dismissals a branch of it does not see."""
+    if not keys:
+        return frozenset()
+    branch = yield from (
+        read_branch(thread_id, checkpoint_id) if checkpoint_id else read_latest_branch(thread_id)
+    )
+    unseen = [key for key in keys if not _is_seen(branch, get_checkpoint(key))]
+    damaged: frozenset[str] = yield LedgerQuery(
+        lambda ledger: ledger.query(lambda open_: _find_lost(open_, unseen, branch))
+    )
+    return frozenset(unseen) - damaged
+
+
+def _read_keys(thread_id: str) -> ReadPlan[list[str]]:
+    keys: list[str] = yield LedgerQuery(
+        lambda ledger: ledger.query(lambda open_: list_dismissal_keys(open_, thread_id))
+    )
+    return keys
+
+
+def refuse_dismissed(thread_id: str, path: str) -> ReadPlan[None]:
+    """Refuse what is meant for an agent that was dismissed, and does not finish its request.
+
+    Raises:
+        AgentDismissed: It was, or an agent above it.
+    """
+    dismissal = (yield from read_dismissals(thread_id)).find(path)
+    if dismissal and not dismissal.graceful:
+        raise dismissal.build_error(path)
+
+
+def list_dismissal_keys(open_: Transaction, thread_id: str) -> list[str]:
+    """Return the keys of all dismissals of a thread, those of other branches included."""
+    return open_.list_keys(build_key(thread_id, DISMISSAL.name, ""))
+
+
+def load_dismissals(
+    open_: Transaction, keys: Iterable[str], hidden: Collection[str] = ()
+) -> Dismissals:
+    """Return the dismissals under some keys, but for those that are hidden.
+
+    One that is damaged is in effect, at once.
+    """
+    found: dict[str, Dismissal] = {}
+    for key in keys:
+        if key in hidden:
+            continue
+        path = _get_path(key)
+        stored = _load(open_, key)
+        new = Dismissal(path, stored.by, stored.at, stored.graceful) if stored else Dismissal(path)
+        held = found.get(path)
+        if held is None or (held.graceful and not new.graceful):
+            found[path] = new
+    return Dismissals(found.values())
+
+
+def _find_cut_calls(open_: Transaction, thread_id: str, path: str) -> Iterable[CutCall]:
+    """Yield the tool calls at and below a path that have begun, and not ended."""
+    for key in open_.list_keys(build_key(thread_id, EFFECT.name, "")):
+        try:
+            found = open_.get_record(EFFECT, key)
+        except LedgerDamaged:
+            continue
+        if found and found.value.state is CallState.STARTED:
+            call = found.value
+            if is_under(call.agent_path, path):
+                yield CutCall(call.agent_path, call.tool, call.call_id)
+
+
+def _is_seen(branch: Branch, after: str) -> bool:
+    """Return whether a branch sees what was dismissed after a checkpoint.
+
+    A run that goes on from an earlier checkpoint than the latest begins another branch.
+    """
+    return branch.sees(after) and not (after == branch.current and after in branch.first_children)
+
+
+def _find_lost(open_: Transaction, keys: Iterable[str], branch: Branch) -> frozenset[str]:
+    """Return the keys of damaged dismissals whose checkpoint was pruned: they are in effect."""
+    lost = (key for key in keys if get_checkpoint(key) not in branch.stored)
+    return frozenset(key for key in lost if _load(open_, key) is None)
+
+
+def _load(open_: Transaction, key: str) -> StoredDismissal | None:
+    """Return what is stored under a key, `None` if it is damaged."""
+    try:
+        found = open_.get_record(DISMISSAL, key)
+    except LedgerDamaged:
+        return None
+    return found.value if found else None
+
+
+def _get_path(key: str) -> str:
+    return unquote(key.rsplit("/", 3)[1])
+
+
+def _build_dismissal_key(thread_id: str, path: str, after: str) -> str:
+    checkpoint = quote(after, safe="")
+    name = quote(path, safe="")
+    return build_key(thread_id, DISMISSAL.name, name, checkpoint, checkpoint)

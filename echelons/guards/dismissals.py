@@ -1,0 +1,94 @@
+"""`Dismissals`: the agents of a thread that were dismissed, each with all below it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from echelons.errors import AgentDismissed
+
+_SEPARATOR: Final = "/"
+"""That of the names in a path, see `echelons.tree.names`."""
+DISMISSED_PREFIX: Final = "dismissed: "
+"""How the reason of a response begins whose agent was dismissed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dismissal:
+    """The dismissal of an agent and of all below it, for good.
+
+    Attributes:
+        path: The agent's path.
+        by: Who has dismissed it, as they said; the path of an agent if that was its superior.
+        at: When, ISO 8601, UTC.
+        graceful: Whether those at work finish their request. They begin no other one.
+    """
+
+    path: str
+    by: str = ""
+    at: str = ""
+    graceful: bool = False
+
+    @property
+    def why(self) -> str:
+        """Why one of its agents does nothing more, in a few words."""
+        return f"{self.path} was dismissed"
+
+    def build_error(self, path: str) -> AgentDismissed:
+        """Return the error that what is meant for an agent at or below it is refused with."""
+        return AgentDismissed(path or self.path, self.path, self.at, self.by)
+
+
+class Dismissals:
+    """The dismissals that hold on a branch of a thread.
+
+    Args:
+        found: They, at most one for each agent.
+
+    Examples:
+        >>> dismissals = Dismissals([Dismissal("head/north")])
+        >>> dismissals.find("head/north/camp").why, dismissals.find("head/northern")
+        ('head/north was dismissed', None)
+    """
+
+    def __init__(self, found: Iterable[Dismissal] = ()) -> None:
+        self._found = {each.path: each for each in found}
+
+    def __bool__(self) -> bool:
+        return bool(self._found)
+
+    def __iter__(self) -> Iterator[Dismissal]:
+        return iter(self._found.values())
+
+    def get(self, path: str) -> Dismissal | None:
+        """Return the dismissal of the agent itself, if there is one."""
+        return self._found.get(path)
+
+    def find(self, path: str) -> Dismissal | None:
+        """Return the dismissal that an agent is under, that of a superior first.
+
+        One that is not graceful comes before all others.
+        """
+        if not self._found:
+            return None
+        names = path.split(_SEPARATOR)
+        ways = (_SEPARATOR.join(names[: end + 1]) for end in range(len(names)))
+        held = [each for way in ways if (each := self._found.get(way))]
+        return min(held, key=lambda each: each.graceful, default=None)
+
+    def list_below(self, path: str) -> frozenset[str]:
+        """Return the paths below an agent that were dismissed themselves, as it sees them.
+
+        Examples:
+            >>> found = Dismissals([Dismissal("head/north"), Dismissal("head/south/camp")])
+            >>> sorted(found.list_below("head"))
+            ['north', 'south/camp']
+        """
+        if not self._found:
+            return frozenset()
+        above = path + _SEPARATOR
+        return frozenset(each.removeprefix(above) for each in self._found if each.startswith(above))
+
+
+NO_DISMISSALS: Final = Dismissals()

@@ -1,0 +1,363 @@
+"""Dismissing agents: who was dismissed does nothing more, for good, nor does anyone below it."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from langchain_core.messages import BaseMessage, HumanMessage
+from langchain_core.tools import tool
+from langgraph.checkpoint.memory import InMemorySaver
+
+from echelons import Agent, Session, SqliteCheckpointer, ThreadStore
+from echelons.checkpoints.coordination.dismissal_ledger import DISMISSAL
+from echelons.checkpoints.ledger import build_key
+from echelons.errors import (
+    AgentDismissed,
+    InvalidOption,
+    NothingToResume,
+    ThreadNotFound,
+    UnknownPath,
+)
+from echelons.testing import Call, ScriptedModel, delegate, per_conversation
+from echelons.tree.agent_registry import AgentState
+from tests.scenarios.drivers.camp import asked, first, team, told, waiting
+
+if TYPE_CHECKING:
+    from tests.scenarios.conftest import World
+
+DISMISSED = "dismissed: head/north was dismissed"
+
+
+def states(session: Session) -> dict[str, str]:
+    return {each.path: str(each.state) for each in session.registry().agents}
+
+
+async def test_what_runs_in_an_event_loop_is_cut_short_and_its_siblings_go_on(
+    saver: SqliteCheckpointer,
+) -> None:
+    began, south = asyncio.Event(), asyncio.Event()
+    cancelled: list[str] = []
+
+    async def hang(_: Sequence[BaseMessage]) -> str:
+        began.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            cancelled.append("camp")
+            raise
+        return "never said"
+
+    async def wait(_: Sequence[BaseMessage]) -> str:
+        await south.wait()
+        return "south is done"
+
+    head = team({"camp": hang, "south": wait})
+    session = Session(head, saver)
+    run = asyncio.create_task((await session.asend("go")).result())
+    await began.wait()
+
+    done = await session.adismiss("head/north", by="anna")
+    south.set()
+    result = await run
+
+    assert done.agents == ("head/north", "head/north/camp")
+    assert done.is_new
+    assert (done.dismissal.by, done.heir) == ("anna", "head")
+    assert cancelled == ["camp"]
+    assert (result.status, result.text) == ("finished", "over")
+    assert told(session) == [f"[unable] {DISMISSED}", "south is done"]
+    assert asked(head, "north") == asked(head, "camp") == 1
+
+
+async def test_a_dismissal_by_another_connection_reaches_who_hangs(tmp_path: Path) -> None:
+    began = asyncio.Event()
+
+    async def hang(_: Sequence[BaseMessage]) -> str:
+        began.set()
+        await asyncio.Event().wait()
+        return "never said"
+
+    async with Session(team({"camp": hang}), tmp_path / "t.sqlite") as session:
+        run = asyncio.create_task((await session.asend("go")).result())
+        await began.wait()
+        with Session(team({}), tmp_path / "t.sqlite") as other:
+            other.dismiss("head/north")
+        result = await run
+
+        assert result.text == "over"
+        assert told(session)[0] == f"[unable] {DISMISSED}"
+
+
+def test_in_threads_nothing_begins_any_more_and_its_siblings_go_on(
+    saver: SqliteCheckpointer,
+) -> None:
+    dismissed = threading.Event()
+    ran: list[str] = []
+
+    @tool
+    def dig() -> str:
+        """Dig."""
+        ran.append("dig")
+        return "dug"
+
+    def dismissing(_: Sequence[BaseMessage]) -> Any:
+        session.dismiss("head/north")
+        dismissed.set()
+        return [Call("dig"), Call("dig")]
+
+    def wait(_: Sequence[BaseMessage]) -> Any:
+        dismissed.wait()
+        return "south is done"
+
+    head = team({"camp": dismissing, "south": wait}, [dig])
+    session = Session(head, saver)
+
+    assert session.send("go").result().text == "over"
+
+    assert ran == []
+    assert told(session, "camp") == [f"not run: {DISMISSED}"] * 2
+    assert told(session) == [f"[unable] {DISMISSED}", "south is done"]
+
+
+def test_a_dismissal_holds_in_all_later_turns_and_for_all_below(
+    world: World, saver: SqliteCheckpointer
+) -> None:
+    twice = [[delegate("north", "go"), delegate("south", "go")], "over"] * 2
+    head = team({"head": twice})
+    session = Session(head, saver)
+    world.send(session, "go")
+
+    world.do(session, "dismiss", "head/north")
+    with Session(team({"head": twice[2:]}), saver) as again:
+        result = world.send(again, "go again")
+
+        assert result.text == "over"
+        assert told(again)[2:] == [f"[unable] {DISMISSED}", "south is done"]
+        assert states(again) == {
+            "head": "done",
+            "head/north": "dismissed",
+            "head/north/camp": "dismissed",
+            "head/south": "done",
+        }
+
+
+def test_nobody_else_is_asked_in_place_of_who_was_dismissed(
+    world: World, saver: SqliteCheckpointer
+) -> None:
+    def dismissing(_: Sequence[BaseMessage]) -> Any:
+        session.dismiss("head/first")
+        return "too late"
+
+    model = ScriptedModel(
+        {
+            "head": [Call("call_subordinate", {"message": "find a hotel"}), "over"],
+            "first": dismissing,
+            "second": ["asked instead"],
+        }
+    )
+    able = {"hotel": 0.9}
+    team_ = [Agent("first", capabilities=able), Agent("second", capabilities={"hotel": 0.5})]
+    session = Session(Agent("head", model=model, subordinates=team_), saver)
+
+    world.send(session, "go")
+
+    assert told(session) == ["[unable] dismissed: head/first was dismissed"]
+    assert not [call for call in model.calls if call.agent == "second"]
+
+
+def test_a_task_is_not_routed_to_who_was_dismissed(world: World, saver: SqliteCheckpointer) -> None:
+    model = ScriptedModel(
+        {
+            "head": [Call("call_subordinate", {"message": "find a hotel"}), "over"],
+            "first": ["never asked"],
+            "second": ["found"],
+        }
+    )
+    able = {"hotel": 0.9}
+    team_ = [Agent("first", capabilities=able), Agent("second", capabilities={"hotel": 0.5})]
+    session = Session(Agent("head", model=model, subordinates=team_), saver)
+    world.do(session, "dismiss", "head/first")
+
+    world.send(session, "go")
+
+    assert told(session) == ["found"]
+
+
+def test_questions_mail_and_tasks_for_who_was_dismissed_are_refused_by_name(
+    world: World, saver: SqliteCheckpointer
+) -> None:
+    session = Session(waiting(), saver)
+    [question] = world.send(session, "go").questions
+
+    done = world.do(session, "dismiss", "head/north", by="anna")
+
+    assert done.questions == (question.id,)
+    assert world.do(session, "inbox") == []
+    with pytest.raises(AgentDismissed, match="'head/north' was dismissed by 'anna' at "):
+        world.answer(session, {question.id: "left"})
+    for method in ("send_message", "steer"):
+        with pytest.raises(AgentDismissed):
+            world.do(session, method, "head/north/camp", "listen")
+    assert world.resume(session).text == "over"
+    assert told(session)[0] == f"[unable] {DISMISSED}"
+    with pytest.raises(AgentDismissed):
+        world.answer(session, {question.id: "left"})
+    with pytest.raises(AgentDismissed):
+        world.send(session, "dig", to="head/north")
+
+
+def test_a_dismissed_root_closes_the_thread(world: World, saver: SqliteCheckpointer) -> None:
+    session = Session(waiting(), saver)
+    world.send(session, "go", turn_id="1")
+
+    done = world.do(session, "dismiss", "head", by="anna")
+    assert done.heir == "the user"
+    with pytest.raises(AgentDismissed, match="another thread"):
+        world.send(session, "something else")
+    result = world.resume(session)
+
+    assert (result.status, result.finished) == ("dismissed", False)
+    assert result.reason == "dismissed: head was dismissed"
+    assert result.response is not None
+    assert result.response.status == "unable"
+    again = world.send(session, "go", turn_id="1")
+    assert (again.status, again.replayed) == ("dismissed", True)
+    with pytest.raises(AgentDismissed):
+        world.send(session, "something else")
+    with pytest.raises(NothingToResume):
+        world.resume(session)
+    assert set(states(session).values()) == {"dismissed"}
+
+
+def test_a_graph_begins_nothing_on_a_thread_whose_root_was_dismissed(
+    world: World, saver: SqliteCheckpointer
+) -> None:
+    head = team({})
+    session = Session(head, saver)
+    world.do(session, "dismiss", "head")
+
+    out = world.invoke(head.compile(saver), {"messages": [HumanMessage("go")]}, session.config)
+
+    assert out["messages"][-1].text == "Not finished (dismissed: head was dismissed)."
+    assert asked(head, "head") == 0
+
+
+def test_what_is_not_there_is_not_dismissed(world: World, saver: SqliteCheckpointer) -> None:
+    session = Session(team({}), saver)
+
+    with pytest.raises(UnknownPath, match="'head/west'"):
+        world.do(session, "dismiss", "head/west")
+    with pytest.raises(UnknownPath):
+        world.do(session, "dismiss", 7)
+    with pytest.raises(InvalidOption, match="graceful"):
+        world.do(session, "dismiss", "head", graceful=1)
+
+    assert not saver.ledger.list_keys(build_key(session.thread_id, DISMISSAL.name))
+
+
+def test_to_dismiss_twice_changes_nothing(world: World, saver: SqliteCheckpointer) -> None:
+    session = Session(team({}), saver)
+    world.send(session, "go")
+
+    one = world.do(session, "dismiss", "head/north", by="anna")
+    two = world.do(session, "dismiss", "head/north", by="berta")
+
+    assert (one.is_new, two.is_new) == (True, False)
+    assert two.dismissal == one.dismissal
+    assert two.agents == ()
+
+
+def test_an_agent_is_dismissed_by_its_id(world: World, saver: SqliteCheckpointer) -> None:
+    session = Session(team({}), saver)
+
+    done = world.do(session, "dismiss", session.registry().get("head/north").id)
+
+    assert done.dismissal.path == "head/north"
+
+
+def test_a_fork_from_before_begins_without_the_dismissal(
+    world: World, saver: SqliteCheckpointer
+) -> None:
+    head = team(
+        {"head": per_conversation([[delegate("north", "go"), delegate("south", "go")], "over"])}
+    )
+    head = team(
+        {"head": first(lambda _: [delegate("north", "go"), delegate("south", "go")], "over")}
+    )
+    session = Session(head, saver)
+    world.send(session, "go")
+    before = session.graph.get_state(session.config).config
+
+    world.do(session, "dismiss", "head/north")
+    world.send(session, "go again")
+    assert told(session)[2:] == [f"[unable] {DISMISSED}", "south is done"]
+    after = session.graph.get_state(session.config).config
+    fork = {"messages": [HumanMessage("go elsewhere")]}
+    world.invoke(session.graph, fork, before)
+
+    assert told(session)[2:] == ["north is done", "south is done"]
+    assert states(session)["head/north"] == "done"
+    world.invoke(session.graph, fork, after)
+    assert told(session)[4:] == [f"[unable] {DISMISSED}", "south is done"]
+    assert states(session)["head/north"] == "dismissed"
+
+
+def test_a_copy_has_the_dismissals_of_then(saver: SqliteCheckpointer) -> None:
+    session = Session(team({}), saver)
+    session.send("go").result()
+    saver.copy_thread(session.thread_id, "before")
+    session.dismiss("head/north")
+    saver.copy_thread(session.thread_id, "after")
+
+    store = ThreadStore(saver)
+    assert store.registry("before").get("head/north").state is AgentState.DONE
+    assert store.registry("after").get("head/north").state is AgentState.DISMISSED
+
+
+@pytest.mark.parametrize("damage", ["{", '{"by": 1}', "null"])
+def test_a_damaged_dismissal_is_in_effect(
+    world: World, saver: SqliteCheckpointer, damage: str
+) -> None:
+    session = Session(team({}), saver)
+    world.do(session, "dismiss", "head/north", graceful=True)
+    with saver.cursor() as cursor:
+        cursor.execute(
+            "UPDATE ledger_values SET value = ? WHERE key LIKE '%/dismissal/%'", (damage,)
+        )
+
+    with Session(team({}), saver) as again:
+        world.send(again, "go")
+
+        assert told(again) == [f"[unable] {DISMISSED}", "south is done"]
+        assert states(again)["head/north/camp"] == "dismissed"
+
+
+@pytest.mark.filterwarnings("ignore::echelons.errors.ForeignSaverWarning")
+def test_with_another_saver_a_dismissal_holds_on_the_saver_object(world: World) -> None:
+    saver = InMemorySaver()
+    head = team(
+        {"head": first(lambda _: [delegate("north", "go"), delegate("south", "go")], "over")}
+    )
+    session = Session(head, saver)
+    world.send(session, "go")
+    before = session.graph.get_state(session.config).config
+
+    world.do(session, "dismiss", "head/north")
+    with Session(head, saver) as again:
+        world.send(again, "go again")
+        assert told(again)[2:] == [f"[unable] {DISMISSED}", "south is done"]
+    world.invoke(session.graph, {"messages": [HumanMessage("go")]}, before)
+    assert told(session)[2:] == ["north is done", "south is done"]
+
+
+def test_nothing_can_be_dismissed_on_a_thread_that_there_is_not(saver: SqliteCheckpointer) -> None:
+    from echelons.checkpoints.queries import run_plan
+    from echelons.checkpoints.threads.dismissal import dismiss_agent
+
+    with pytest.raises(ThreadNotFound):
+        run_plan(saver, dismiss_agent("nowhere", "head", {}, "anna", graceful=False))
