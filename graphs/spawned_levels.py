@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import lru_cache
@@ -26,6 +27,8 @@ from echelons.nodes.subordinate import Subordinate
 from echelons.tree.members import Member
 from echelons.tree.names import get_provider_tool_name
 from echelons.tree.permission_rules import fit_permissions
+
+LOG = logging.getLogger(__name__)
 
 BuildLevel: TypeAlias = Callable[[Agent], Runnable[Any, Any]]
 """Returns the level of an agent that was made at run time."""
@@ -68,6 +71,13 @@ class SpawnedLevels:
         self, spec: AgentSpecification, profile: SpawnableAgent | None, grant: Grant
     ) -> Subordinate:
         agent = build_spawned_agent(spec, self._superior, profile, grant)
+        # An agent that the user has given has no digest.
+        if profile and spec.profile_hash not in ("", profile.digest):
+            LOG.warning(
+                "%s goes on with the profile %r as it is now, which has changed since",
+                spec.name,
+                spec.profile,
+            )
         return self._build_subordinate(agent, self._build_level(agent), spec.profile)
 
 

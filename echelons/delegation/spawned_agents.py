@@ -20,6 +20,8 @@ answered."""
 NEVER_BEGUN: Final = "never begun"
 """In place of a response's status, for an agent that was not allowed to begin."""
 
+_STATUSES = frozenset({*map(str, Status), NEVER_BEGUN, GIVEN})
+
 
 class SpawnedAgent(NamedTuple):
     """An agent that was made at run time.
@@ -64,24 +66,34 @@ def find_given_agents(messages: Iterable[BaseMessage]) -> dict[str, Head]:
 def collect_spawned(heads: Mapping[str, Head]) -> dict[str, SpawnedAgent]:
     """Return the agents that were spawned in a conversation, by name, in the order of their start.
 
-    One whose specification is damaged is left out: it is dismissed.
+    One of which something is damaged is left out: it is dismissed.
     """
     found: dict[str, SpawnedAgent] = {}
+    damaged: set[str] = set()
     for head in heads.values():
         if "spawned" not in head:
             continue
         try:
             spec = AgentSpecification.load(head["spawned"])
         except UnreadableRecord:
+            damaged.add(head["agent"])
             continue
         known = found.setdefault(spec.name, SpawnedAgent(spec, []))
         if "status" in head:
             known.statuses.append(head["status"])
-    return found
+            if not _is_status(head["status"]):
+                damaged.add(spec.name)
+        if spec.name != head["agent"]:
+            damaged |= {spec.name, head["agent"]}
+    return {name: each for name, each in found.items() if name not in damaged}
 
 
 def find_damaged(heads: Mapping[str, Head], found: Collection[str]) -> set[str]:
-    """Return the names of those whose specifications are damaged: of those not `found`."""
+    """Return the names of those of which something is damaged: that `collect_spawned` left out."""
     return {
         head["agent"] for head in heads.values() if "spawned" in head and head["agent"] not in found
     }
+
+
+def _is_status(stored: object) -> bool:
+    return isinstance(stored, str) and stored in _STATUSES

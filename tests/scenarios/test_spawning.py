@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -427,6 +428,35 @@ def test_two_copies_of_a_profile_stand_side_by_side_with_the_same_names_below(
     )
     assert len({each.thread_id for each in session.trace().walk()}) == 7
     assert "found paths" in read_tools(session, "north")
+
+
+def test_a_profile_that_has_changed_is_taken_up_and_said_to_have_changed(
+    world: World, saver: SqliteCheckpointer, caplog: pytest.LogCaptureFixture
+) -> None:
+    def clerk(messages: Sequence[BaseMessage]) -> Any:
+        if messages[-1].type == "tool":
+            return f"{messages[0].text}: {len(messages)} messages, {messages[-1].text}"
+        return SEARCH if messages[-1].text == "more" else "done"
+
+    scripts = {
+        "head": play(go=spawn("clerk", profile="clerk", keep=True), again=call_first("more")),
+        "clerk": clerk,
+    }
+    rules = Spawn(profiles=("clerk",))
+    before = Agent("clerk", prompt="Before.", guidance="")
+    world.send(Session(build(scripts, rules), saver, spawnable={"clerk": before}), "go")
+    assert not caplog.records
+
+    after = replace(before, prompt="After.", tools=[search])
+    session = Session(build(scripts, rules), saver, spawnable={"clerk": after})
+    said = world.send(session, "again").text
+
+    assert "After.: " in said and "found paths" in said
+    [record] = caplog.records
+    assert "goes on with the profile 'clerk' as it is now" in record.getMessage()
+    # Its conversation is the same.
+    [thread] = [each for each in session.trace().subordinates if each.agent.startswith("clerk-")]
+    assert [each.task for each in thread.requests] == ["look", "more"]
 
 
 def test_a_call_of_a_profile_makes_a_mortal(world: World, saver: SqliteCheckpointer) -> None:
