@@ -367,7 +367,7 @@ class SqliteCheckpointer(AsyncMethods, Backups):
         self._history_cache.note_writes(where[:2], where.checkpoint_id)
         cursor.executemany(REPLACE_WRITE if special else KEEP_WRITE, rows)
         self._seals.seal_rows(cursor, rows, replace=special)
-        insert_events(cursor, where, build_write_events(where, writes), self._clock)
+        insert_events(cursor, where, build_write_events(where, writes, task_id), self._clock)
         self.unsettled.remove_entry(cursor, task_id, writes)
         if self.mail_writes.pending:
             self.mail_writes.store(cursor, task_id, writes)

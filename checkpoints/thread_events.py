@@ -18,7 +18,14 @@ from langchain_core.runnables import RunnableConfig
 
 from echelons.delegation.calls import iterate_requests, load_specifications
 from echelons.delegation.request_builder import load_sent_requests
-from echelons.identity.lineage import CUT_KEY, MAIL_KEY, SPAWNED_KEY, THREADS_KEY, WARNING_KEY
+from echelons.identity.lineage import (
+    CUT_KEY,
+    MAIL_KEY,
+    SPAWNED_KEY,
+    THREADS_KEY,
+    WARNING_KEY,
+    is_from_model,
+)
 from echelons.messaging.agent_question import AgentQuestion, read_question_value
 from echelons.text.sanitize import sanitize_value
 from echelons.tree.names import PATH_SEPARATOR
@@ -46,10 +53,10 @@ class ThreadEvent:
     Attributes:
         kind: The kind of event.
         key: Id of the message, call or question; unique for its kind in a thread.
-        data: The event as JSON. A message has `role` and `content`, a reply with `usage` also the
-            name of its `model`, one of the mailbox `mail` with its sender, one that an
-            intervention has cut off `cut`, the answer to a call the `warning` that it ends with; a
-            call `intent`,
+        data: The event as JSON. A message has `role` and `content`, the reply of a model also its
+            `usage` (`None` if it reports none) and the name of the `model`, one of the mailbox
+            `mail` with its sender, one that an intervention has cut off `cut`, the answer to a call
+            the `warning` that it ends with; a call `intent`,
             `arguments`, `call_id` and, for a delegation, `sub_agent_thread_id` and the `request`
             as it was sent, without its task, and the `kind` of a subordinate that was made at run
             time; a question `value` and, if it has them, `choices`,
@@ -134,9 +141,11 @@ class WriteLocation(NamedTuple):
 
 
 def build_thread_events(
-    messages: Iterable[Any], agent: str, thread_id: str
+    messages: Iterable[Any], agent: str, thread_id: str, *, given: bool = False
 ) -> Iterator[ThreadEvent]:
     """Yield the events of an agent's messages, in order; other values are skipped.
+
+    `given` says that they are an input: what models have written elsewhere has no usage here.
 
     Their data are as in the messages: values that a caller wrote into a state directly were not
     sanitized by any node.
@@ -146,7 +155,10 @@ def build_thread_events(
     """
     for message in messages:
         if isinstance(message, BaseMessage):
-            yield ThreadEvent(EventKind.MESSAGE, message.id or "", _describe_message(message))
+            said = _describe_message(message)
+            if not given and isinstance(message, AIMessage):
+                said |= _describe_usage(message)
+            yield ThreadEvent(EventKind.MESSAGE, message.id or "", said)
             if isinstance(message, AIMessage):
                 yield from _build_call_events(message, agent, thread_id)
 
@@ -194,9 +206,6 @@ def _describe_message(message: BaseMessage) -> dict[str, Any]:
     said: dict[str, Any] = {"role": message.type, "content": message.content}
     if MAIL_KEY in message.response_metadata and message.type == "human":
         said["mail"] = message.response_metadata[MAIL_KEY]
-    if isinstance(message, AIMessage) and message.usage_metadata:
-        said["usage"] = {**message.usage_metadata}
-        said["model"] = message.response_metadata.get("model_name", "")
     if CUT_KEY in message.response_metadata:
         said["cut"] = message.response_metadata[CUT_KEY]
     if isinstance(message, ToolMessage):
@@ -206,6 +215,16 @@ def _describe_message(message: BaseMessage) -> dict[str, Any]:
         if message.artifact is not None:
             said["artifact"] = message.artifact
     return said
+
+
+def _describe_usage(message: AIMessage) -> dict[str, Any]:
+    """Return what a model reports of its reply; nothing if no model wrote the message."""
+    if not is_from_model(message.response_metadata):
+        return {}
+    reported = message.usage_metadata
+    # LangChain's cache gives a reply a cost alone.
+    usage = {**reported} if reported and "input_tokens" in reported else None
+    return {"usage": usage, "model": message.response_metadata.get("model_name", "")}
 
 
 def _build_call_events(message: AIMessage, agent: str, thread_id: str) -> Iterator[ThreadEvent]:

@@ -13,8 +13,7 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.messages.ai import UsageMetadata
 
 from echelons.delegation.request import Usage
-from echelons.guards.gate import HALT_KEY
-from echelons.identity.lineage import FORWARDED_KEY
+from echelons.identity.lineage import is_from_model
 from echelons.text.sanitize import sanitize_value
 
 M = TypeVar("M", bound=BaseMessage)
@@ -28,8 +27,6 @@ SANITIZED_FIELDS = (
     "tool_call_id",
 )
 """Fields of a message that come from outside and are sent to other models."""
-RETURNED_KEY = "returned"
-"""Metadata key of a message whose text a function or a Runnable returned."""
 _END_KEYS = (
     "finish_reason",
     "stop_reason",
@@ -49,7 +46,6 @@ _CUT_OFF = re.compile(
 """Their words for a reply that ended before the model had finished it."""
 _WHOLE = ("tool_calls", "tool_use", "stop", "end_turn", "STOP")
 """Their usual words for a whole reply, which need no comparison."""
-_NOT_FROM_MODEL = frozenset({HALT_KEY, FORWARDED_KEY, RETURNED_KEY})
 
 
 def sanitize_message(message: M) -> M:
@@ -89,12 +85,12 @@ def get_whole_usage(message: AIMessage) -> UsageMetadata | None:
 
 def read_message_usage(message: BaseMessage) -> Usage:
     """Return the tokens and model calls of a message: none, unless a model wrote it."""
-    # The final message of a halted agent and relayed messages come from no model.
-    if not isinstance(message, AIMessage) or _NOT_FROM_MODEL & message.response_metadata.keys():
+    if not isinstance(message, AIMessage) or not is_from_model(message.response_metadata):
         return Usage()
     tokens = get_whole_usage(message)
     return Usage(
         input_tokens=tokens["input_tokens"] if tokens else 0,
         output_tokens=tokens["output_tokens"] if tokens else 0,
         model_calls=1,
+        unknown_calls=0 if tokens else 1,
     )

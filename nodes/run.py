@@ -24,7 +24,12 @@ from pydantic_core import to_jsonable_python
 from echelons.delegation.contract import Contract
 from echelons.delegation.request import Status
 from echelons.guards.gate import Halt, get_gate
-from echelons.identity.lineage import QUESTIONS_KEY, derive_message_id, require_identity
+from echelons.identity.lineage import (
+    QUESTIONS_KEY,
+    RETURNED_KEY,
+    derive_message_id,
+    require_identity,
+)
 from echelons.identity.thread_history import CarriedState, GraphHistory, Head, Past, ThreadHistory
 from echelons.langgraph_internals import RESUMING_KEY
 from echelons.messaging.agent_question import is_missed_answer
@@ -34,7 +39,7 @@ from echelons.messaging.human_request import (
     parse_human_answer,
 )
 from echelons.nodes.base_node import Node
-from echelons.nodes.messages import RETURNED_KEY, get_whole_usage, sanitize_message
+from echelons.nodes.messages import get_whole_usage, sanitize_message
 from echelons.nodes.planning.early_end import build_halt_update
 from echelons.nodes.planning.tool_calls import answer_open_calls
 from echelons.nodes.tool_execution.async_only import (

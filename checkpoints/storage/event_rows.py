@@ -10,7 +10,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from sqlite3 import Cursor
 from typing import Any, NamedTuple
+from uuid import UUID, uuid5
 
+from langchain_core.messages import AIMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import EXCLUDED_METADATA_KEYS, Checkpoint, CheckpointMetadata
 from langgraph.checkpoint.serde.types import INTERRUPT
@@ -32,7 +34,12 @@ from echelons.errors import CheckpointTampered, LedgerDamaged
 from echelons.guards.gate import is_pause
 from echelons.identity.failures import get_failure_log
 from echelons.identity.lineage import STORED_KEYS_KEY
-from echelons.langgraph_internals import DELTA_COUNTERS_KEY, DeltaSnapshot
+from echelons.langgraph_internals import (
+    DELTA_COUNTERS_KEY,
+    INPUT,
+    NULL_TASK_ID,
+    DeltaSnapshot,
+)
 from echelons.text.error_lines import read_error_text
 from echelons.text.sanitize import sanitize_value
 
@@ -228,20 +235,39 @@ def build_input_events(location: WriteLocation, checkpoint: Checkpoint) -> Itera
     # The first input of a delta channel is stored as a snapshot, without a write.
     held = checkpoint["channel_values"].get(MESSAGES)
     messages = held.value if isinstance(held, DeltaSnapshot) else ()
-    return build_thread_events(messages, location.agent, location.agent_thread_id)
+    return build_thread_events(messages, location.agent, location.agent_thread_id, given=True)
 
 
 def build_write_events(
-    location: WriteLocation, writes: Sequence[tuple[str, Any]]
+    location: WriteLocation, writes: Sequence[tuple[str, Any]], task_id: str
 ) -> Iterator[ThreadEvent]:
     """Yield the events of a task's writes."""
     for channel, value in writes:
         if channel == MESSAGES:
             messages = value if isinstance(value, (list, tuple)) else [value]
-            yield from build_thread_events(messages, location.agent, location.agent_thread_id)
+            # A level writes its own replies one at a time, so most need no look at the task.
+            given = _has_other_replies(messages, location.agent) and is_input_task(
+                location.checkpoint_id, task_id
+            )
+            yield from build_thread_events(
+                messages, location.agent, location.agent_thread_id, given=given
+            )
         elif channel == INTERRUPT:
             asked = (each for each in value if not is_pause(each.value))
             yield from (build_question_event(each.id, each.value) for each in asked)
+
+
+def _has_other_replies(messages: Sequence[Any], agent: str) -> bool:
+    replies = [each for each in messages if isinstance(each, AIMessage)]
+    return bool(replies) and (len(messages) > 1 or replies[0].name != agent)
+
+
+def is_input_task(checkpoint_id: str, task_id: str) -> bool:
+    """Return whether LangGraph stores the input of a run, or a command, as the writes of a task."""
+    try:
+        return task_id in (NULL_TASK_ID, str(uuid5(UUID(checkpoint_id), INPUT)))
+    except ValueError:
+        return False
 
 
 def redact_error(error: Any, config: RunnableConfig) -> Any:

@@ -10,7 +10,15 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any, ClassVar, Self
 
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    model_serializer,
+)
 
 from echelons.delegation.contract import Contract
 from echelons.errors import InvalidInput, UnreadableRecord
@@ -66,7 +74,14 @@ class _Record(BaseModel):
 
 
 class Usage(BaseModel):
-    """The usage of models by a piece of work: tokens read and written, and calls."""
+    """The usage of models by a piece of work.
+
+    Attributes:
+        input_tokens: Tokens that models have read, as they report them.
+        output_tokens: Tokens that they have written.
+        model_calls: Calls.
+        unknown_calls: Those of the calls whose model has reported no tokens.
+    """
 
     __stored_as__ = "echelons.delegation.Usage"
 
@@ -75,12 +90,22 @@ class Usage(BaseModel):
     input_tokens: int = 0
     output_tokens: int = 0
     model_calls: int = 0
+    unknown_calls: int = 0
+
+    @model_serializer(mode="wrap")
+    def _omit_zero(self, dump: SerializerFunctionWrapHandler) -> dict[str, int]:
+        # As it was stored before there was such a count.
+        stored: dict[str, int] = dump(self)
+        if not self.unknown_calls:
+            stored.pop("unknown_calls", None)
+        return stored
 
     def __add__(self, other: Usage) -> Usage:
         return Usage(
             input_tokens=self.input_tokens + other.input_tokens,
             output_tokens=self.output_tokens + other.output_tokens,
             model_calls=self.model_calls + other.model_calls,
+            unknown_calls=self.unknown_calls + other.unknown_calls,
         )
 
 

@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid5
 
+from echelons.guards.gate import HALT_KEY
 from echelons.tree.names import PATH_SEPARATOR
 
 if TYPE_CHECKING:
@@ -82,6 +83,9 @@ MEMORY_KEY = "memory"
 PIN_KEY = "pin"
 """Metadata key of the answer to a call of `pin`: the text."""
 
+RETURNED_KEY = "returned"
+"""Metadata key of a message whose text a function, a Runnable or a hook returned."""
+
 OWN_KEYS = frozenset(
     {
         THREADS_KEY,
@@ -108,6 +112,17 @@ OWN_KEYS = frozenset(
     }
 )
 """The keys that only this library may write; removed from messages that come from outside."""
+
+
+_NOT_FROM_MODEL = frozenset({HALT_KEY, FORWARDED_KEY, RETURNED_KEY})
+
+
+def is_from_model(metadata: Mapping[str, Any]) -> bool:
+    """Return whether a model wrote the reply that has this `response_metadata`.
+
+    The last message of a halted agent, and what others have written, come from none.
+    """
+    return not _NOT_FROM_MODEL & metadata.keys()
 
 
 def strip_own_metadata(message: BaseMessage) -> dict[str, Any]:

@@ -14,8 +14,9 @@ from langgraph.graph.message import REMOVE_ALL_MESSAGES, add_messages
 from langgraph.types import Command
 
 from echelons.delegation.contract import ROOT_CONTRACT_KEY
+from echelons.identity.lineage import RETURNED_KEY
 from echelons.identity.thread_history import Past
-from echelons.nodes.messages import RETURNED_KEY, sanitize_message
+from echelons.nodes.messages import sanitize_message
 from echelons.nodes.planning.tool_calls import assign_call_ids
 from echelons.nodes.tool_execution.current_request import find_payload
 from echelons.nodes.tool_execution.journaled_call import PRIVATE_KEYS

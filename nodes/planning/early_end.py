@@ -13,8 +13,7 @@ from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from langgraph.types import interrupt
 
 from echelons.guards.gate import HALT_KEY, Halt, Pause
-from echelons.identity.lineage import Identity, derive_message_id
-from echelons.nodes.messages import RETURNED_KEY
+from echelons.identity.lineage import RETURNED_KEY, Identity, derive_message_id
 from echelons.nodes.planning.tool_calls import find_unanswered
 
 

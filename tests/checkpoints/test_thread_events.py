@@ -103,7 +103,10 @@ def test_an_answer_without_its_call_has_no_partner() -> None:
     [
         (HumanMessage("hi", id="m"), {"role": "human", "content": "hi"}),
         (SystemMessage("be brief", id="m"), {"role": "system", "content": "be brief"}),
-        (AIMessage("done", id="m"), {"role": "ai", "content": "done"}),
+        (
+            AIMessage("done", id="m"),
+            {"role": "ai", "content": "done", "usage": None, "model": ""},
+        ),
         (
             ToolMessage("found", tool_call_id="1", id="m", artifact={"x": 1}, status="error"),
             {
@@ -120,6 +123,25 @@ def test_a_message_is_told_by_its_role_and_content(message: Any, data: dict[str,
     [event] = build_thread_events([message], "head", "root")
 
     assert (event.kind, event.key, event.data) == (EventKind.MESSAGE, "m", data)
+
+
+@pytest.mark.parametrize("key", ["halt", "forwarded", "returned"])
+def test_what_no_model_has_written_has_no_usage(key: str) -> None:
+    usage: Any = {"input_tokens": 1, "output_tokens": 2, "total_tokens": 3}
+    message = AIMessage("done", id="m", usage_metadata=usage, response_metadata={key: True})
+
+    [event] = build_thread_events([message], "head", "root")
+
+    assert event.data == {"role": "ai", "content": "done"}
+
+
+def test_what_is_given_has_no_usage_here() -> None:
+    usage: Any = {"input_tokens": 1, "output_tokens": 2, "total_tokens": 3}
+    message = AIMessage("done", id="m", usage_metadata=usage)
+
+    [event] = build_thread_events([message], "head", "root", given=True)
+
+    assert event.data == {"role": "ai", "content": "done"}
 
 
 def test_a_reply_tells_what_it_cost() -> None:

@@ -125,7 +125,7 @@ async def test_a_reply_from_the_cache_of_langchain_may_have_no_tokens() -> None:
             results.append(await (await session.asend("go")).result())
 
     assert {each.text for each in results} == {"hello"}
-    assert [each.usage for each in results] == [Usage(model_calls=1)] * 4
+    assert [each.usage for each in results] == [Usage(model_calls=1, unknown_calls=1)] * 4
 
 
 def test_nor_has_one_of_a_runnable() -> None:
@@ -136,4 +136,4 @@ def test_nor_has_one_of_a_runnable() -> None:
     model = ScriptedModel({"head": [delegate("below", "x"), "done"]})
     head = Agent("head", model=model, subordinates=[subordinate(below, name="below")])
 
-    assert spent(head)[1] == Usage(model_calls=1)
+    assert spent(head)[1] == Usage(model_calls=1, unknown_calls=1)

@@ -174,7 +174,9 @@ def test_usage_counts_the_own_calls_and_those_of_everybody_below() -> None:
 
     response = ended(spent(1, 2), heard, spent(10, 20), AIMessage("no usage"))
 
-    assert response.usage == Usage(input_tokens=111, output_tokens=222, model_calls=6)
+    assert response.usage == Usage(
+        input_tokens=111, output_tokens=222, model_calls=6, unknown_calls=1
+    )
     [kept] = response.subordinate_responses
     assert (kept.agent, kept.status) == ("wine", Status.FULFILLED)
     assert (kept.result, kept.usage) == ("", below.usage)

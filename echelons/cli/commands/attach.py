@@ -133,6 +133,7 @@ def _build_message_events(stored: StoredEvent) -> Iterator[RunEvent]:
                 input_tokens=spent.get("input_tokens", 0),
                 output_tokens=spent.get("output_tokens", 0),
                 model_calls=1,
+                unknown_calls=0 if spent else 1,
             )
             # Older databases do not have the model.
             facts = {"model": str(data.get("model", ""))}

@@ -21,6 +21,7 @@ usages = st.builds(
     input_tokens=st.integers(0, 10**6),
     output_tokens=st.integers(0, 10**6),
     model_calls=st.integers(0, 10**3),
+    unknown_calls=st.integers(0, 10**3),
 )
 requests = st.builds(
     DelegationRequest,
@@ -154,11 +155,20 @@ def test_usage_adds_up_in_any_order(one: Usage, two: Usage, three: Usage) -> Non
 
 
 def test_usage_adds_each_kind_for_itself() -> None:
-    total = Usage(input_tokens=1, output_tokens=20, model_calls=300) + Usage(
-        input_tokens=4, output_tokens=50, model_calls=600
+    total = Usage(input_tokens=1, output_tokens=20, model_calls=300, unknown_calls=4000) + Usage(
+        input_tokens=4, output_tokens=50, model_calls=600, unknown_calls=1000
     )
 
-    assert total == Usage(input_tokens=5, output_tokens=70, model_calls=900)
+    assert total == Usage(input_tokens=5, output_tokens=70, model_calls=900, unknown_calls=5000)
+
+
+def test_usage_is_stored_as_before_unless_a_call_is_unknown() -> None:
+    known = {"input_tokens": 1, "output_tokens": 2, "model_calls": 3}
+
+    assert Usage(**known).model_dump() == known
+    whole = {**known, "unknown_calls": 1}
+    assert Usage(**whole).model_dump() == whole
+    assert Usage.model_validate(known).unknown_calls == 0
 
 
 @pytest.mark.parametrize(("path", "hops"), [((), 0), (("head",), 0), (("a", "b", "c"), 2)])

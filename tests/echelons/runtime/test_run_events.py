@@ -158,7 +158,7 @@ def test_each_reply_tells_its_own_cost_and_a_response_that_of_everybody_below() 
 
     costs = {(e.path, e.content): e.usage for e in only(events, RunEventKind.MESSAGE)}
     assert costs[HEAD, ""] == Usage(input_tokens=1, output_tokens=2, model_calls=1)
-    assert costs[HEAD, "planned"] == Usage(model_calls=1)
+    assert costs[HEAD, "planned"] == Usage(model_calls=1, unknown_calls=1)
     assert costs[EAT, "pizza"] == Usage(input_tokens=100, output_tokens=200, model_calls=1)
     responses = {each.path: each.usage for each in only(events, RunEventKind.RESPONSE)}
     assert responses == {

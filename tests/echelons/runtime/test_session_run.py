@@ -66,7 +66,7 @@ def test_the_result_is_the_answer_and_what_it_cost(session: Session) -> None:
 
     assert (result.text, str(result), result.questions) == ("planned", "planned", ())
     assert result.finished
-    assert result.usage == Usage(input_tokens=11, output_tokens=22, model_calls=3)
+    assert result.usage == Usage(input_tokens=11, output_tokens=22, model_calls=3, unknown_calls=1)
 
 
 def test_the_usage_is_that_of_one_run(session: Session) -> None:
@@ -253,7 +253,9 @@ async def test_an_async_run_is_driven_like_any_other() -> None:
         result = await run.result()
         assert (result.text, result.finished) == ("planned", True)
         assert result == await run.result()
-        assert result.usage == Usage(input_tokens=11, output_tokens=22, model_calls=3)
+        assert result.usage == Usage(
+            input_tokens=11, output_tokens=22, model_calls=3, unknown_calls=1
+        )
         assert events[-1].content == "planned"
         assert callers(model) == ENDING
 
