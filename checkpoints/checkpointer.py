@@ -77,6 +77,12 @@ from echelons.checkpoints.storage.rows import (
 )
 from echelons.checkpoints.storage.seals import choose_seals
 from echelons.checkpoints.storage.serde import AllowlistSerializer
+from echelons.checkpoints.storage.usage_rows import (
+    SELECT_CALL_ROWS,
+    SELECT_ROOT_CHECKPOINTS,
+    CallRow,
+    load_call_rows,
+)
 from echelons.checkpoints.thread_events import ThreadEvent, UserAction, WriteLocation
 from echelons.errors import InvalidDatabase, InvalidSetting, StorageError
 from echelons.text.input_limits import read_text, refuse_unreadable
@@ -360,14 +366,15 @@ class SqliteCheckpointer(AsyncMethods, Backups):
     def _insert_writes(
         self, cursor: sqlite3.Cursor, rows: Sequence[WriteRow], given: TaskWrites
     ) -> None:
-        config, writes, task_id, _ = given
+        config, writes, task_id, task_path = given
         where = WriteLocation.from_config(config, str(config["configurable"]["checkpoint_id"]))
         # LangGraph's indexes of special channels are negative.
         special = all(row.idx < 0 for row in rows)
         self._history_cache.note_writes(where[:2], where.checkpoint_id)
         cursor.executemany(REPLACE_WRITE if special else KEEP_WRITE, rows)
         self._seals.seal_rows(cursor, rows, replace=special)
-        insert_events(cursor, where, build_write_events(where, writes, task_id), self._clock)
+        events = build_write_events(where, writes, task_id, task_path)
+        insert_events(cursor, where, events, self._clock)
         self.unsettled.remove_entry(cursor, task_id, writes)
         if self.mail_writes.pending:
             self.mail_writes.store(cursor, task_id, writes)
@@ -428,6 +435,29 @@ class SqliteCheckpointer(AsyncMethods, Backups):
     async def aread_agent_threads(self, thread_id: str) -> dict[str, AgentThread]:
         """Async version of `read_agent_threads`."""
         return await self._run(self.read_agent_threads, thread_id)
+
+    def read_call_rows(self, thread_id: str | None) -> list[CallRow]:
+        """Return the replies of models and the calls of tools of a root's thread, or of all.
+
+        Raises:
+            CheckpointTampered: The event of one of them is damaged.
+        """
+        with self._hold_for_reading() as cursor:
+            rows = cursor.execute(SELECT_CALL_ROWS, (thread_id,)).fetchall()
+        return list(load_call_rows(rows))
+
+    async def aread_call_rows(self, thread_id: str | None) -> list[CallRow]:
+        """Async version of `read_call_rows`."""
+        return await self._run(self.read_call_rows, thread_id)
+
+    def read_root_checkpoints(self, thread_id: str) -> dict[str, str]:
+        """Return the root's checkpoint at which each graph just below it ran, by its namespace."""
+        with self._hold_for_reading() as cursor:
+            return dict(cursor.execute(SELECT_ROOT_CHECKPOINTS, (thread_id,)).fetchall())
+
+    async def aread_root_checkpoints(self, thread_id: str) -> dict[str, str]:
+        """Async version of `read_root_checkpoints`."""
+        return await self._run(self.read_root_checkpoints, thread_id)
 
     def insert_event(
         self, cursor: sqlite3.Cursor, where: WriteLocation, event: ThreadEvent, at: str

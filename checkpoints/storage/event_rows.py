@@ -16,6 +16,7 @@ from langchain_core.messages import AIMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import EXCLUDED_METADATA_KEYS, Checkpoint, CheckpointMetadata
 from langgraph.checkpoint.serde.types import INTERRUPT
+from langgraph.constants import START
 
 from echelons.checkpoints.clock import Clock
 from echelons.checkpoints.delta_channels import MESSAGES
@@ -239,15 +240,14 @@ def build_input_events(location: WriteLocation, checkpoint: Checkpoint) -> Itera
 
 
 def build_write_events(
-    location: WriteLocation, writes: Sequence[tuple[str, Any]], task_id: str
+    location: WriteLocation, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str
 ) -> Iterator[ThreadEvent]:
     """Yield the events of a task's writes."""
     for channel, value in writes:
         if channel == MESSAGES:
             messages = value if isinstance(value, (list, tuple)) else [value]
-            # A level writes its own replies one at a time, so most need no look at the task.
             given = _has_other_replies(messages, location.agent) and is_input_task(
-                location.checkpoint_id, task_id
+                location.checkpoint_id, task_id, task_path
             )
             yield from build_thread_events(
                 messages, location.agent, location.agent_thread_id, given=given
@@ -258,14 +258,17 @@ def build_write_events(
 
 
 def _has_other_replies(messages: Sequence[Any], agent: str) -> bool:
+    # A level writes its own replies one at a time, so most need no look at their task.
     replies = [each for each in messages if isinstance(each, AIMessage)]
     return bool(replies) and (len(messages) > 1 or replies[0].name != agent)
 
 
-def is_input_task(checkpoint_id: str, task_id: str) -> bool:
-    """Return whether LangGraph stores the input of a run, or a command, as the writes of a task."""
+def is_input_task(checkpoint_id: str, task_id: str, task_path: str) -> bool:
+    """Return whether a task has written what a run was given, as LangGraph stores it."""
+    if task_path.endswith(START) or task_id == NULL_TASK_ID:
+        return True
     try:
-        return task_id in (NULL_TASK_ID, str(uuid5(UUID(checkpoint_id), INPUT)))
+        return task_id == str(uuid5(UUID(checkpoint_id), INPUT))
     except ValueError:
         return False
 

@@ -53,6 +53,7 @@ from echelons.checkpoints.threads.segments import (
     read_segment,
 )
 from echelons.checkpoints.threads.thread import Thread
+from echelons.checkpoints.threads.thread_usage import read_usage
 from echelons.checkpoints.threads.trace import (
     Trace,
     TraceLink,
@@ -68,12 +69,14 @@ from echelons.errors import (
     ThreadNotFound,
     UnreadableRecord,
 )
+from echelons.guards.prices import Prices
 from echelons.identity.failures import LoggedFailure
 from echelons.identity.lineage import METADATA_KEYS, STORED_KEYS_KEY, Identity
 from echelons.identity.thread_history import Head
 from echelons.langgraph_internals import DELTA_COUNTERS_KEY
 from echelons.text.input_limits import read_text
 from echelons.tree.agent_registry import AgentKind, AgentRegistry
+from echelons.tree.usage_report import UsageReport
 
 DAMAGE = (CheckpointTampered, LedgerDamaged, UnreadableRecord)
 """The errors of a thread whose stored rows cannot be read."""
@@ -221,6 +224,25 @@ class ThreadStore:
         """Async version of `registry`."""
         return await arun_plan(self._saver, read_registry(_check_thread_id(root), known or {}))
 
+    def usage(
+        self, root: str | None = None, *, branch: bool = False, prices: Prices | None = None
+    ) -> UsageReport:
+        """Return what the agents of a root's thread have used, or those of all threads.
+
+        Args:
+            root: The root's thread; all threads if left out.
+            branch: Whether only the branch counts on which a thread goes on. Otherwise what was
+                used before a fork of the past counts too, on each branch.
+            prices: What the tokens of models cost.
+        """
+        return run_plan(self._saver, _read_usage(root, prices, branch))
+
+    async def ausage(
+        self, root: str | None = None, *, branch: bool = False, prices: Prices | None = None
+    ) -> UsageReport:
+        """Async version of `usage`."""
+        return await arun_plan(self._saver, _read_usage(root, prices, branch))
+
     def failures(self, root: str) -> tuple[LoggedFailure, ...]:
         """Return the latest failures under a root, at most 100, oldest first."""
         return run_plan(self._saver, read_failures(_check_thread_id(root)))
@@ -236,6 +258,11 @@ class ThreadStore:
     async def averify(self, root: str) -> list[TraceLink]:
         """Async version of `verify`."""
         return list_links(await self.atrace(root))
+
+
+def _read_usage(root: str | None, prices: Prices | None, branch: bool) -> ReadPlan[UsageReport]:
+    thread_id = None if root is None else _check_thread_id(root)
+    return read_usage(thread_id, prices, branch=branch)
 
 
 def _read_roots() -> ReadPlan[list[RootThread]]:

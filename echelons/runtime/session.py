@@ -38,6 +38,7 @@ from echelons.checkpoints.threads.stop_and_pause import (
     take_over_thread,
 )
 from echelons.checkpoints.threads.store import RootThread, ThreadStore
+from echelons.checkpoints.threads.thread_usage import read_usage
 from echelons.checkpoints.threads.trace import Trace
 from echelons.delegation.spawnable import check_spawnable
 from echelons.errors import (
@@ -83,6 +84,7 @@ from echelons.tree.agent_registry import AgentKind, AgentRegistry, RegistryDrawi
 from echelons.tree.name_themes import NameTheme, check_theme, choose_theme
 from echelons.tree.permission_rules import get_permissions
 from echelons.tree.traversal import walk_tree
+from echelons.tree.usage_report import UsageReport
 from echelons.workspace.changes import ChangedFile, MergeResult
 from echelons.workspace.files import Workspace
 
@@ -651,6 +653,27 @@ class Session:
         """Async version of `draw`."""
         return RegistryDrawing(await self.aregistry())
 
+    def usage(self, path: str | None = None, *, branch: bool = False) -> UsageReport:
+        """Return what the agents of this thread have used: tokens, calls, and what they cost.
+
+        Answered from what is stored, so it is the same in every process; costs are of the session's
+        `prices`.
+
+        Args:
+            path: Path of an agent, such as `"head/north"`, for it and all below it; all agents if
+                left out.
+            branch: Whether only the branch counts on which the thread goes on. Otherwise all that
+                was ever used counts, also before a fork of the past.
+
+        Raises:
+            UnknownPath: There is no agent at `path`.
+        """
+        return run_plan(self._saver, self._read_usage(path, branch))
+
+    async def ausage(self, path: str | None = None, *, branch: bool = False) -> UsageReport:
+        """Async version of `usage`."""
+        return await arun_plan(self._saver, self._read_usage(path, branch))
+
     def trace(self) -> Trace:
         """Return everything that happened on this thread, as a tree.
 
@@ -664,6 +687,15 @@ class Session:
         """Async version of `trace`."""
         with self._name_thread_in_errors():
             return await self.thread_store.atrace(self.thread_id)
+
+    def _read_usage(self, path: str | None, branch: bool) -> ReadPlan[UsageReport]:
+        try:
+            report = yield from read_usage(self.thread_id, self.prices, branch=branch)
+        except ThreadNotFound:
+            report = UsageReport(prices=self.prices)
+        if path is None:
+            return report
+        return report.select(self._read_path(path), sorted(self._list_paths()))
 
     def _give_order(self, order: ControlOrder, path: str | None, by: str | None) -> ReadPlan[str]:
         name = choose_user_name(by)

@@ -132,7 +132,7 @@ def test_who_is_halted_below_is_partial_above_and_the_superior_ends_too(world: W
     answer = messages[-2]
     assert answer.artifact["status"] == "partial"
     assert answer.artifact["reason"] == "limit: 5 of 5 model calls"
-    assert answer.artifact["usage"] == {"model_calls": 4}
+    assert answer.artifact["usage"] == {"model_calls": 4, "unknown_calls": 4}
     assert last(messages).response_metadata["halt"]["kind"] == "limit"
     assert len(model.calls) == 5
 

@@ -76,7 +76,7 @@ def test_a_finished_turn_has_the_response_of_its_root(
     assert [each.agent for each in response.subordinate_responses] == ["north", "south"]
     [north, _] = response.subordinate_responses
     assert [each.agent for each in north.subordinate_responses] == ["camp"]
-    assert response.usage == result.usage == Usage(model_calls=6)
+    assert response.usage == result.usage == Usage(model_calls=6, unknown_calls=6)
 
 
 class CountingSaver(SqliteCheckpointer):
@@ -171,9 +171,9 @@ def test_a_turn_that_asks_names_who_asks(world: World, saver: SqliteCheckpointer
     ended = world.answer(session, {question.id: "left"})
     assert (ended.status, ended.reason) == ("finished", "")
     # The response is of the whole turn, the usage of the last run.
-    assert ended.usage == Usage(model_calls=3)
+    assert ended.usage == Usage(model_calls=3, unknown_calls=3)
     assert ended.response is not None
-    assert ended.response.usage == Usage(model_calls=7)
+    assert ended.response.usage == Usage(model_calls=7, unknown_calls=7)
 
 
 def test_a_paused_turn_names_who_is_paused(world: World, saver: SqliteCheckpointer) -> None:

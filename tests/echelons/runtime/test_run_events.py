@@ -163,7 +163,7 @@ def test_each_reply_tells_its_own_cost_and_a_response_that_of_everybody_below() 
     responses = {each.path: each.usage for each in only(events, RunEventKind.RESPONSE)}
     assert responses == {
         EAT: Usage(input_tokens=100, output_tokens=200, model_calls=1),
-        DAYS: Usage(input_tokens=110, output_tokens=220, model_calls=3),
+        DAYS: Usage(input_tokens=110, output_tokens=220, model_calls=3, unknown_calls=1),
     }
     others = [e for e in events if e.kind not in (RunEventKind.MESSAGE, RunEventKind.RESPONSE)]
     assert all(each.usage == Usage() for each in others)

@@ -1,0 +1,244 @@
+"""What a thread has used is the sum of what its runs have told, on any saver, in any process."""
+
+from __future__ import annotations
+
+import warnings
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.runnables import RunnableLambda
+from langgraph.checkpoint.memory import InMemorySaver
+
+from echelons import Agent, Session, SqliteCheckpointer, ThreadStore
+from echelons.delegation import Usage
+from echelons.errors import CheckpointTampered, ThreadNotFound, UnknownPath
+from echelons.guards.prices import Price, Prices
+from echelons.testing import Call, Reply, ScriptedModel, delegate
+from echelons.tree.usage_report import UsageReport, UsageTotals
+from tests.scenarios.test_usage import build_library, build_team
+
+if TYPE_CHECKING:
+    from tests.scenarios.conftest import World
+
+PRICES = Prices("EUR", {"scripted": Price(input="1", output="2")}, per=1)
+
+
+@pytest.fixture(params=["sqlite", "memory"])
+def any_saver(request: pytest.FixtureRequest, saver: SqliteCheckpointer) -> Any:
+    """Return our checkpointer, or one that knows nothing of usage."""
+    warnings.simplefilter("ignore")
+    return saver if request.param == "sqlite" else InMemorySaver()
+
+
+def to_usage(totals: UsageTotals) -> Usage:
+    return Usage(
+        input_tokens=totals.input_tokens,
+        output_tokens=totals.output_tokens,
+        model_calls=totals.model_calls,
+        unknown_calls=totals.unknown_calls,
+    )
+
+
+def look(what: str) -> str:
+    """Look at something."""
+    return f"a {what}"
+
+
+def build_tree() -> Agent:
+    model = ScriptedModel(
+        {
+            "head": [
+                Reply("", [delegate("north", "go"), delegate("south", "go")], usage=(100, 10)),
+                Reply("done", usage=(200, 20)),
+            ],
+            "north": [Reply("", [delegate("camp", "dig")], usage=(3, 1)), "no usage"],
+            "camp": [Reply("", [Call("look", {"what": "hole"})], usage=(7, 2)), Reply("dug")],
+            "south": [Reply("rested", usage=(50, 5))],
+        }
+    )
+    camp = Agent("camp", tools=[look])
+    south = Agent("south")
+    return Agent("head", model=model, subordinates=[Agent("north", subordinates=[camp]), south])
+
+
+def test_a_thread_has_used_what_its_run_has_told(world: World, any_saver: Any) -> None:
+    session = Session(build_tree(), any_saver, prices=PRICES)
+
+    result = world.send(session, "go")
+
+    report = session.usage()
+    assert to_usage(report.total) == result.usage
+    assert result.usage == Usage(input_tokens=360, output_tokens=38, model_calls=7, unknown_calls=2)
+    assert (report.total.tool_calls, report.total.tokens) == (1, 398)
+    assert (report.total.cost, report.total.unpriced_calls) == (Decimal(436), 2)
+    assert (report.currency, report.unpriced_models) == ("EUR", ())
+    tokens = {path: each.tokens for path, each in report.group("agent").items()}
+    assert tokens == {"head": 330, "head/north": 4, "head/north/camp": 9, "head/south": 55}
+    below = {path: each.tokens for path, each in report.group("subtree").items()}
+    assert below == {"head": 398, "head/north": 13, "head/north/camp": 9, "head/south": 55}
+    assert session.usage("head/north").total == report.group("subtree")["head/north"]
+    assert session.usage("head/north/camp").total.tool_calls == 1
+    assert len(report.group("thread")) == 4
+    assert [*report.group("tree")] == [session.thread_id]
+    assert [*report.group("model")] == ["scripted"]
+    [day] = report.group("day").values()
+    assert day == report.total
+    with pytest.raises(UnknownPath, match="head/north/camp"):
+        session.usage("head/west")
+
+
+@pytest.mark.parametrize("shape", ["graph", "function", "tool"])
+def test_replies_within_a_graph_are_counted_once(any_saver: Any, shape: str) -> None:
+    with Session(build_team(shape), any_saver) as session:
+        told = sum((session.send("go").result().usage for _ in range(2)), Usage())
+
+        assert to_usage(session.usage().total) == told
+
+
+def test_the_reply_of_a_chain_is_counted(any_saver: Any) -> None:
+    chain: Any = RunnableLambda(
+        lambda task: AIMessage(
+            "yes",
+            usage_metadata={"input_tokens": 20, "output_tokens": 4, "total_tokens": 24},
+        ),
+        name="chain",
+    )
+    model = ScriptedModel({"head": [delegate("chain", "hello"), "done"]})
+    with Session(Agent("head", model=model, subordinates=[chain]), any_saver) as session:
+        told = session.send("go").result().usage
+
+        assert to_usage(session.usage().total) == told
+        assert session.usage("head/chain").total.tokens == 24
+
+
+def test_a_function_and_the_offline_planner_are_told_apart_from_models(any_saver: Any) -> None:
+    def shout(task: str) -> str:
+        """Say it louder."""
+        return task.upper()
+
+    with Session(Agent("head", subordinates=[shout]), any_saver) as session:
+        told = session.send("Shout hello").result().usage
+
+        assert to_usage(session.usage().total) == told
+        assert session.usage("head/shout").total == UsageTotals()
+
+
+def test_what_was_given_as_history_has_cost_nothing_here(any_saver: Any) -> None:
+    usage: Any = {"input_tokens": 7000, "output_tokens": 7, "total_tokens": 7007}
+    history = [HumanMessage("hi"), AIMessage("hello", usage_metadata=usage), HumanMessage("go")]
+    model = ScriptedModel([Reply("yes", usage=(10, 1))] * 5)
+    graph = Agent("head", model=model).compile(checkpointer=any_saver)
+    for _ in range(2):
+        graph.invoke({"messages": history}, {"configurable": {"thread_id": "x"}})
+
+    total = ThreadStore(any_saver).usage("x").total
+
+    assert (total.model_calls, total.input_tokens, total.output_tokens) == (2, 20, 2)
+
+
+def test_a_fork_counts_what_was_spent_on_the_branch_that_was_left(any_saver: Any) -> None:
+    model = ScriptedModel(
+        {
+            "head": [
+                Reply("", [delegate("south", "go")], usage=(1, 0)),
+                Reply("done", usage=(10, 0)),
+            ],
+            "south": [Reply("rested", usage=(20, 0))],
+        }
+    )
+    with Session(Agent("head", model=model, subordinates=[Agent("south")]), any_saver) as session:
+        session.send("go").result()
+        begin = [*session.graph.get_state_history(session.config)][-1]
+        session.graph.invoke(None, begin.config)
+
+        everything, present = session.usage(), session.usage(branch=True)
+
+    assert everything.total.input_tokens == 62
+    assert present.total.input_tokens == 31
+    assert present.group("agent")["head/south"].input_tokens == 20
+
+
+def test_usage_is_of_one_thread_or_of_all(any_saver: Any) -> None:
+    totals: list[UsageTotals] = []
+    for thread in ("one", "two"):
+        with Session(build_tree(), any_saver, thread=thread) as session:
+            session.send("go").result()
+            totals.append(session.usage().total)
+    store = ThreadStore(any_saver)
+
+    whole = store.usage(prices=PRICES)
+
+    assert len(whole.group("tree")) == 2
+    assert whole.total.tokens == sum(each.tokens for each in totals)
+    assert [each.cost for each in totals] == [None, None]
+    assert whole.total.cost == 2 * Decimal(436)
+    assert store.usage(branch=True).total.tokens == whole.total.tokens
+    with pytest.raises(ThreadNotFound):
+        store.usage("three")
+
+
+def test_a_thread_that_has_never_run_has_used_nothing(any_saver: Any) -> None:
+    with Session(build_tree(), any_saver) as session:
+        assert session.usage() == UsageReport()
+        assert session.usage("head/north").total == UsageTotals()
+
+
+def test_a_model_without_a_price_is_named_and_counted(any_saver: Any) -> None:
+    prices = Prices("EUR", {"other": Price(1, 1)})
+    with Session(build_tree(), any_saver, prices=prices) as session:
+        session.send("go").result()
+
+        report = session.usage()
+
+    assert report.unpriced_models == ("scripted",)
+    assert (report.total.cost, report.total.unpriced_calls) == (None, 7)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "data = '{'",
+        "data = json_set(data, '$.usage', 7)",
+        "data = json_set(data, '$.usage.input_tokens', 'many')",
+        "data = json_set(data, '$.usage.output_tokens', -1)",
+        "data = json_set(data, '$.usage.input_tokens', 1e99)",
+        "agent_path = x'ff'",
+    ],
+)
+def test_a_damaged_call_is_named_and_nothing_is_summed_without_it(
+    tmp_path: Path, change: str
+) -> None:
+    saver = SqliteCheckpointer(tmp_path / "tree.sqlite")
+    with Session(build_tree(), saver) as session:
+        session.send("go").result()
+        with saver.cursor() as cursor:
+            where = "kind = 'message' AND json_extract(data, '$.usage.input_tokens') = 50"
+            number = cursor.execute(f"SELECT id FROM events WHERE {where}").fetchone()[0]
+            cursor.execute(f"UPDATE events SET {change} WHERE id = ?", (number,))
+
+        with pytest.raises(CheckpointTampered, match=f"event {number}"):
+            session.usage()
+    saver.close()
+
+
+async def test_usage_can_be_awaited(any_saver: Any) -> None:
+    async with Session(build_tree(), any_saver) as session:
+        told = (await (await session.asend("go")).result()).usage
+
+        assert to_usage((await session.ausage()).total) == told
+        assert (await session.ausage(branch=True)) == await session.thread_store.ausage()
+
+
+def test_a_turn_that_waits_has_used_what_was_answered(any_saver: Any) -> None:
+    calls = [Reply("", [delegate("library", "look")], usage=(1000, 1)), Reply("over")]
+    root = Agent("head", model=ScriptedModel(calls), subordinates=[build_library(asks=True)])
+    with Session(root, any_saver) as session:
+        first = session.send("go").result()
+        assert to_usage(session.usage().total) == first.usage
+
+        second = session.answer({first.questions[0].id: "yes"}).result()
+
+        assert to_usage(session.usage().total) == first.usage + second.usage
