@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 from langchain_core.messages import BaseMessage, HumanMessage
 from langgraph.types import interrupt
 
-from echelons import Agent, Limits, ThreadStore
+from echelons import Agent, Limits, Permissions, Spawn, ThreadStore
 from echelons.checkpoints.ledger import build_key, get_ledger
 from echelons.errors import CheckpointTampered, LeaseLost, QuestionError, ThreadBusy
 from echelons.testing import Call, ScriptedModel, delegate
@@ -230,6 +231,49 @@ def agents_are_stopped_and_paused_by_their_path(way: Way, move: Moving) -> bool:
     return pending(way) == [] and "stopped" in text
 
 
+def growing() -> Agent:
+    """Return a head that makes a scout, which asks, and calls it again when it is told to."""
+
+    def lead(messages: Sequence[BaseMessage]) -> Any:
+        last = messages[-1]
+        if not isinstance(last, HumanMessage):
+            return told(messages)
+        made = {"role": "scout", "message": "look", "keep": True, "contact_user": True}
+        if last.text == "go":
+            return Call("spawn_subordinate", made)
+        # The names of those that are there stand in the prompt.
+        [name] = re.findall(r"^- (scout-[0-9a-f]{8}): ", str(messages[0].text), re.MULTILINE)
+        return delegate(name, "more")
+
+    def scout(messages: Sequence[BaseMessage]) -> Any:
+        if str(messages[-1].text) == "look":
+            return Call("ask_user", {"question": "Sure?"})
+        return f"{sum(isinstance(each, HumanMessage) for each in messages)} tasks"
+
+    rules = Permissions(contact_user=True, spawn=Spawn())
+    model = ScriptedModel({"head": lead, "scout": scout})
+    return Agent("head", model=model, permissions=rules, theme="birds")
+
+
+def agents_that_were_made_at_run_time_are_there_again(way: Way, move: Moving) -> bool:
+    assert way.send(growing(), "go") == ""
+    move()
+    [question] = pending(way)
+    assert "1 tasks" in way.answer(growing(), {question.id: "yes"})
+    move()
+    return "2 tasks" in way.send(growing(), "more")
+
+
+def such_agents_keep_their_names_for_people(way: Way, move: Moving) -> bool:
+    from echelons.checkpoints.threads.agent_states import read_registry
+
+    way.send(growing(), "go")
+    _, before = read(way, read_registry(THREAD, {})).agents
+    move()
+    _, after = read(way, read_registry(THREAD, {})).agents
+    return before.alias != "" and after.alias == before.alias
+
+
 def who_was_dismissed_begins_nothing(way: Way, move: Moving) -> bool:
     from echelons.checkpoints.threads.dismissal import dismiss_agent
 
@@ -255,6 +299,8 @@ ROWS: tuple[Row, ...] = (
     a_run_that_lost_its_lease_writes_nothing,
     an_answer_that_does_not_fit_is_refused,
     agents_are_stopped_and_paused_by_their_path,
+    agents_that_were_made_at_run_time_are_there_again,
+    such_agents_keep_their_names_for_people,
     who_was_dismissed_begins_nothing,
 )
 
