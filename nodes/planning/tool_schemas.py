@@ -75,6 +75,13 @@ def _check_message(text: str) -> str:
         raise ValueError(str(error)) from error
 
 
+def _check_role(role: str) -> str:
+    """Return a role in one line, which must say something."""
+    if not (said := join_printable(role)):
+        raise ValueError("say in a few words what it is for")
+    return said
+
+
 def _check_spawn_message(text: str) -> str:
     if (size := len(text.encode(errors="replace"))) > MAX_SPAWN_MESSAGE:
         raise ValueError(f"{size} bytes, and at most {MAX_SPAWN_MESSAGE}; shorten it")
@@ -105,7 +112,7 @@ class CallSubordinateArgs(BaseModel):
 class SpawnSubordinateArgs(BaseModel):
     """Arguments of `spawn_subordinate`."""
 
-    role: Annotated[str, Field(min_length=1, max_length=MAX_ROLE), AfterValidator(join_printable)]
+    role: Annotated[str, Field(max_length=MAX_ROLE), AfterValidator(_check_role)]
     message: Annotated[str, Field(min_length=1), AfterValidator(_check_spawn_message)]
     profile: str | None = None
     tools: list[str] | None = None
