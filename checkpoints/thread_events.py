@@ -1,9 +1,9 @@
 """Events: a conversation as a list of JSON objects.
 
-One event per message, tool call, delegation and question, and per answer, approval and order that
-a person gives. Pure functions: the SQLite checkpointer stores the events of messages once, in the
-transaction of the messages, and those of a person with what the ledger keeps of them; `ThreadStore`
-builds events from the current messages, on any saver.
+One event per message, tool call, delegation and question, per answer, approval and order that a
+person gives, and per alert and report of a monitor. Pure functions: the SQLite checkpointer
+stores the events of messages once, in the transaction of the messages, and the others with what the
+ledger keeps of them; `ThreadStore` builds events from the current messages, on any saver.
 """
 
 from __future__ import annotations
@@ -44,6 +44,8 @@ class EventKind(StrEnum):
     ANSWER = "answer"
     APPROVAL = "approval"
     ORDER = "order"
+    ALERT = "alert"
+    REPORT = "report"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +67,8 @@ class ThreadEvent:
             empty if the deadline had passed); an approval `decisions` instead of the value, each
             with its `tool` and `type`, without arguments; an order its `order` (`stop`, `pause`,
             `resume`), the `path` that it is for, and `by`. A call that makes several requests has
-            one event as a call, and one delegation for each request.
+            one event as a call, and one delegation for each request. An alert has the path that it
+            is `about`, its `reason` and what was decided (`decision`), a report its `text`.
         paired_with: Of a call, the key of the message that answers it, empty while it is open; of
             that message, the key of the call. Not stored: it is known once both are.
     """

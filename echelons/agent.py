@@ -33,6 +33,7 @@ from echelons.errors import (
 from echelons.guards.limits import Limits
 from echelons.guards.permissions import NO_PERMISSIONS, Permissions
 from echelons.memory.settings import Memory
+from echelons.monitors.monitor import Monitor
 from echelons.prompts import GUIDANCE_PARTS
 from echelons.text.input_limits import list_items, read_text, refuse_unreadable
 from echelons.text.redaction import Redactor, redact_secrets
@@ -43,9 +44,14 @@ from echelons.tree.members import (
     create_empty_capabilities,
 )
 from echelons.tree.name_themes import NameTheme, check_theme
-from echelons.tree.names import BUILT_IN_TOOLS, check_name, get_provider_tool_name
+from echelons.tree.names import (
+    BUILT_IN_TOOLS,
+    PATH_SEPARATOR,
+    check_name,
+    get_provider_tool_name,
+)
 from echelons.tree.permission_rules import check_permissions
-from echelons.tree.traversal import check_tree
+from echelons.tree.traversal import check_tree, walk_tree
 
 if TYPE_CHECKING:
     from langchain.agents.middleware import AgentMiddleware
@@ -107,6 +113,7 @@ class Agent(_Compiled):
         memory: How much of a long conversation its model reads; `None` for all of it.
         contract: The types of its input and its output; `None` for plain text.
         response_format: Short for a contract with this output alone.
+        monitors: A `Monitor` for each that reads what the agent, or one below it, does.
         theme: The names for people that agents get which are spawned in its tree: `"birds"`,
             `"islands"`, `"minerals"`, `"rivers"`, `"stars"`, `"trees"`, a file with a name on each
             line, or a `NameTheme`. That of the root counts.
@@ -144,6 +151,8 @@ class Agent(_Compiled):
     contract: Contract | None = field(default=None, kw_only=True)
     response_format: type[BaseModel] | None = field(default=None, kw_only=True)
     theme: NameTheme | None = field(default=None, kw_only=True)
+    monitors: tuple[Monitor, ...] = field(default=(), kw_only=True)
+    is_monitored: bool = field(default=False, init=False, repr=False)
 
     if TYPE_CHECKING:
         # The arguments accepted are wider than the types of the fields.
@@ -167,6 +176,7 @@ class Agent(_Compiled):
             contract: Contract | None = None,
             response_format: type[BaseModel] | None = None,
             theme: NameTheme | str | Path | None = None,
+            monitors: Sequence[Monitor] = (),
         ) -> None: ...
 
     def __post_init__(self) -> None:
@@ -194,9 +204,15 @@ class Agent(_Compiled):
             for each in self.subordinates:
                 if isinstance(each, Agent) and each.limits.root_only_names:
                     raise InnerLimits(each.name, each.limits.root_only_names)
+                if isinstance(each, Agent) and each.is_monitored:
+                    keep(self, "is_monitored", True)
             check_tree(self, self.limits.depth)
             _check_side_requests(self)
             _check_subordinate_tools(self)
+        if self.monitors or self.is_monitored:
+            with refuse_unreadable(lambda _: InvalidField(self.name, "monitors", "…", MONITORS)):
+                keep(self, "monitors", _check_monitors(self))
+            keep(self, "is_monitored", True)
         if self.permissions is not NO_PERMISSIONS:
             check_permissions(self)
 
@@ -296,6 +312,8 @@ PROMPTS = "str, SystemMessage, or function of the state, or of the state and the
 """What a prompt may be."""
 GUIDANCE = f"str, or mapping to str of some of {', '.join(GUIDANCE_PARTS)}"
 """What a guidance may be."""
+MONITORS = "Monitor, in a list"
+"""What monitors may be."""
 MIDDLEWARE = "AgentMiddleware, in a list, each an instance of another name"
 """What middleware may be."""
 
@@ -507,6 +525,30 @@ def _check_subordinate_tools(agent: Agent) -> None:
             raise InvalidName(name, "a tool of every agent is called so")
         if name in taken:
             raise DuplicateName(name, (f"tools of {agent.name}", f"subordinates of {agent.name}"))
+
+
+def _check_monitors(agent: Agent) -> tuple[Monitor, ...]:
+    """Return the monitors of an agent whose names, and those below it, are unique in its tree."""
+    given: Any = agent.monitors
+    if isinstance(given, (str, bytes, Mapping)) or not hasattr(given, "__iter__"):
+        raise InvalidField(agent.name, "monitors", given, MONITORS)
+    own = tuple(list_items(given))
+    places = [*walk_tree(agent)]
+    known = {place.path_text for place in places} | {place.member.name for place in places}
+    for each in own:
+        if not isinstance(each, Monitor):
+            raise InvalidField(agent.name, "monitors", each, MONITORS)
+        if each.watches and each.watches not in known:
+            raise InvalidField(each.name, "watches", each.watches, "the name of an agent below")
+    taken = {place.member.name: place.path_text for place in places}
+    for place in places:
+        below = own if place.member is agent else getattr(place.member, "monitors", ())
+        for each in below:
+            path = PATH_SEPARATOR.join((*place.path, each.name))
+            if each.name in taken:
+                raise DuplicateName(each.name, (taken[each.name], path))
+            taken[each.name] = path
+    return own
 
 
 def _check_side_requests(agent: Agent) -> None:

@@ -39,8 +39,8 @@ from echelons.checkpoints.ledger import MemoryLedger, get_ledger
 from echelons.checkpoints.open import open_checkpointer
 from echelons.checkpoints.threads.segments import SavedHistory
 from echelons.delegation.policy import DEFAULT_POLICY, DelegationPolicy
-from echelons.errors import EventLoopMissing, InvalidOption
-from echelons.graphs.agent_models import resolve_models
+from echelons.errors import EventLoopMissing, InvalidOption, SessionNeeded
+from echelons.graphs.agent_models import place_monitors, resolve_models
 from echelons.graphs.invocation.input_validation import validate_input
 from echelons.graphs.invocation.rerun import astream_until_settled, stream_until_settled
 from echelons.graphs.invocation.resume_check import (
@@ -63,6 +63,7 @@ from echelons.guards.limits import Limits
 from echelons.guards.permissions import RulesByName, extend_rules
 from echelons.human import Human
 from echelons.identity.lineage import ECHELONS_NS, Identity
+from echelons.monitors.monitor import PlacedMonitor
 from echelons.nodes.planning.task_router import TaskRouter
 from echelons.nodes.tool_execution.async_only import find_async_only
 from echelons.text.input_limits import shorten_repr
@@ -87,10 +88,12 @@ class AgentGraph(EditableGraph):
         fingerprint: str,
         async_only: Sequence[str],
         failures: LedgerFailures,
+        monitors: Sequence[PlacedMonitor],
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.agent = agent
+        self.monitors = monitors
         self.fingerprint = fingerprint
         self.async_only = async_only
         self.failures = failures
@@ -105,12 +108,14 @@ class AgentGraph(EditableGraph):
             EventLoopMissing: Parts of the tree are only async, and the run is not a session's.
             InvalidInput: The input, or the thread's id, is refused.
             MissingAgents: The thread waits in agents that this tree does not have.
+            SessionNeeded: The tree has monitors, and the run is not a session's.
         """
         around = self.merge_call_config(config)
         if self.async_only and get_background_loop(around) is None:
             raise EventLoopMissing(self.async_only)
         given, stored, hidden = input, None, frozenset[str]()
         if not _is_checked(around):
+            self._refuse_monitors()
             given = validate_input(input, around)
             stored = check_resume(self.agent, self.checkpointer, given, around)
             hidden = find_hidden_dismissals(self.checkpointer, around)
@@ -126,6 +131,7 @@ class AgentGraph(EditableGraph):
         around = self.merge_call_config(config)
         if _is_checked(around):
             return self._astream_settled(input, config, around, kwargs)
+        self._refuse_monitors()
         return self._acheck_and_stream(validate_input(input, around), config, around, kwargs)
 
     async def _acheck_and_stream(
@@ -155,6 +161,10 @@ class AgentGraph(EditableGraph):
         services.gate.hidden_dismissals |= hidden
         run = partial(super().astream, **options)
         return astream_until_settled(run, given, services, own)
+
+    def _refuse_monitors(self) -> None:
+        if self.monitors:
+            raise SessionNeeded([each.path for each in self.monitors])
 
     def _prepare_run(
         self,
@@ -263,6 +273,7 @@ def compile_tree(
         fingerprint=levels.fingerprint,
         async_only=levels.async_only,
         failures=LedgerFailures(redactor),
+        monitors=levels.monitors,
         **attributes,
     )
 
@@ -285,11 +296,13 @@ class _Levels:
         root: The compiled graph of the root's level, which holds the levels below.
         fingerprint: The fingerprint of the tree.
         async_only: What of the tree is only async.
+        monitors: The monitors of the tree.
     """
 
     root: CompiledStateGraph[Any, Any, Any, Any]
     fingerprint: str
     async_only: Sequence[str]
+    monitors: Sequence[PlacedMonitor]
 
 
 def _get_levels(agent: Agent) -> _Levels:
@@ -327,7 +340,8 @@ def _build_levels(agent: Agent) -> _Levels:
     }
     builder = levels.build_level(agent, {})
     root = builder.compile(name=agent.name, transformers=[*transformers.values()])
-    return _Levels(root, fingerprint_tree(agent), find_async_only(agent))
+    monitors = place_monitors(agent, levels.models, levels.policies)
+    return _Levels(root, fingerprint_tree(agent), find_async_only(agent), monitors)
 
 
 @dataclass(frozen=True, slots=True)

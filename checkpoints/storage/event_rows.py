@@ -187,6 +187,18 @@ class _OrderData:
     by: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class _AlertData:
+    about: str
+    reason: str
+    decision: str
+
+
+@dataclass(frozen=True, slots=True)
+class _ReportData:
+    text: str
+
+
 _EVENT_SHAPES: Mapping[EventKind, RecordKind[Any]] = {
     kind: RecordKind(kind, shape)
     for kind, shape in (
@@ -197,6 +209,8 @@ _EVENT_SHAPES: Mapping[EventKind, RecordKind[Any]] = {
         (EventKind.ANSWER, _AnswerData),
         (EventKind.APPROVAL, _ApprovalData),
         (EventKind.ORDER, _OrderData),
+        (EventKind.ALERT, _AlertData),
+        (EventKind.REPORT, _ReportData),
     )
 }
 

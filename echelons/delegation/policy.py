@@ -10,6 +10,7 @@ from pydantic import Field, ValidationInfo, field_validator
 from echelons.delegation.context import ContextPolicy
 from echelons.guards.circuit_breaker import BreakerPolicy
 from echelons.messaging.sibling_messages import SiblingDecision
+from echelons.monitors.alert import AlertDecision
 from echelons.settings import Settings
 from echelons.text.input_limits import ID_PATTERN
 
@@ -56,6 +57,10 @@ class DelegationPolicy(Settings):
         context: What subordinates are told of the agent's own work, beside their task: a
             `ContextPolicy`, a function from a `DelegationContext` to another, or `None` for
             nothing.
+        on_alert: What becomes of an alert of one of its monitors: `"tell"` has the agent's model
+            read it at its next call; `"stop"` also stops the agent that it is about, with all
+            below it; `"ignore"` does neither; or a function that decides about each `Alert`, by
+            its `monitor`, `path` and `reason`. One that fails tells.
         breaker: When a failing subordinate is not called for a while.
         breaker_scope: Keeps the circuits of this tree apart from those of other trees in the same
             database whose agents have the same paths, such as those of another tenant: 1 to 128
@@ -82,6 +87,7 @@ class DelegationPolicy(Settings):
     threshold: float | None = Field(default=None, ge=0, le=1)
     sibling_messages: Any = "copy"
     context: ContextPolicy | Any = None
+    on_alert: Any = "tell"
     breaker: BreakerPolicy = Field(default_factory=BreakerPolicy)
     breaker_scope: str = Field(default="", pattern=rf"^({ID_PATTERN.pattern})?$")
 
@@ -109,6 +115,13 @@ class DelegationPolicy(Settings):
     def _check_rule(cls, given: Any) -> Any:
         if not callable(given) and given not in get_args(SiblingDecision):
             raise ValueError("it is none of 'copy', 'hold' and 'refuse', and no function")
+        return given
+
+    @field_validator("on_alert")
+    @classmethod
+    def _check_alert_rule(cls, given: Any) -> Any:
+        if not callable(given) and given not in get_args(AlertDecision):
+            raise ValueError("it is none of 'tell', 'stop' and 'ignore', and no function")
         return given
 
     def compute_timeout(self, levels: int) -> float | None:

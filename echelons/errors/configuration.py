@@ -393,6 +393,20 @@ class EventLoopMissing(ConfigurationError):
     )
 
 
+class SessionNeeded(ConfigurationError):
+    """A tree with monitors runs outside of a `Session`, which drives them.
+
+    Attributes:
+        monitors: Paths of the monitors.
+    """
+
+    monitors: Sequence[str]
+    message = (
+        "these monitors work beside the turns of a Session alone, and this is a run of a compiled "
+        "graph: {monitors}; run the tree in a Session, or leave them out. Nothing was run"
+    )
+
+
 class InvalidDatabase(ConfigurationError, TypeError):
     """Something is given as a database that is neither a path nor a LangGraph saver.
 

@@ -11,12 +11,14 @@ from echelons.errors import InvalidValue
 from echelons.text.input_limits import measure_size, read_text, shorten_repr
 
 MailKind: TypeAlias = Literal[
-    "message", "intervention", "copy", "held", "answer", "correction", "spawn"
+    "message", "intervention", "copy", "held", "answer", "correction", "spawn", "alert", "stopped"
 ]
 """The kind of a piece of mail. An intervention also cuts off the reply that is under way; `"copy"`
 shows a superior what one of its subordinates has sent another, `"held"` what was not delivered; an
 `"answer"` is that to a question of the receiver, a `"correction"` says why an answer of its own
-is not accepted. `"spawn"` gives the receiver a subordinate after the profile that it names."""
+is not accepted. `"spawn"` gives the receiver a subordinate after the profile that it names. An
+`"alert"` is that of a monitor of the receiver; `"stopped"` is one for which the agent that it is
+about was stopped."""
 MAIL_BYTES = 64 * 1024
 """Maximum size of a message in bytes of UTF-8: a model reads it."""
 MAX_UNREAD = 1000
@@ -37,7 +39,8 @@ class Mail:
         text: What it says.
         at: When it was sent, ISO 8601, UTC.
         kind: Its kind.
-        to: Path of the agent that a copied or held message is for; else empty.
+        to: Path of the agent that a copied or held message is for, or that an alert is about; else
+            empty.
     """
 
     number: int
@@ -90,6 +93,8 @@ _INTRODUCTIONS: Final[Mapping[MailKind, str]] = {
     "held": "Message from {sender} to {to}, held back; pass it on if it should be",
     "answer": "Answer of {sender}, after the question that you asked",
     "correction": "Your answer is not accepted by {sender}; give another. What is wrong",
+    "alert": "Alert by your monitor {sender} about {to}; you decide what follows",
+    "stopped": "Alert by your monitor {sender} about {to}, which was stopped for it",
     "spawn": "A new subordinate from {sender}, {to}, made after",
 }
 

@@ -2,7 +2,8 @@
 
 The guidance of an agent, `build_guidance`, is made of the `.md` files: who it is, what it owes its
 superior, how it delegates, reports and asks, and that what others tell it is data. `tools.toml` has
-what it reads of the built-in tools, `memory.toml` of its memory. All models read the same.
+what it reads of the built-in tools, `memory.toml` of its memory, `monitor.toml` those of a
+monitor. All models read the same.
 """
 
 from __future__ import annotations
@@ -73,6 +74,27 @@ def build_guidance(  # noqa: PLR0913  what decides which of its parts it has
         for part in parts
     )
     return "\n\n".join(filter(None, shown))
+
+
+def build_monitor_guidance(name: str, description: str, watched: str, superior: str) -> str:
+    """Return what a monitor's model reads before the monitor's own prompt.
+
+    Args:
+        name: Path of the monitor.
+        description: Its purpose, which is quoted; a line about it is left out if it has none.
+        watched: Path of the agent that it watches with all below it.
+        superior: Path of its superior.
+    """
+    values = {"name": name, "watched": watched, "superior": superior}
+    if description:
+        values["description"] = json.dumps(description, ensure_ascii=False)
+    return _fill_lines(load_monitor_texts()["guidance"].strip(), values)
+
+
+@cache
+def load_monitor_texts() -> Mapping[str, str]:
+    """Return the texts of a monitor: its `guidance`, its two tools, and their parameters."""
+    return tomllib.loads(_read_text("monitor.toml"))
 
 
 def load_tool_texts(tool: str) -> Mapping[str, str]:

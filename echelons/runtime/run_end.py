@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from langgraph.runtime import RunControl
 from langgraph.types import Command
@@ -41,6 +41,9 @@ from echelons.runtime.turn_status import (
 )
 from echelons.text.redaction import Redactor, redact_secrets
 from echelons.tree.names import PATH_SEPARATOR
+
+if TYPE_CHECKING:
+    from echelons.runtime.monitor_watch import MonitorWatch
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +109,7 @@ class RunRecord:
         run_end: The result; `None` until it ends.
         delivered: The questions whose answers it has delivered.
         withdrawn: Questions of stopped agents that it has continued for.
+        watch: The monitors of its tree at work; `None` without any.
     """
 
     def __init__(self, redact: Redactor = redact_secrets) -> None:
@@ -120,6 +124,7 @@ class RunRecord:
         self.run_end: RunEnd | None = None
         self.delivered: set[str] = set()
         self.withdrawn: set[str] = set()
+        self.watch: MonitorWatch | None = None
         self._translator = EventTranslator(redact)
         self._noted: list[RunEvent] = []
         self._orders_noted = 0
@@ -147,8 +152,12 @@ class RunRecord:
         new, self._orders_noted = given[self._orders_noted :], len(given)
         self._noted += [build_order_event(each) for each in new]
 
+    def note_event(self, event: RunEvent) -> None:
+        """Note an event of a monitor. Any thread may call it."""
+        self._noted.append(event)
+
     def take_noted(self) -> Iterator[RunEvent]:
-        """Yield the events of the answers and orders noted since the last call."""
+        """Yield the events noted since the last call: answers, orders, and those of monitors."""
         while self._noted:
             event = self._noted.pop(0)
             if self.is_watched:
@@ -164,14 +173,20 @@ class RunRecord:
 
         It goes on when the consumer asks for more: only then a step may begin that was announced.
         """
-        if not self.is_watched:
+        watch = self.watch
+        if not self.is_watched and (watch is None or watch.observed is None):
             self.usage = self._translator.add_usage(self.usage, part)
+            if watch:
+                watch.wake()
             return
         yield from self.take_noted()
         for event in self._translator.translate_part(part):
             if event.kind is RunEventKind.MESSAGE:
                 self.usage += event.usage
-            yield event
+            if watch:
+                watch.wake(event)
+            if self.is_watched:
+                yield event
         _, mode, payload = part
         if mode == "tasks":
             held = self.backpressure

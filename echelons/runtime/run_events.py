@@ -74,6 +74,8 @@ class RunEventKind(StrEnum):
     APPROVAL = "approval"
     ORDER = "order"
     WARNING = "warning"
+    ALERT = "alert"
+    REPORT = "report"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +87,8 @@ class RunEvent:
         kind: What happened.
         content: Its text: a task, a chunk or the whole of a reply, a tool's name and
             result, a question, an error, what a tool has written to the stream, a message of the
-            mailbox that the agent has read, an answer, decisions, an order, a warning.
+            mailbox that the agent has read, an answer, decisions, an order, a warning, the reason
+            of a monitor's alert, its report.
         reasoning: The reasoning of the model, where it is available.
         usage: Tokens and calls of the reply; zero for other kinds.
         thread_id: The agent's thread.
@@ -104,7 +107,8 @@ class RunEvent:
             `get_stream_writer` is the `value`, any object. A message of the mailbox, and
             an intervention, has its sender (`from`), when it was sent (`at`), its `number` and its
             `kind`. A reply that an intervention has cut off has `cut`. A warning has the `id` of
-            the call whose answer has it.
+            the call whose answer has it. An alert has the path that it is `about`, and its
+            superior's `decision`: `tell`, `stop` or `ignore`.
     """
 
     __stored_as__ = "echelons.runtime.events.RunEvent"

@@ -37,6 +37,7 @@ from echelons.errors import ThreadBusy
 from echelons.graphs.compiled_tree import AgentGraph
 from echelons.graphs.invocation.resume_check import check_checkpoint
 from echelons.guards.prices import PRICES_KEY, Prices
+from echelons.runtime.monitor_watch import MonitorWatch
 from echelons.runtime.run_end import RunEnd, RunRecord, settle_run
 from echelons.runtime.run_events import RunEvent
 from echelons.runtime.run_options import RunOptions
@@ -109,19 +110,29 @@ class TurnEngine:
                 record.run_end = begun
                 return
             given, turn, mark, options = begun
-            while record.run_end is None:
+            watch = record.watch
+            try:
+                if watch:
+                    watch.start()
+                while record.run_end is None:
+                    yield from record.take_noted()
+                    try:
+                        with closing(self._stream(given, turn, options, record)) as parts:
+                            for part in parts:
+                                yield from record.record_part(part)
+                    except GraphDrained:
+                        record.record_drain(mark)
+                    yield from record.take_noted()
+                    settling = settle_run(turn, mark, record, self.thread.confidence)
+                    given = run_plan(self.saver, settling)
+            finally:
+                if watch:
+                    watch.close()
+                    record.usage += watch.usage
+            if watch:
                 yield from record.take_noted()
-                try:
-                    with closing(self._stream(given, turn, options, record)) as parts:
-                        for part in parts:
-                            yield from record.record_part(part)
-                except GraphDrained:
-                    record.record_drain(mark)
-                yield from record.take_noted()
-                settling = settle_run(turn, mark, record, self.thread.confidence)
-                given = run_plan(self.saver, settling)
 
-    async def arun_request(
+    async def arun_request(  # noqa: C901, PLR0912  a run without monitors makes no call more
         self, request: SessionRequest, record: RunRecord
     ) -> AsyncGenerator[RunEvent]:
         """Async version of `run_request`."""
@@ -136,20 +147,32 @@ class TurnEngine:
                 record.run_end = begun
                 return
             given, turn, mark, options = begun
-            while record.run_end is None:
+            watch = record.watch
+            try:
+                if watch:
+                    watch.start()
+                while record.run_end is None:
+                    for event in record.take_noted():
+                        yield event
+                    try:
+                        async with aclosing(self._astream(given, turn, options, record)) as parts:
+                            async for part in parts:
+                                for event in record.record_part(part):
+                                    yield event
+                    except GraphDrained:
+                        record.record_drain(mark)
+                    for event in record.take_noted():
+                        yield event
+                    settling = settle_run(turn, mark, record, self.thread.confidence)
+                    given = await arun_plan(self.saver, settling)
+            finally:
+                if watch:
+                    # What one of them stores may wait for another process.
+                    await asyncio.to_thread(watch.close)
+                    record.usage += watch.usage
+            if watch:
                 for event in record.take_noted():
                     yield event
-                try:
-                    async with aclosing(self._astream(given, turn, options, record)) as parts:
-                        async for part in parts:
-                            for event in record.record_part(part):
-                                yield event
-                except GraphDrained:
-                    record.record_drain(mark)
-                for event in record.take_noted():
-                    yield event
-                settling = settle_run(turn, mark, record, self.thread.confidence)
-                given = await arun_plan(self.saver, settling)
 
     def _take_lease(self, request: SessionRequest) -> Lease | RunEnd:
         while True:
@@ -222,6 +245,13 @@ class TurnEngine:
         if dismissals:
             hidden = yield from find_hidden_dismissals(self.thread.id, dismissals)
             turn = replace(turn, hidden_dismissals=hidden)
+        if self.graph.monitors:
+            config = options.build_config(self.thread)
+            record.watch = watch = MonitorWatch(
+                self.graph, self.saver, turn, config, record.note_event
+            )
+            is_new = isinstance(given, Mapping)
+            yield LedgerQuery(lambda _: watch.begin(is_new=is_new))
         return given, turn, mark, options
 
     def _stream(

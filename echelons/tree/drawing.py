@@ -9,10 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from echelons.text.sanitize import join_printable
 from echelons.tree.members import Member
-from echelons.tree.traversal import walk_tree
+from echelons.tree.names import PATH_SEPARATOR
+from echelons.tree.traversal import list_monitors, walk_tree
 
 MAX_LABEL_LENGTH = 80
 """Characters of a description shown in a Mermaid label."""
@@ -47,11 +49,18 @@ class Drawing:
     def mermaid(self) -> str:
         """The tree as a Mermaid flowchart."""
         names = {place.path: f"agent{number}" for number, place in enumerate(walk_tree(self.root))}
+        places = {place.member.name: place.path for place in walk_tree(self.root)}
         lines = ["flowchart TD"]
         for place in walk_tree(self.root):
             lines.append(f'    {names[place.path]}["{_format_mermaid_label(place.member)}"]')
             if len(place.path) > 1:
                 lines.append(f"    {names[place.path[:-1]]} --> {names[place.path]}")
+        for place in walk_tree(self.root):
+            for number, each in enumerate(list_monitors(place.member)):
+                monitor = f"{names[place.path]}monitor{number}"
+                lines.append(f'    {monitor}(["{_format_mermaid_label(each)}"])')
+                watched = each.watches.rpartition(PATH_SEPARATOR)[2] or place.member.name
+                lines.append(f"    {monitor} -. watches .-> {names[places[watched]]}")
         return "\n".join(lines)
 
     def __repr__(self) -> str:
@@ -89,9 +98,19 @@ def draw_guides(levels: Sequence[int]) -> list[str]:
 
 
 def _draw_member(member: Member) -> list[str]:
+    below = [_draw_member(each) for each in member.subordinates]
+    below += [[_format_monitor(each, member)] for each in list_monitors(member)]
+    return [_format_label(member), *draw_branches(below)]
+
+
+def _format_label(member: Member) -> str:
     summary = join_printable(member.description)
-    label = f"{member.name}: {summary}" if summary else member.name
-    return [label, *draw_branches([_draw_member(each) for each in member.subordinates])]
+    return f"{member.name}: {summary}" if summary else member.name
+
+
+def _format_monitor(monitor: Any, superior: Member) -> str:
+    watched = monitor.watches.rpartition(PATH_SEPARATOR)[2] or superior.name
+    return f"{_format_label(monitor)} (monitor of {watched})"
 
 
 def _format_mermaid_label(member: Member) -> str:

@@ -133,6 +133,8 @@ def adopt_member(superior: str, subordinate: Any, name: str | None = None) -> Me
     if inspect.isroutine(subordinate):
         return _adopt_function(superior, subordinate, name)
     why = "pass an Agent, a LangGraph graph, a Runnable or a function"
+    if hasattr(subordinate, "watches"):
+        why = "a monitor is given no tasks; pass it as monitors=[...]"
     raise InvalidSubordinate(superior, subordinate, why)
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from echelons.errors import CyclicTree, DuplicateName, TreeTooDeep
 from echelons.guards.limits import MAX_DEPTH
@@ -41,6 +42,12 @@ def walk_tree(root: Member) -> Iterator[TreePlace]:
             if id(subordinate) in above:
                 raise CyclicTree(path)
             stack.append((TreePlace(subordinate, path), above | {id(subordinate)}))
+
+
+def list_monitors(member: Member) -> Sequence[Any]:
+    """Return the monitors that a member of a tree has."""
+    found: Sequence[Any] = getattr(member, "monitors", ())
+    return found
 
 
 def check_tree(root: Member, depth: int) -> None:

@@ -1,0 +1,202 @@
+"""`MonitorLedger`: how far a monitor has read in a turn, what it has spent, and what it has said.
+
+A call is counted before it is made. What the monitor says of the events that it has read is stored
+in one transaction with how far it has read: the alert as an event and as mail to its superior, and
+the order to stop, if there is one. So each is told exactly once, whenever the process dies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Final
+from urllib.parse import quote
+
+from echelons.checkpoints.coordination.control_orders import (
+    ControlOrders,
+    GivenOrder,
+    build_orders_key,
+)
+from echelons.checkpoints.coordination.mailbox import StoredMail, add_mail, check_room
+from echelons.checkpoints.coordination.turns import Turn
+from echelons.checkpoints.coordination.usage_meter import Meter
+from echelons.checkpoints.ledger import Ledger, RecordKind, Transaction, build_key
+from echelons.checkpoints.thread_events import EventKind, ThreadEvent, WriteLocation
+from echelons.delegation.request import Usage
+from echelons.errors import MailboxFull
+from echelons.guards.gate import Halt, Step
+from echelons.guards.limits import Limits
+from echelons.messaging.mail import MailKind
+from echelons.monitors.alert import Alert, AlertDecision
+from echelons.monitors.monitor import PlacedMonitor
+from echelons.monitors.verdict import MAX_NOTES, Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class MonitorState:
+    """How far a monitor has come in a turn.
+
+    Attributes:
+        cursor: The number of the last event that it has judged.
+        calls: Its model calls, those counted that a kill has cut short.
+        tokens: Their tokens.
+        said: How many alerts and reports it has made.
+        notes: What it has said last, as it reads it again.
+    """
+
+    cursor: int = 0
+    calls: int = 0
+    tokens: int = 0
+    said: int = 0
+    notes: tuple[str, ...] = ()
+
+
+MONITOR: Final[RecordKind[MonitorState]] = RecordKind("monitor", MonitorState)
+"""How far a monitor has come in a turn."""
+
+
+class MonitorLedger:
+    """The record of one monitor in one turn.
+
+    Args:
+        ledger: The ledger of the run's saver.
+        turn: The turn.
+        placed: The monitor.
+        limits: The limits of the tree, which its calls count for, too.
+    """
+
+    def __init__(self, ledger: Ledger, turn: Turn, placed: PlacedMonitor, limits: Limits) -> None:
+        self._ledger = ledger
+        self._turn = turn
+        self._placed = placed
+        self._key = build_key(turn.thread_id, MONITOR.name, turn.id, quote(placed.path, safe=""))
+        # Its own clock stands still: the run counts the seconds.
+        meter = build_key(turn.thread_id, "meter", turn.id)
+        self._meter = Meter(meter, limits, lambda: 0.0)
+
+    def begin(self, cursor: int) -> MonitorState:
+        """Return how far it has come in the turn; at its beginning, up to an event."""
+
+        def begin(open_: Transaction) -> MonitorState:
+            self._turn.check_in(open_)
+            if found := open_.get_record(MONITOR, self._key):
+                return found.value
+            state = MonitorState(cursor)
+            self._store(open_, state)
+            return state
+
+        return self._ledger.commit(begin)
+
+    def reserve_call(self) -> str:
+        """Count a model call before it is made; return why it must not be made, or nothing."""
+        budget = self._placed.monitor.budget
+
+        def reserve(open_: Transaction) -> Callable[[], str]:
+            self._turn.check_in(open_)
+            state = self._read(open_)
+            for unit, spent, limit in (
+                ("calls", state.calls, budget.calls),
+                ("tokens", state.tokens, budget.tokens),
+            ):
+                if limit is not None and spent >= limit:
+                    reached = f"budget: {spent:,} of {limit:,} {unit}"
+                    return lambda: reached
+            counted = self._meter.count(open_, Step.MODEL)
+            self._store(open_, replace(state, calls=state.calls + 1))
+
+            def finish() -> str:
+                halt = counted()
+                return f"limit: {halt.why}" if halt else ""
+
+            return finish
+
+        return self._ledger.commit(reserve)()
+
+    def store_verdict(
+        self,
+        cursor: int,
+        usage: Usage,
+        verdict: Verdict,
+        decisions: Sequence[AlertDecision],
+        after: str,
+    ) -> None:
+        """Store what it says of all events up to a number.
+
+        Args:
+            cursor: The number of the last event that it has judged.
+            usage: What it has spent on that.
+            verdict: What it says.
+            decisions: What becomes of each alert.
+            after: The checkpoint of the root after which it says it.
+
+        Raises:
+            LeaseLost: Another run has the thread now.
+        """
+        tokens = usage.input_tokens + usage.output_tokens
+        self._meter.add_tokens(tokens)
+
+        def store(open_: Transaction) -> Callable[[], object]:
+            self._turn.check_in(open_)
+            state = self._read(open_)
+            count = state.said
+            for alert, decision in zip(verdict.alerts, decisions, strict=True):
+                count += 1
+                self._store_alert(open_, alert, decision, after, count)
+            for text in verdict.reports:
+                count += 1
+                self._add_event(open_, EventKind.REPORT, {"text": text}, after, count)
+            notes = (*state.notes, *verdict.notes)[-MAX_NOTES:]
+            self._store(
+                open_, MonitorState(cursor, state.calls, state.tokens + tokens, count, notes)
+            )
+            return self._meter.count(open_)
+
+        self._ledger.commit(store)()
+
+    def _store_alert(
+        self, open_: Transaction, alert: Alert, decision: AlertDecision, after: str, count: int
+    ) -> None:
+        data = {"about": alert.path, "reason": alert.reason, "decision": decision}
+        self._add_event(open_, EventKind.ALERT, data, after, count)
+        thread_id, superior = self._turn.thread_id, self._placed.superior
+        # Whoever knows that it was stopped is not told again.
+        if decision == "ignore" or (decision == "stop" and not self._stop(open_, alert, after)):
+            return
+        kind: MailKind = "stopped" if decision == "stop" else "alert"
+        mail = StoredMail(alert.monitor, alert.reason, open_.now, after, kind, alert.path)
+        try:
+            check_room(open_, thread_id, superior)
+        except MailboxFull:
+            # People see it all the same, and the order is given.
+            return
+        add_mail(open_, thread_id, superior, mail)
+
+    def _stop(self, open_: Transaction, alert: Alert, after: str) -> bool:
+        """Order an agent to stop; return whether it was not stopped yet."""
+        key = build_orders_key(self._turn.thread_id, self._turn.id)
+        orders, path = ControlOrders.read(open_, key), alert.path
+        if isinstance(orders.find_order(path), Halt):
+            return False
+        given = GivenOrder("stop", path, alert.monitor, open_.now)
+        where = self._locate(path, after)
+        replace(orders, stopped=(*orders.stopped, path)).store_given(open_, key, given, where)
+        return True
+
+    def _add_event(
+        self, open_: Transaction, kind: EventKind, data: dict[str, str], after: str, count: int
+    ) -> None:
+        event = ThreadEvent(kind, f"{self._key}/{count}", data)
+        open_.add_event(self._locate(self._placed.path, after), event)
+
+    def _locate(self, path: str, after: str) -> WriteLocation:
+        # With the root's thread, as orders: a monitor has none of its own.
+        return WriteLocation(self._turn.thread_id, "", after, self._turn.thread_id, path)
+
+    def _read(self, open_: Transaction) -> MonitorState:
+        found = open_.get_record(MONITOR, self._key)
+        return found.value if found else MonitorState()
+
+    def _store(self, open_: Transaction, state: MonitorState) -> None:
+        found = open_.get(self._key)
+        value = {**asdict(state), "notes": [*state.notes]}
+        open_.compare_and_set(self._key, found.version if found else None, value)

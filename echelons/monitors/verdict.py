@@ -1,0 +1,170 @@
+"""What a monitor's model reads, and what its reply means. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from echelons.monitors.alert import Alert
+from echelons.monitors.monitor import PlacedMonitor
+from echelons.prompts import build_monitor_guidance, load_monitor_texts
+from echelons.text.sanitize import join_printable, sanitize_value
+from echelons.tree.names import PATH_SEPARATOR, REPORT
+
+ALERT = "alert"
+"""The tool with which a monitor alerts; the other one is called as the `report` of agents."""
+MAX_EVENTS = 200
+"""Most events that a monitor reads in one call; it reads further ones in the next."""
+MAX_EVENT_LENGTH = 600
+"""Characters of one event that a monitor reads."""
+MAX_REASON_LENGTH = 1000
+"""Characters of a reason or a report that are kept."""
+MAX_ALERTS = 10
+"""Most alerts of one reply."""
+MAX_NOTES = 10
+"""Most of its own latest verdicts that a monitor reads again."""
+
+
+class WatchedEvent(NamedTuple):
+    """An event as a monitor reads it.
+
+    Attributes:
+        number: Its number; later events have higher ones.
+        path: Path of its agent.
+        kind: Its kind.
+        text: What it says.
+    """
+
+    number: int
+    path: str
+    kind: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a monitor says of the events that it has read.
+
+    Attributes:
+        alerts: Its alerts.
+        reports: What it notes for people.
+        faults: What of its reply could not be used, and why.
+    """
+
+    alerts: tuple[Alert, ...] = ()
+    reports: tuple[str, ...] = ()
+    faults: tuple[str, ...] = ()
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """The verdict as lines that the monitor reads in its next call."""
+        return (
+            *(f"alert about {each.path}: {each.reason}" for each in self.alerts),
+            *(f"report: {each}" for each in self.reports),
+            *(f"not accepted: {each}" for each in self.faults),
+        )
+
+
+def build_system_text(placed: PlacedMonitor) -> str:
+    """Return what a monitor's model reads first."""
+    monitor = placed.monitor
+    guidance = build_monitor_guidance(
+        placed.path, monitor.description, placed.watched, placed.superior
+    )
+    return f"{guidance}\n\n{monitor.prompt}" if monitor.prompt else guidance
+
+
+def build_segment_text(events: Sequence[WatchedEvent], notes: Sequence[str]) -> str:
+    r"""Return some events for a monitor's model, each quoted, as it may hold anything.
+
+    Args:
+        events: The events, oldest first.
+        notes: The monitor's own latest verdicts, oldest first.
+
+    Examples:
+        >>> print(build_segment_text([WatchedEvent(7, "head", "message", "Go\n# on")], []))
+        The new events, oldest first:
+        {"event": 7, "agent": "head", "kind": "message", "says": "Go\n# on"}
+    """
+    lines = [f"You have said before, oldest first: {_quote([*notes])}"] if notes else []
+    lines.append("The new events, oldest first:")
+    for each in events:
+        shown = {"event": each.number, "agent": each.path, "kind": each.kind, "says": each.text}
+        lines.append(_quote(shown))
+    return "\n".join(lines)
+
+
+def build_verdict_tools() -> list[dict[str, Any]]:
+    """Return the two tools of a monitor, as JSON Schemas."""
+    texts = load_monitor_texts()
+    return [
+        _build_tool(ALERT, texts[ALERT], {name: texts[name] for name in ("path", "reason")}),
+        _build_tool(REPORT, texts[REPORT], {"text": texts["text"]}),
+    ]
+
+
+def read_verdict(
+    calls: Iterable[Mapping[str, Any]], placed: PlacedMonitor, known: Collection[str]
+) -> Verdict:
+    """Return the verdict in the calls of a reply.
+
+    Args:
+        calls: The calls, each with its `name` and its `args`.
+        placed: The monitor.
+        known: Paths of the agents that it watches.
+    """
+    alerts, reports, faults = dict[Alert, None](), list[str](), list[str]()
+    for call in calls:
+        name, given = call.get("name"), call.get("args")
+        arguments = given if isinstance(given, Mapping) else {}
+        if name == REPORT and (text := _read_words(arguments.get("text"))):
+            reports.append(text)
+        elif name == ALERT and (reason := _read_words(arguments.get("reason"))):
+            path = _find_agent(arguments.get("path"), known)
+            if path is None:
+                faults.append(_refuse_path(arguments.get("path"), placed, known))
+            elif len(alerts) < MAX_ALERTS:
+                alerts[Alert(placed.path, path, reason)] = None
+        else:
+            shown = _quote(sanitize_value({"name": str(name), "args": arguments}))
+            faults.append(f"{shorten_words(shown)} is neither an alert nor a report")
+    return Verdict(tuple(alerts), tuple(reports), tuple(faults[:MAX_ALERTS]))
+
+
+def shorten_words(text: str, length: int = MAX_EVENT_LENGTH) -> str:
+    """Return the beginning of a text, which is marked if it is not the whole."""
+    return text if len(text) <= length else f"{text[: length - 1]}…"
+
+
+def _find_agent(given: Any, known: Collection[str]) -> str | None:
+    """Return the path of an agent that is named by its path, or by its name if only one has it."""
+    if not isinstance(given, str):
+        return None
+    if given in known:
+        return given
+    named = [path for path in known if path.rpartition(PATH_SEPARATOR)[2] == given]
+    return named[0] if len(named) == 1 else None
+
+
+def _refuse_path(given: Any, placed: PlacedMonitor, known: Collection[str]) -> str:
+    shown = shorten_words(_quote(sanitize_value(str(given))), 200)
+    listed = shorten_words(", ".join(sorted(known)))
+    return f"you watch no agent {shown}; the agents below {placed.watched} are {listed}"
+
+
+def _read_words(given: Any) -> str:
+    text = join_printable(sanitize_value(given)) if isinstance(given, str) else ""
+    return shorten_words(text, MAX_REASON_LENGTH)
+
+
+def _build_tool(name: str, description: str, parameters: Mapping[str, str]) -> dict[str, Any]:
+    properties = {key: {"type": "string", "description": text} for key, text in parameters.items()}
+    schema = {"type": "object", "properties": properties, "required": [*parameters]}
+    function = {"name": name, "description": description, "parameters": schema}
+    return {"type": "function", "function": function}
+
+
+def _quote(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)

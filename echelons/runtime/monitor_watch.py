@@ -1,0 +1,370 @@
+"""`MonitorWatch`: drives the monitors of a tree beside one run of a session, each on a thread.
+
+A superior's model cannot be called within its own step, so a monitor has a thread of its own, in
+synchronous and asynchronous sessions alike. The run never waits for it: what a monitor says after
+the end of the run is dropped, and its call stays counted.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from datetime import timedelta
+from threading import Event, Lock, Thread
+from typing import Any, Protocol
+
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import BaseCheckpointSaver
+
+from echelons.checkpoints.checkpointer import SqliteCheckpointer
+from echelons.checkpoints.coordination.change_signals import POLL_INTERVAL, get_signals
+from echelons.checkpoints.coordination.control_orders import is_under
+from echelons.checkpoints.coordination.monitor_ledger import MonitorLedger
+from echelons.checkpoints.coordination.turns import Turn
+from echelons.checkpoints.ledger import get_ledger
+from echelons.checkpoints.queries import LatestCheckpointId
+from echelons.checkpoints.storage.event_rows import StoredEvent
+from echelons.delegation.request import Usage
+from echelons.errors import DatabaseClosed, LeaseLost, StorageError
+from echelons.graphs.compiled_tree import AgentGraph
+from echelons.monitors.alert import Alert, AlertDecision, decide_alert
+from echelons.monitors.monitor import PlacedMonitor
+from echelons.monitors.verdict import (
+    MAX_EVENTS,
+    Verdict,
+    WatchedEvent,
+    build_segment_text,
+    build_system_text,
+    build_verdict_tools,
+    read_verdict,
+    shorten_words,
+)
+from echelons.nodes.messages import read_message_usage
+from echelons.runtime.run_events import RunEvent, RunEventKind
+from echelons.text.content_blocks import describe_content
+from echelons.text.error_lines import describe_error
+from echelons.tree.names import PATH_SEPARATOR
+from echelons.tree.traversal import walk_tree
+
+LOG = logging.getLogger(__name__)
+
+
+class EventSource(Protocol):
+    """Where the events of a run are read."""
+
+    def read(self, after: int | None) -> Sequence[WatchedEvent]:
+        """Return the events after a number; those since the root's last task for `None`."""
+        ...
+
+
+class StoredEvents:
+    """The events of a thread in its database."""
+
+    def __init__(self, saver: SqliteCheckpointer, thread_id: str) -> None:
+        self._saver = saver
+        self._thread_id = thread_id
+
+    def read(self, after: int | None) -> Sequence[WatchedEvent]:
+        """Return the events after a number, see `EventSource`."""
+        stored = self._saver.read_events(self._thread_id, after)
+        return [
+            WatchedEvent(each.number, each.agent_path, each.event.kind, _describe_stored(each))
+            for each in stored
+        ]
+
+
+class ObservedEvents:
+    """The events of a run whose saver keeps none, as the run is seen.
+
+    What is not read when the run ends is lost.
+    """
+
+    def __init__(self) -> None:
+        self._events: list[WatchedEvent] = []
+
+    def read(self, after: int | None) -> Sequence[WatchedEvent]:
+        """Return the events after a number, see `EventSource`."""
+        return self._events[after or 0 :]
+
+    def add(self, event: RunEvent) -> None:
+        """Add an event of the run."""
+        if event.kind is not RunEventKind.TOKEN:
+            text = _describe_observed(event)
+            self._events.append(WatchedEvent(len(self._events) + 1, event.path, event.kind, text))
+
+
+class MonitorWatch:
+    """The monitors of a tree beside one run.
+
+    Args:
+        graph: The compiled tree.
+        saver: The checkpointer of the run.
+        turn: The turn.
+        config: The config of the run, whose callbacks and tags their models get.
+        note: Is told what they say, as events; from any thread.
+
+    Attributes:
+        source: Where they read the events of the run.
+        observed: Takes these events, if the saver keeps none.
+        usage: What they have spent.
+        is_closed: Whether they must say nothing more.
+        lock: Is held while one of them stores what it says.
+    """
+
+    def __init__(
+        self,
+        graph: AgentGraph,
+        saver: BaseCheckpointSaver[Any],
+        turn: Turn,
+        config: RunnableConfig,
+        note: Callable[[RunEvent], object],
+    ) -> None:
+        self.graph = graph
+        self.saver = saver
+        self.turn = turn
+        self.config = config
+        self.note = note
+        self.source: EventSource
+        self.observed: ObservedEvents | None = None
+        if isinstance(saver, SqliteCheckpointer):
+            self.source = StoredEvents(saver, turn.thread_id)
+        else:
+            self.source = self.observed = ObservedEvents()
+        self.usage = Usage()
+        self.is_closed = False
+        self.lock = Lock()
+        self._watchers = [_Watcher(self, placed) for placed in graph.monitors]
+
+    def begin(self, *, is_new: bool) -> None:
+        """Find out where each goes on, at the beginning of a run.
+
+        Args:
+            is_new: Whether the turn begins, so that all events that are there are of earlier ones.
+        """
+        events = self.source.read(None)
+        numbers = [each.number for each in events] or [1]
+        cursor = numbers[-1] if is_new and events else numbers[0] - 1
+        for each in self._watchers:
+            each.begin(cursor)
+
+    def start(self) -> None:
+        """Start their threads."""
+        for each in self._watchers:
+            Thread(target=each.run, name=f"monitor {each.path}", daemon=True).start()
+
+    def wake(self, event: RunEvent | None = None) -> None:
+        """Let them look for events: a step has ended, or an event of the run was seen."""
+        if event and self.observed:
+            self.observed.add(event)
+        for each in self._watchers:
+            each.wakeup.set()
+
+    def close(self) -> None:
+        """Let them say nothing more. This waits for what is being stored, and for no model."""
+        self.is_closed = True
+        with self.lock:
+            for each in self._watchers:
+                each.wakeup.set()
+
+    def add_usage(self, usage: Usage) -> None:
+        """Add what one of them has spent."""
+        with self.lock:
+            if not self.is_closed:
+                self.usage += usage
+
+
+class _Watcher:
+    """One monitor at work on its thread.
+
+    Attributes:
+        path: Its path.
+        wakeup: Is set when there may be something to read, and at the end.
+    """
+
+    def __init__(self, watch: MonitorWatch, placed: PlacedMonitor) -> None:
+        agent = watch.graph.agent
+        self.path = placed.path
+        self.wakeup = Event()
+        self._watch = watch
+        self._placed = placed
+        paths = (place.path_text for place in walk_tree(agent))
+        # Agents made at run time are known by their events.
+        self._known = {path for path in paths if is_under(path, placed.watched)}
+        self._ledger = get_ledger(watch.saver)
+        self._record = MonitorLedger(self._ledger, watch.turn, placed, agent.limits)
+        self._model = placed.model.bind_tools(build_verdict_tools())
+        self._notes: tuple[str, ...] = ()
+        self._unread: list[WatchedEvent] = []
+        self._read_up_to = 0
+        self._has_failed = False
+        self._last = self._ledger.get_time()
+
+    def begin(self, cursor: int) -> None:
+        """Go on where it was in the turn, or begin after an event."""
+        state = self._record.begin(cursor)
+        self._read_up_to = state.cursor if self._watch.observed is None else 0
+        self._notes = state.notes
+
+    def run(self) -> None:
+        """Judge the events whenever it is time to, until the run ends or nothing is left to spend.
+
+        Nobody could catch what it raises, so that is logged.
+        """
+        try:
+            while self._wait():
+                if why := self._try_once():
+                    self._say_end(why)
+                    return
+        except (LeaseLost, DatabaseClosed):
+            return  # the run ends by the same
+        except Exception as error:  # noqa: BLE001  see above
+            if not self._watch.is_closed:
+                self._note_failure(error)
+
+    def _try_once(self) -> str:
+        """Judge the unread events, of which there are some; return why it cannot any more."""
+        self._last, self._has_failed = self._ledger.get_time(), True
+        try:
+            if why := self._record.reserve_call():
+                return why
+            self._judge(self._unread[:MAX_EVENTS])
+        except DatabaseClosed:
+            raise
+        except StorageError as error:
+            # Another process writes; it reads the events again.
+            self._note_failure(error)
+        return ""
+
+    def _wait(self) -> bool:
+        """Wait until it is time to judge the unread events; return whether the run goes on."""
+        while not self._watch.is_closed:
+            self.wakeup.clear()
+            self._read_new()
+            if self._is_due():
+                return True
+            self.wakeup.wait(POLL_INTERVAL)
+        return False
+
+    def _read_new(self) -> None:
+        for each in self._watch.source.read(self._read_up_to):
+            self._read_up_to = each.number
+            if is_under(each.path, self._placed.watched) and each.kind not in _OWN_KINDS:
+                self._known.add(each.path)
+                self._unread.append(each)
+
+    def _is_due(self) -> bool:
+        monitor, now = self._placed.monitor, self._ledger.get_time()
+        # The clock may have been set back.
+        self._last = min(self._last, now)
+        is_late = now - self._last >= timedelta(seconds=monitor.every_seconds)
+        is_many = len(self._unread) >= monitor.every_events and not self._has_failed
+        return bool(self._unread) and (is_many or is_late)
+
+    def _judge(self, events: Sequence[WatchedEvent]) -> None:
+        self._watch.add_usage(Usage(model_calls=1))
+        messages = [
+            SystemMessage(build_system_text(self._placed)),
+            HumanMessage(build_segment_text(events, self._notes)),
+        ]
+        config = _build_config(self._watch.config, self._placed)
+        try:
+            reply = self._model.invoke(messages, config)
+        except Exception as error:  # noqa: BLE001  code of others; it reads the events again
+            self._note_failure(error)
+            return
+        usage = read_message_usage(reply).model_copy(update={"model_calls": 0})
+        self._watch.add_usage(usage)
+        verdict = self._read_reply(reply)
+        decisions = [self._decide(each) for each in verdict.alerts]
+        after = self._find_root_checkpoint()
+        with self._watch.lock:
+            if self._watch.is_closed:
+                return
+            self._record.store_verdict(events[-1].number, usage, verdict, decisions, after)
+            for alert, decision in zip(verdict.alerts, decisions, strict=True):
+                self._watch.note(build_alert_event(alert, decision))
+            for text in verdict.reports:
+                self._watch.note(RunEvent(self.path, RunEventKind.REPORT, text))
+        if verdict.alerts:
+            get_signals(self._ledger).notify()
+        for fault in verdict.faults:
+            LOG.warning("monitor %s: %s", self.path, fault)
+        del self._unread[: len(events)]
+        self._notes = (*self._notes, *verdict.notes)
+        self._has_failed = False
+
+    def _read_reply(self, reply: Any) -> Verdict:
+        calls: list[Mapping[str, Any]] = []
+        if isinstance(reply, AIMessage):
+            broken = (
+                {"name": each["name"], "args": each["args"]} for each in reply.invalid_tool_calls
+            )
+            calls = [*reply.tool_calls, *broken]
+        return read_verdict(calls, self._placed, self._known)
+
+    def _decide(self, alert: Alert) -> AlertDecision:
+        try:
+            return decide_alert(self._placed.on_alert, alert)
+        except Exception as error:  # noqa: BLE001  code of others
+            self._note_failure(error)
+            return "tell"
+
+    def _find_root_checkpoint(self) -> str:
+        """Return the root's present checkpoint, after which a fork of its past sees nothing."""
+        turn, saver = self._watch.turn, self._watch.saver
+        if own := turn.root.checkpoint_id:
+            return own
+        # Another saver may only be read in its event loop; then all branches see it.
+        with suppress(Exception):
+            return LatestCheckpointId(turn.thread_id).get(saver) or ""
+        return ""
+
+    def _note_failure(self, error: Exception) -> None:
+        why = describe_error(error, self._watch.graph.failures.redactor)
+        LOG.warning("monitor %s: %s", self.path, why)
+        self._watch.note(RunEvent(self.path, RunEventKind.ERROR, why))
+
+    def _say_end(self, why: str) -> None:
+        LOG.warning("monitor %s looks no more in this turn: %s", self.path, why)
+        self._watch.note(RunEvent(self.path, RunEventKind.ERROR, f"looks no more: {why}"))
+
+
+_OWN_KINDS = frozenset({RunEventKind.ALERT, RunEventKind.REPORT})
+"""What monitors say, which none of them reads."""
+
+
+def build_alert_event(alert: Alert, decision: str) -> RunEvent:
+    """Return the event of an alert."""
+    data = {"about": alert.path, "decision": decision}
+    return RunEvent(alert.monitor, RunEventKind.ALERT, alert.reason, data=data)
+
+
+def _build_config(config: RunnableConfig, placed: PlacedMonitor) -> RunnableConfig:
+    name = placed.path.rpartition(PATH_SEPARATOR)[2]
+    return {
+        "callbacks": config.get("callbacks"),
+        "tags": config.get("tags") or [],
+        "metadata": {"agent": name, "agent_path": placed.path},
+        "run_name": name,
+    }
+
+
+def _describe_stored(stored: StoredEvent) -> str:
+    data = stored.event.data
+    match stored.event.kind:
+        case "message":
+            text = f"{data['role']}: {describe_content(data['content'])}"
+        case "tool_call" | "delegation":
+            text = f"{data['intent']} {data['arguments']}"
+        case "order":
+            text = f"{data['order']} {data['path']}"
+        case _:
+            text = str(data.get("value", data))
+    return shorten_words(text)
+
+
+def _describe_observed(event: RunEvent) -> str:
+    arguments = event.data.get("arguments", "")
+    return shorten_words(f"{event.content} {arguments}".strip())
