@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Final
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from echelons.checkpoints.coordination.control_orders import (
     ControlOrders,
@@ -53,6 +53,12 @@ class MonitorState:
 
 MONITOR: Final[RecordKind[MonitorState]] = RecordKind("monitor", MonitorState)
 """How far a monitor has come in a turn."""
+
+
+def list_monitor_paths(open_: Transaction, thread_id: str, turn: str) -> list[str]:
+    """Return the paths of the monitors of a turn that a session has run."""
+    prefix = build_key(thread_id, MONITOR.name, turn, "")
+    return [unquote(key.removeprefix(prefix)) for key in open_.list_keys(prefix)]
 
 
 class MonitorLedger:

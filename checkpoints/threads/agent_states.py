@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from textwrap import shorten
 
@@ -12,6 +12,7 @@ from langgraph.checkpoint.base import CheckpointTuple
 from echelons.checkpoints.coordination.agent_aliases import list_aliases
 from echelons.checkpoints.coordination.control_orders import ControlOrders
 from echelons.checkpoints.coordination.dismissal_ledger import read_dismissals
+from echelons.checkpoints.coordination.monitor_ledger import list_monitor_paths
 from echelons.checkpoints.ledger import build_key
 from echelons.checkpoints.queries import (
     AgentThread,
@@ -72,6 +73,7 @@ class TreeSnapshot:
         aliases: The aliases of agents, by their ids.
         heads: The heads of the threads that each thread has called, by its id.
         turn: The root's current or last turn.
+        monitors: Paths of the monitors of that turn.
     """
 
     root_thread_id: str
@@ -86,6 +88,7 @@ class TreeSnapshot:
     aliases: Mapping[str, str] = field(default_factory=dict)
     heads: Mapping[str, Mapping[str, Head]] = field(default_factory=dict)
     turn: str = ""
+    monitors: Collection[str] = ()
 
     def build_registry(self, known: Mapping[str, AgentKind] | None = None) -> AgentRegistry:
         """Return the agents of the thread.
@@ -94,8 +97,8 @@ class TreeSnapshot:
             known: Kinds of the members of the tree by path, superiors first; agents that were
                 called come after them.
         """
-        known = known or {}
-        traces: dict[str, list[Trace]] = {path: [] for path in known}
+        known = dict.fromkeys(self.monitors, AgentKind.MONITOR) | {**(known or {})}
+        traces: dict[str, list[Trace]] = {path: [] for path in known if path not in self.monitors}
         spawned: dict[str, AgentSpecification] = {}
         dismissed = set[str]()
         for path, trace in _walk(self.trace, self.root_path) if self.trace else ():
@@ -111,6 +114,7 @@ class TreeSnapshot:
                     traces.setdefault(_join(path, name), [])
                 if name not in at_work and each.is_dismissed(self._find_segment(trace)):
                     dismissed.add(_join(path, name))
+        self._add_monitors(traces)
         below: dict[str, list[str]] = {path: [] for path in traces}
         roots: list[str] = []
         for path in traces:
@@ -152,10 +156,18 @@ class TreeSnapshot:
             records.append(record)
         return AgentRegistry(tuple(records))
 
+    def _add_monitors(self, traces: dict[str, list[Trace]]) -> None:
+        """Add the monitors, which have no threads, to those of agents, by path."""
+        for path in self.monitors:
+            if path.rpartition(PATH_SEPARATOR)[0] in traces:
+                traces[path] = []
+
     def _find_state(
         self, path: str, traces: Sequence[Trace], asked: Sequence[Question]
     ) -> tuple[AgentState, tuple[str, ...]]:
         """Return the first state that fits a thread of an agent, and for whom it waits."""
+        if path in self.monitors and self.running and not self.finished:
+            return AgentState.WORKING, ()
         working = [each for each in traces if self._is_open(each)]
         if working and isinstance(self.orders.find_order(path), Pause):
             return AgentState.PAUSED, ()
@@ -208,8 +220,10 @@ def read_registry(root: str, known: Mapping[str, AgentKind]) -> ReadPlan[AgentRe
     orders = yield from read_control_orders(root)
     dismissals = yield from read_dismissals(root)
     holder = yield LedgerQuery(lambda ledger: ledger.get_holder(build_key(root)))
-    aliases = yield LedgerQuery(
-        lambda ledger: ledger.query(lambda open_: list_aliases(open_, root))
+    aliases, monitors = yield LedgerQuery(
+        lambda ledger: ledger.query(
+            lambda open_: (list_aliases(open_, root), list_monitor_paths(open_, root, branch.turn))
+        )
     )
     snapshot = TreeSnapshot(
         root,
@@ -224,6 +238,7 @@ def read_registry(root: str, known: Mapping[str, AgentKind]) -> ReadPlan[AgentRe
         aliases=aliases,
         heads=branch.heads,
         turn=branch.turn,
+        monitors=monitors,
     )
     return snapshot.build_registry(known)
 

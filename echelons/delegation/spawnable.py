@@ -57,6 +57,9 @@ def check_spawnable(given: object) -> dict[str, SpawnableAgent]:
         if not (is_label(name) and isinstance(each, Member) and hasattr(each, "model")):
             why = "it is no name with an agent"
             raise InvalidOption("spawnable", shorten_repr((name, each)), why)
+        if getattr(each, "is_monitored", False):
+            why = "it has monitors, and they watch what is declared alone; leave them out"
+            raise InvalidOption("spawnable", shorten_repr(name), why)
         found[name] = SpawnableAgent.build(each)
     return found
 

@@ -76,7 +76,7 @@ class Monitor(Settings):
 
     else:
 
-        def __init__(self, name: str, description: str = "", **values: Any) -> None:
+        def __init__(self, name: str = "", description: str = "", **values: Any) -> None:
             super().__init__(name=name, description=description, **values)
 
     @field_validator("name", mode="before")

@@ -91,6 +91,12 @@ class _SettingsCheck:
         if kind is not None and isinstance(value, dict):
             made = self._check_table((key,), kind, value)
             return {} if made is None else {key: made}
+        if kind is not None and isinstance(value, list):
+            # Several tables, such as monitors.
+            several = [
+                self._check_table((key,), kind, each) for each in value if isinstance(each, dict)
+            ]
+            value = [each for each in several if each] if len(several) == len(value) else value
         if key == "theme" and isinstance(value, str) and value not in THEMES:
             return self._read_theme(value)
         if key == "capabilities" and isinstance(value, dict):
@@ -110,6 +116,7 @@ class _SettingsCheck:
     ) -> Settings | None:
         """Return an object of the settings; `None` if a value is wrong."""
         good, values = True, dict(table)
+        needed = {"name": "agent"} if "name" in kind.model_fields else {}
         for name, value in table.items():
             known = kind.model_fields.get(name)
             inner = _find_table(known.annotation) if known else None
@@ -120,7 +127,7 @@ class _SettingsCheck:
                 values[name] = self._check_table((*keys, name), inner, value)
                 good &= values[name] is not None
             else:
-                good &= self._try((*keys, name), lambda: kind(**{name: value}))  # noqa: B023
+                good &= self._try((*keys, name), lambda: kind(**(needed | {name: value})))  # noqa: B023
         # Values that are right by themselves may not fit together.
         return kind(**values) if good and self._try(keys, lambda: kind(**values)) else None
 

@@ -277,7 +277,7 @@ class _Watcher:
         usage = read_message_usage(reply).model_copy(update={"model_calls": 0})
         self._watch.add_usage(usage)
         verdict = self._read_reply(reply)
-        decisions = [self._decide(each) for each in verdict.alerts]
+        decisions: list[AlertDecision] = [self._decide(each) for each in verdict.alerts]
         after = self._find_root_checkpoint()
         with self._watch.lock:
             if self._watch.is_closed:

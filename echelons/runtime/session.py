@@ -756,8 +756,8 @@ class Session:
         return frozenset(place.path_text for place in walk_tree(self.graph.agent))
 
     def _list_kinds(self) -> dict[str, AgentKind]:
-        """Return what the members of the tree are, by their paths."""
-        return {
+        """Return what the members and monitors of the tree are, by their paths."""
+        kinds = {
             place.path_text: AgentKind.DECLARED
             if isinstance(place.member, Agent)
             else AgentKind.HUMAN
@@ -765,6 +765,7 @@ class Session:
             else AgentKind.FOREIGN
             for place in walk_tree(self.graph.agent)
         }
+        return kinds | {each.path: AgentKind.MONITOR for each in self.graph.monitors}
 
     def _read_path(self, path: object) -> str:
         if (name := read_text(path)) is None:

@@ -19,7 +19,7 @@ class AgentKind(StrEnum):
 
     `DECLARED`: an `Agent` of the tree, or one that the tree no longer has. `HUMAN`: a `Human`.
     `FOREIGN`: a graph, a Runnable or a function. `MORTAL` and `DRONE`: those that were made at run
-    time.
+    time. `MONITOR`: one that watches others.
     """
 
     DECLARED = "declared"
@@ -27,6 +27,7 @@ class AgentKind(StrEnum):
     FOREIGN = "foreign"
     MORTAL = "mortal"
     DRONE = "drone"
+    MONITOR = "monitor"
 
 
 class AgentState(StrEnum):
@@ -34,8 +35,9 @@ class AgentState(StrEnum):
 
     `DISMISSED`: it was dismissed, or an agent above it, or has ended as its kind does. `PAUSED`:
     it was told to pause. `WAITING`: for an answer, see `AgentRecord.waiting_for`. `WORKING`: a
-    process is at work on its request. `FAILED`: it could not fulfil its latest request. `DONE`: it
-    has. `IDLE`: it was asked nothing yet, or its process has ended.
+    process is at work on its request, or on the turn that it watches. `FAILED`: it could not
+    fulfil its latest request. `DONE`: it has. `IDLE`: it was asked nothing yet, or its process has
+    ended.
     """
 
     DISMISSED = "dismissed"

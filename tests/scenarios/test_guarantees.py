@@ -6,6 +6,7 @@ import contextlib
 import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
@@ -13,8 +14,16 @@ from langchain_core.messages import BaseMessage, HumanMessage
 from langgraph.types import interrupt
 
 from echelons import Agent, Limits, Permissions, Spawn, ThreadStore
+from echelons.checkpoints.coordination.change_signals import get_signals
 from echelons.checkpoints.ledger import build_key, get_ledger
-from echelons.errors import CheckpointTampered, LeaseLost, QuestionError, ThreadBusy
+from echelons.errors import (
+    CheckpointTampered,
+    LeaseLost,
+    QuestionError,
+    SessionNeeded,
+    ThreadBusy,
+)
+from echelons.monitors import Monitor
 from echelons.testing import Call, ScriptedModel, delegate
 from tests.scenarios.drivers.ways import THREAD, AnySaver, InSession, OnServer, OurSaver, Way
 from tests.told_lines import without_told
@@ -286,6 +295,42 @@ def who_was_dismissed_begins_nothing(way: Way, move: Moving) -> bool:
     return way.resume(asking()) == "told: [unable] dismissed: head/scout was dismissed"
 
 
+def an_alert_of_a_monitor_is_told_once(way: Way, move: Moving) -> bool:
+    def tree() -> Agent:
+        stored = Event()
+        get_signals(get_ledger(way.saver)).listen(stored.set)
+
+        def look() -> str:
+            """Look, until the alert is stored."""
+            assert stored.wait(60)
+            return "seen"
+
+        def watch(messages: Sequence[BaseMessage]) -> Any:
+            new = "You have said" not in messages[-1].text
+            return Call("alert", {"path": "head", "reason": "It looks."}) if new else "nothing"
+
+        def work(messages: Sequence[BaseMessage]) -> Any:
+            done = sum(each.type == "tool" for each in messages)
+            told = sum("It looks." in each.text for each in messages)
+            return [Call("look"), Call("ask", {"question": "Sure?"}), f"told {told}"][done]
+
+        return Agent(
+            "head",
+            model=ScriptedModel({"head": work, "watch": watch}),
+            tools=[look, ask],
+            monitors=[Monitor("watch", every_events=1)],
+        )
+
+    if not isinstance(way, InSession):
+        with pytest.raises(SessionNeeded):
+            way.send(tree(), "go")
+        return False
+    way.send(tree(), "go")
+    move()
+    [question] = pending(way)
+    return way.answer(tree(), {question.id: "yes"}) == "told 1"
+
+
 ROWS: tuple[Row, ...] = (
     a_question_at_any_depth_can_be_answered_later,
     every_checkpoint_names_its_agent,
@@ -302,6 +347,7 @@ ROWS: tuple[Row, ...] = (
     agents_that_were_made_at_run_time_are_there_again,
     such_agents_keep_their_names_for_people,
     who_was_dismissed_begins_nothing,
+    an_alert_of_a_monitor_is_told_once,
 )
 
 

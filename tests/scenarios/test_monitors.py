@@ -21,6 +21,7 @@ from echelons.guards.budget import Budget
 from echelons.monitors import Alert, Monitor
 from echelons.runtime.run_events import RunEvent, RunEventKind
 from echelons.testing import Call, Reply, ScriptedModel, delegate
+from echelons.tree.agent_registry import AgentRegistry
 from tests.scenarios.drivers.watched import (
     ALERT,
     NORTH,
@@ -52,6 +53,12 @@ def timed(hands: Hands) -> Iterator[SqliteCheckpointer]:
 def go_on_when_told(saver: BaseCheckpointSaver[Any], field: Field) -> None:
     """Let the scout go on as soon as an alert is stored."""
     get_signals(get_ledger(saver)).listen(field.go_on.set)
+
+
+def say_nothing(called: Event) -> str:
+    """Return the reply of a monitor that has nothing to say, and say that it was called."""
+    called.set()
+    return "nothing"
 
 
 def asked(agent: Agent, name: str) -> int:
@@ -260,7 +267,7 @@ def test_a_monitor_looks_no_more_when_its_budget_is_spent(
 ) -> None:
     field = Field(waits_at=3)
     monitor = Monitor("watch", watches="scout", every_events=2, budget=Budget(calls=1))
-    tree = build_tree(lambda _: field.go_on.set() or "nothing", field, monitors=[monitor])
+    tree = build_tree(lambda _: say_nothing(field.go_on), field, monitors=[monitor])
     events: list[RunEvent] = []
     session = Session(tree, saver)
     with session.send("go") as run:
@@ -321,7 +328,8 @@ def test_what_a_monitor_spends_is_usage_of_the_tree(
     world: World, saver: SqliteCheckpointer
 ) -> None:
     field = Field(waits_at=8)
-    tree = build_tree(once(usage=(3000, 500)), field)
+    # Who is stopped may be in the middle of a call, of which no usage is known.
+    tree = build_tree(once(usage=(3000, 500)), field, most=10, on_alert="tell")
     session = Session(tree, saver)
     go_on_when_told(saver, field)
 
@@ -334,7 +342,9 @@ def test_what_a_monitor_spends_is_usage_of_the_tree(
 def test_the_calls_of_a_monitor_count_for_the_limits_of_the_tree(
     saver: SqliteCheckpointer,
 ) -> None:
-    model = ScriptedModel([Call("look", {"place": "here"})] * 4 + ["over"])
+    steps: list[Any] = [Call("look", {"place": "here"})] * 4
+    steps: list[Any] = [Call("look", {"place": "here"})] * 4
+    model = ScriptedModel([*steps, "over"])
     seen = Event()
 
     def look(place: str) -> str:
@@ -359,7 +369,7 @@ class Noting(ScriptedModel):
     """A model that says that it was called."""
 
     def __init__(self, seen: Event) -> None:
-        super().__init__(lambda _: seen.set() or "nothing")
+        super().__init__(lambda _: say_nothing(seen))
 
 
 def test_a_compiled_graph_is_refused_before_anything_runs(world: World) -> None:
@@ -379,7 +389,7 @@ def test_a_compiled_graph_is_refused_before_anything_runs(world: World) -> None:
 
 def test_a_tree_in_a_tool_of_a_session_is_refused_too(saver: SqliteCheckpointer) -> None:
     inner = build_tree(["nothing"], Field())
-    calls = [Call("head", {"task": "go"}), "over"]
+    calls: list[Any] = [Call("head", {"task": "go"}), "over"]
     outer = Agent("outer", model=ScriptedModel(calls), tools=[inner.as_tool(description="Looks")])
     session = Session(outer, saver)
 
@@ -430,7 +440,7 @@ def test_a_fork_of_the_past_is_not_told_of_the_other_branch(
 
     assert told(session) == []
     stored = saver.read_events(session.thread_id, 0)
-    assert [each.event.kind for each in stored].count("alert") == 1
+    assert [str(each.event.kind) for each in stored].count("alert") == 1
 
 
 @pytest.mark.parametrize("on_alert", ["stop", "tell"])
@@ -537,12 +547,46 @@ def test_the_superior_itself_is_watched_unless_another_is_named(
     assert field.looks <= 8
 
 
+def test_the_registry_has_it_in_every_process(saver: SqliteCheckpointer) -> None:
+    field = Field(waits_at=8)
+    states: list[dict[str, str]] = []
+
+    def watch(messages: Any) -> Any:
+        states.append(kinds_and_states(session.registry()))
+        return once()(messages)
+
+    session = Session(build_tree(watch, field), saver)
+    go_on_when_told(saver, field)
+    assert kinds_and_states(session.registry())[WATCH] == "monitor idle"
+
+    session.send("go").result()
+
+    assert states[0] == {
+        "head": "declared waiting",
+        NORTH: "declared waiting",
+        SCOUT: "declared working",
+        WATCH: "monitor working",
+    }
+    stored = kinds_and_states(session.thread_store.registry(session.thread_id))
+    assert stored[WATCH] == "monitor idle"
+    assert session.registry().get(WATCH).superior_id == session.registry().get("head").id
+
+
+def kinds_and_states(registry: AgentRegistry) -> dict[str, str]:
+    return {each.path: f"{each.kind} {each.state}" for each in registry.agents}
+
+
 def test_without_monitors_no_thread_is_started(
     saver: SqliteCheckpointer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     names: list[str] = []
     start = Thread.start
-    monkeypatch.setattr(Thread, "start", lambda own: names.append(own.name) or start(own))
+
+    def note(own: Thread) -> None:
+        names.append(own.name)
+        start(own)
+
+    monkeypatch.setattr(Thread, "start", note)
 
     session = Session(build_tree(["nothing"], Field(), most=2, monitors=[]), saver)
     assert asyncio.run(_send(session)) == "over"

@@ -109,6 +109,10 @@ def build_run_events(stored: StoredEvent) -> Iterator[RunEvent]:
         case "answer" | "approval" | "order" as kind:
             facts = {**data, "at": stored.at}
             yield build_action_event(EventKind(kind), path, thread, facts)
+        case "alert":
+            yield RunEvent(path, RunEventKind.ALERT, data["reason"], data=data)
+        case "report":
+            yield RunEvent(path, RunEventKind.REPORT, data["text"])
         case kind:
             call = {"id": data.get("call_id", ""), "arguments": data["arguments"]}
             if "request" in data:

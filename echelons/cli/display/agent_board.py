@@ -248,6 +248,14 @@ class AgentBoard:
 
     _on_approval = _on_answer
 
+    def _on_alert(self, row: AgentRow, event: RunEvent) -> None:
+        self._mark_running(
+            row, shorten_line(f"alerts about {event.data['about']}: {event.content}")
+        )
+
+    def _on_report(self, row: AgentRow, event: RunEvent) -> None:
+        self._mark_running(row, shorten_line(f"reports: {event.content}"))
+
     def _on_warning(self, row: AgentRow, event: RunEvent) -> None:
         row.detail = shorten_line(f"is warned: {event.content}")
 

@@ -136,5 +136,10 @@ _FORMATTERS: dict[RunEventKind, Callable[[RunEvent], str]] = {
         f"is told by {event.data['by'] or 'its deadline'}: {shorten_line(event.content)}"
     ),
     RunEventKind.ORDER: lambda event: f"{event.content} ordered by {event.data['by']}",
+    RunEventKind.ALERT: lambda event: (
+        f"alerts about {event.data['about']} ({event.data['decision']}): "
+        f"{shorten_line(event.content)}"
+    ),
+    RunEventKind.REPORT: lambda event: f"reports: {shorten_line(event.content)}",
     RunEventKind.CUSTOM: lambda event: f"writes: {shorten_line(event.content)}",
 }

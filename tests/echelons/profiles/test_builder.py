@@ -300,7 +300,7 @@ calls = 7
         contact_user=True, network=("example.org",), approvals={"clerk": "ask"}, spawn=spawn
     )
     assert (agent.memory, agent.limits) == (Memory(budget=900), Limits(calls=7))
-    data = {each.name for each in fields(Agent)} - {"contract", "response_format"}
+    data = {each.name for each in fields(Agent) if each.init} - {"contract", "response_format"}
     assert get_field_types().keys() == data
 
 
