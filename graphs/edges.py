@@ -80,6 +80,9 @@ class AfterReason(Node):
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         """Return the sends, or the name of the next node."""
         config = config or {}
+        # The model has to be called after all, and the hooks before it were skipped.
+        if self._nodes and input.get("unhooked") and input.get("jump_to") == "model":
+            return self._nodes.entry
 
         # Only a call that a person wrote into the state has no limits noted in its message.
         def limits(subordinate: str) -> RequestLimits:

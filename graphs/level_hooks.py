@@ -50,7 +50,8 @@ class LevelHooks:
         state, given, output = self._middleware.build_schemas(*base)
         self._state_keys = frozenset(state.__annotations__)
         self.builder: LevelBuilder = StateGraph(state, input_schema=given, output_schema=output)
-        self._hooks = {hook: self._build_nodes(hook) for hook in _HOOKS}
+        direct = frozenset(each.name for each in tools if each.return_direct)
+        self._hooks = {hook: self._build_nodes(hook, direct) for hook in _HOOKS}
         entry = _get_first(self._hooks["before_model"], "reason")
         leaving = _get_first(self._hooks["after_agent"][::-1], END)
         self.nodes = LoopNodes(entry, leaving)
@@ -88,10 +89,11 @@ class LevelHooks:
             "reason", edge, [*ends, END, *(each.node_name for each in replied[:1])]
         )
 
-    def _build_nodes(self, hook: str) -> list[HookNode]:
+    def _build_nodes(self, hook: str, direct_tools: frozenset[str]) -> list[HookNode]:
         history = self._position.history
         return [
-            HookNode(each, hook, history, self._state_keys) for each in self._middleware.find(hook)
+            HookNode(each, hook, history, self._state_keys, direct_tools)
+            for each in self._middleware.find(hook)
         ]
 
     def _chain(

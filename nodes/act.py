@@ -38,6 +38,7 @@ from echelons.nodes.tool_execution.async_only import is_async_only
 from echelons.nodes.tool_execution.at_most_once import AtMostOnce, Refusal
 from echelons.nodes.tool_execution.built_in_calls import execute_built_in_call
 from echelons.nodes.tool_execution.current_request import with_root_request
+from echelons.nodes.tool_execution.injected_state import extend_state, reads_state
 from echelons.nodes.tool_execution.journaled_call import (
     JournaledCall,
     build_journal_call,
@@ -84,6 +85,7 @@ class Act(Node):
         # In an event loop, LangChain runs them in a thread.
         self._threaded_tools = {each.name for each in tools if not supports_async(each)}
         self._async_only_tools = {each.name for each in tools if is_async_only(each)}
+        self._state_readers = {each.name for each in tools if reads_state(each)}
         self._at_most_once = AtMostOnce(journal)
         self._history = history
         self._approvals = approvals
@@ -149,6 +151,9 @@ class Act(Node):
                 entry.approval = approval
         refusal = _build_refusal(get_gate(config).enter(Step.TOOL, config), given)
         call, own = self._build_call(given, own, kwargs, approval, entry)
+        if given["name"] in self._state_readers and (previous := _read_previous(config)):
+            past = self._history.load_past(previous, config)
+            call = replace(call, state=extend_state(past, config))
         return self._at_most_once.execute(call, own, refusal)
 
     async def _aexecute(
@@ -174,6 +179,9 @@ class Act(Node):
                 entry.approval = approval
         refusal = _build_refusal(await gate.arun(lambda: gate.enter(Step.TOOL, config)), given)
         call, own = self._build_call(given, own, kwargs, approval, entry)
+        if given["name"] in self._state_readers and (previous := _read_previous(config)):
+            past = await self._history.aload_past(previous, config)
+            call = replace(call, state=extend_state(past, config))
         return await self._at_most_once.aexecute(call, own, refusal)
 
     @cached_property

@@ -202,8 +202,9 @@ class Reason(Node):
         verdict = gate.enter(Step.RETURN, config) if direct else None
         # What was said to the agent meanwhile, it has to read.
         unread = gate.mailboxes.has_mail and direct and gate.mailboxes.read(config)
-        if direct and not (verdict or unread):
-            return joined.rebase_update(direct)
+        if direct and not verdict and (not unread or state.get("unhooked")):
+            # Hooks before the model that were skipped come first.
+            return joined.rebase_update({"jump_to": "model"} if unread else direct)
         # Without a refusal nothing is counted: this comes before every call of the model.
         if state["messages"] and REFUSED_KEY in state["messages"][-1].response_metadata:
             verdict = verdict or find_refusal_halt(state["messages"], self._settings.max_refusals)
@@ -314,8 +315,9 @@ class Reason(Node):
             direct = build_direct_update(state["messages"], tools, identity)
         verdict = await gate.arun(lambda: gate.enter(Step.RETURN, config)) if direct else None
         unread = gate.mailboxes.has_mail and direct and await gate.mailboxes.aread(config)
-        if direct and not (verdict or unread):
-            return joined.rebase_update(direct)
+        if direct and not verdict and (not unread or state.get("unhooked")):
+            # Hooks before the model that were skipped come first.
+            return joined.rebase_update({"jump_to": "model"} if unread else direct)
         if state["messages"] and REFUSED_KEY in state["messages"][-1].response_metadata:
             verdict = verdict or find_refusal_halt(state["messages"], self._settings.max_refusals)
         if gate.backpressure:

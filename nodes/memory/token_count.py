@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from hashlib import sha1, sha256
 from math import ceil
 from pathlib import Path
-from typing import Any, Final, Literal, NamedTuple, Self
+from typing import Any, Final, Literal, Self
 
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.messages.utils import count_tokens_approximately
@@ -34,7 +35,8 @@ LOWEST_RATE, HIGHEST_RATE = 0.5, 10.0
 CountedBy = Literal["usage", "encoding", "approximation"]
 
 
-class TokenCounter(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class TokenCounter:
     """Counts tokens as far as they are known.
 
     Attributes:

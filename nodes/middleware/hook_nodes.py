@@ -13,7 +13,7 @@ from langgraph.runtime import get_runtime
 from langgraph.types import Command
 
 from echelons.errors import EchelonsError
-from echelons.guards.gate import HALT_KEY, Halt
+from echelons.guards.gate import HALT_KEY, Halt, get_gate
 from echelons.identity.lineage import require_identity
 from echelons.identity.thread_history import Past, ThreadHistory
 from echelons.nodes.base_node import Node
@@ -25,6 +25,7 @@ from echelons.nodes.middleware.conversation import (
     get_command_update,
 )
 from echelons.nodes.middleware.level_middleware import defines
+from echelons.nodes.planning.early_end import build_direct_update
 from echelons.nodes.planning.join_results import join_parts
 from echelons.nodes.tool_execution.async_only import arun_function, run_function
 from echelons.text.input_limits import shorten_repr
@@ -41,6 +42,7 @@ class HookNode(Node):
         hook: Name of the hook, such as `"before_model"`.
         history: Reads the earlier segments of the thread.
         state_keys: Keys of the level's state.
+        direct_tools: Names of the agent's tools whose results are its answer.
     """
 
     def __init__(
@@ -49,6 +51,7 @@ class HookNode(Node):
         hook: str,
         history: ThreadHistory,
         state_keys: frozenset[str],
+        direct_tools: frozenset[str] = frozenset(),
     ) -> None:
         self.node_name = f"{middleware.name}.{hook}"
         super().__init__(self.node_name)
@@ -56,6 +59,7 @@ class HookNode(Node):
         self._hook = hook
         self._history = history
         self._state_keys = state_keys
+        self._direct_tools = direct_tools
         forms = [each for each in (hook, f"a{hook}") if defines(middleware, each)]
         self._sync: Any = getattr(middleware, forms[0])
         self._async: Any = getattr(middleware, forms[-1])
@@ -66,6 +70,11 @@ class HookNode(Node):
         """Run the hook and return its update."""
         config = config or {}
         joined = join_parts(input, require_identity(config))
+        if self._comes_before_no_model(joined.state, config):
+            mailboxes = get_gate(config).mailboxes
+            # What was said to the agent meanwhile, its model has to read.
+            if not (mailboxes.has_mail and mailboxes.read(config)):
+                return {"unhooked": True}
         past = self._history.load_past(input.get("previous"), config).hide_cut(input)
         given = build_hook_state(past, joined.state, config)
         try:
@@ -78,8 +87,13 @@ class HookNode(Node):
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         """Async version of `invoke`."""
         config = config or {}
+        joined = join_parts(input, require_identity(config))
+        if self._comes_before_no_model(joined.state, config):
+            mailboxes = get_gate(config).mailboxes
+            if not (mailboxes.has_mail and await mailboxes.aread(config)):
+                return {"unhooked": True}
         past = await self._history.aload_past(input.get("previous"), config)
-        joined, past = join_parts(input, require_identity(config)), past.hide_cut(input)
+        past = past.hide_cut(input)
         given = build_hook_state(past, joined.state, config)
         try:
             done = await arun_function(partial(self._async, given, get_runtime()), config)
@@ -87,6 +101,15 @@ class HookNode(Node):
             raise self._name_failure(error, config) from error
         update = self._read(done, past, joined.state, config)
         return joined.rebase_update(update) if update else {}
+
+    def _comes_before_no_model(self, state: Mapping[str, Any], config: RunnableConfig) -> bool:
+        """Return whether tools have given the answer, so that the model will not be called."""
+        tools = self._direct_tools
+        return bool(
+            tools
+            and self._hook == "before_model"
+            and build_direct_update(state["messages"], tools, require_identity(config))
+        )
 
     def _read(
         self, done: Any, past: Past, state: Mapping[str, Any], config: RunnableConfig

@@ -20,11 +20,13 @@ class HookState(TypedDict):
         cut: What hooks have taken out of the conversation, if they have.
         jump_to: Where a hook has jumped.
         replied: Whether the model has just replied, so that the hooks after it run.
+        unhooked: Whether hooks before the model were skipped, as it is not to be called.
     """
 
     cut: NotRequired[dict[str, Any] | None]
     jump_to: NotRequired[Annotated[Any, EphemeralValue]]
     replied: NotRequired[Annotated[bool, EphemeralValue]]
+    unhooked: NotRequired[Annotated[bool, EphemeralValue]]
 
 
 class LevelMiddleware:

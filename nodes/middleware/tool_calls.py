@@ -158,13 +158,14 @@ class _Run:
         # What a wrap asks by itself takes a place, too.
         self.config: RunnableConfig = {**config, "configurable": {**given, SCRATCHPAD_KEY: pad}}
         state = given[READ_KEY](sorted(list_state_keys(config)))
+        whole = build_hook_state(past.hide_cut(state), state, config)
         runtime, tool = get_runtime(), calls.find_tool(call["name"])
         self.request = ToolCallRequest(
             tool_call=call,
             tool=tool,
-            state=build_hook_state(past.hide_cut(state), state, config),
+            state=whole,
             runtime=ToolRuntime(
-                state=state,
+                state=whole,
                 tool_call_id=call["id"],
                 config=self.config,
                 context=runtime.context,

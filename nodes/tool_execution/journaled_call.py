@@ -37,7 +37,18 @@ from echelons.text.error_lines import read_error_text
 from echelons.text.input_limits import shorten_repr
 
 PRIVATE_KEYS = frozenset(
-    {"cut", "forward", "heads", "jump_to", "parts", "previous", "replied", "request", "response"}
+    {
+        "cut",
+        "forward",
+        "heads",
+        "jump_to",
+        "parts",
+        "previous",
+        "replied",
+        "request",
+        "response",
+        "unhooked",
+    }
 )
 """Keys of a level's state that a tool must not write."""
 DETACHED_CALL_KEY = "__echelons_latecomer"
@@ -63,6 +74,7 @@ class JournaledCall:
         told: What the user was asked before it begins, for the superior of its agent.
         places: The places of its answers, where a middleware around it may ask, too.
         raised: Takes the exception of its tool, where a middleware around it is to get that.
+        state: The state that the tool reads, if it is another than that of the level.
     """
 
     call: EffectCall
@@ -76,17 +88,27 @@ class JournaledCall:
     told: Sequence[UserAnswer] = ()
     places: AnswerPlaces | None = None
     raised: list[Exception] | None = None
+    state: Mapping[str, Any] | None = None
+
+    @property
+    def _input(self) -> Any:
+        """What LangGraph's `ToolNode` is given."""
+        if self.state is None:
+            return [self.tool_call]
+        # As `create_agent` has sent it: with a state of its own.
+        kind = "tool_call_with_context"
+        return {"__type": kind, "tool_call": self.tool_call, "state": self.state}
 
     def invoke(self, config: RunnableConfig) -> Any:
         """Execute the call and return the node's update; an exception becomes its answer."""
         try:
             if self.needs_loop:
-                work = partial(self.tools.ainvoke, [self.tool_call], config, **self.kwargs)
+                work = partial(self.tools.ainvoke, self._input, config, **self.kwargs)
                 done = run_async(work, config)
                 if isinstance(done, Halt):
                     return self.build_refused_update(done, was_begun=True)
             else:
-                done = self.tools.invoke([self.tool_call], config, **self.kwargs)
+                done = self.tools.invoke(self._input, config, **self.kwargs)
             return self._add_note(sanitize_output(done, config))
         except Exception as error:  # noqa: BLE001  a tool raises anything; signals go on
             cause, failure = self._find_cause(error), None
@@ -106,7 +128,7 @@ class JournaledCall:
             configurable = {**config["configurable"], DETACHED_CALL_KEY: detached}
             own = {**config, "configurable": configurable}
         try:
-            done = await self.tools.ainvoke([self.tool_call], own, **self.kwargs)
+            done = await self.tools.ainvoke(self._input, own, **self.kwargs)
             return self._add_note(sanitize_output(done, config))
         except CancelledError:
             if detached:

@@ -6,7 +6,7 @@ Each test is a line of the table in `docs/agents.md`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -426,6 +426,47 @@ def test_a_tool_is_given_state_store_call_id_and_runtime(world: World) -> None:
     run_both_ways(world, agent, store=store, context="ann")
 
     assert seen == [(["human", "ai"], "ann", "Rome"), True] * 2
+
+
+@pytest.mark.parametrize("kind", ["dict", "messages", "runtime", "async"])
+def test_a_tool_reads_the_messages_of_all_requests_of_its_thread(world: World, kind: str) -> None:
+    seen: list[list[str]] = []
+
+    def note(messages: Any) -> str:
+        seen.append([str(each.text) for each in messages if each.type != "tool"])
+        return "noted"
+
+    def read_dict(state: Annotated[dict[str, Any], InjectedState]) -> str:
+        """Read the state."""
+        return note(state["messages"])
+
+    def read_messages(messages: Annotated[list[BaseMessage], InjectedState("messages")]) -> str:
+        """Read the messages."""
+        return note(messages)
+
+    def read_runtime(runtime: ToolRuntime[Any, Any]) -> str:
+        """Read the state of the runtime."""
+        return note(runtime.state["messages"])
+
+    async def read_async(state: Annotated[dict[str, Any], InjectedState]) -> str:
+        """Read the state in an event loop."""
+        return note(state["messages"])
+
+    tools = {
+        "dict": read_dict,
+        "messages": read_messages,
+        "runtime": read_runtime,
+        "async": read_async,
+    }
+    call = Call(f"read_{kind}")
+    heads: Iterator[Any] = iter([delegate("mid", "one"), "end", delegate("mid", "two"), "end"])
+    mids: Iterator[Any] = iter([call, "first", call, "second"])
+    model = ScriptedModel({"head": lambda _: next(heads), "mid": lambda _: next(mids)})
+    mid = Agent("mid", tools=[tools[kind]])
+    with Session(Agent("head", model=model, subordinates=[mid]), ":memory:") as session:
+        for _ in range(2):
+            assert world.send(session, "go").text == "end"
+    assert seen == [["one", ""], ["one", "", "first", "two", ""]]
 
 
 def test_without_a_store_the_model_reads_that_there_is_none(world: World) -> None:

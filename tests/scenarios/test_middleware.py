@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any, NotRequired
 
 import pytest
+from langchain.agents import create_agent
 from langchain.agents.middleware import (
     AgentMiddleware,
     AgentState,
@@ -28,6 +29,7 @@ from echelons.errors import (
     InvalidName,
     MiddlewareFailed,
 )
+from echelons.nodes.middleware.hook_nodes import HookNode
 from echelons.testing import Call, ScriptedModel, delegate
 
 if TYPE_CHECKING:
@@ -119,6 +121,10 @@ class Diary(AgentMiddleware[Any, Any]):
     async def awrap_tool_call(self, request: Any, handler: Callable[..., Any]) -> Any:
         self._note("wrap_tool_call", request.state)
         return await handler(request)
+
+
+def hooks(diary: Diary) -> list[str]:
+    return [line.split()[1] for line in diary.lines]
 
 
 def test_hooks_run_in_the_order_of_create_agent_and_see_the_whole_thread(world: World) -> None:
@@ -274,6 +280,56 @@ def test_a_hook_jumps(world: World, target: str, expected: list[list[str]]) -> N
     agent, model = team(Jumping(target))
     world.invoke(agent.compile(), TASK)
     assert shown(model) == expected
+
+
+@tool(return_direct=True)
+def fetch(place: str) -> str:
+    """Fetch a report that is the answer."""
+    return f"report of {place}"
+
+
+def test_no_hook_runs_before_a_model_that_is_not_called(world: World) -> None:
+    steps = [Call("book", {"city": "Rome"}), Call("fetch", {"place": "Rome"})]
+    theirs, ours = Diary(), Diary()
+    model = ScriptedModel(follow(steps))
+    graph: Any = create_agent(model, [book, fetch], middleware=[theirs])
+    expected = world.invoke(graph, TASK)["messages"][-1]
+
+    agent, own = team(ours, steps=steps, tools=(book, fetch))
+    with Session(agent, ":memory:") as session:
+        assert world.send(session, "go").text == "end"
+    assert hooks(ours) == hooks(theirs)
+    assert hooks(ours).count("before_model") == 2
+    [answer] = [each.messages[-1] for each in own.calls if each.agent == "head"][1:]
+    assert answer.text == expected.text
+
+
+def test_mail_that_comes_when_the_hooks_were_skipped_lets_them_run_before_the_model(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    diary = Diary()
+    agent, model = team(
+        diary, steps=[Call("fetch", {"place": "Rome"}), "It is cold in Oslo."], tools=(fetch,)
+    )
+    session = Session(agent, ":memory:")
+
+    def steer(done: Any) -> Any:
+        if done == {"unhooked": True}:
+            session.steer("head/mid", "No, of Oslo.")
+        return done
+
+    invoke, ainvoke = HookNode.invoke, HookNode.ainvoke
+
+    async def asteer(*args: Any, **kwargs: Any) -> Any:
+        return steer(await ainvoke(*args, **kwargs))
+
+    monkeypatch.setattr(HookNode, "invoke", lambda *args, **kwargs: steer(invoke(*args, **kwargs)))
+    monkeypatch.setattr(HookNode, "ainvoke", asteer)
+    with session:
+        assert world.send(session, "go").text == "end"
+    assert [call.agent for call in model.calls] == ["head", "mid", "mid", "head"]
+    assert hooks(diary).count("before_model") == 2
+    assert "No, of Oslo." in str(model.calls[2].messages[-1].text)
 
 
 def test_a_jump_back_to_the_model_takes_back_a_report(world: World) -> None:
