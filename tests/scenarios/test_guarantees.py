@@ -328,7 +328,8 @@ def an_alert_of_a_monitor_is_told_once(way: Way, move: Moving) -> bool:
     way.send(tree(), "go")
     move()
     [question] = pending(way)
-    return way.answer(tree(), {question.id: "yes"}) == "told 1"
+    said: str = way.answer(tree(), {question.id: "yes"})
+    return said == "told 1"
 
 
 ROWS: tuple[Row, ...] = (

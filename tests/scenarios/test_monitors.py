@@ -343,7 +343,6 @@ def test_the_calls_of_a_monitor_count_for_the_limits_of_the_tree(
     saver: SqliteCheckpointer,
 ) -> None:
     steps: list[Any] = [Call("look", {"place": "here"})] * 4
-    steps: list[Any] = [Call("look", {"place": "here"})] * 4
     model = ScriptedModel([*steps, "over"])
     seen = Event()
 
