@@ -26,6 +26,7 @@ from echelons.cli.commands.threads import show, threads
 from echelons.cli.commands.trace import trace
 from echelons.cli.commands.tree import tree
 from echelons.cli.commands.upkeep import backup, delete, doctor, prune
+from echelons.cli.commands.usage import usage
 from echelons.cli.commands.workspace import changes, discard, merge
 from echelons.cli.exit_codes import EXIT_CODE_MEANINGS
 
@@ -95,6 +96,12 @@ EXAMPLES: dict[Callable[..., None], tuple[str, ...]] = {
     threads: ("threads", "threads --all"),
     trace: ("trace", "trace --thread trip --verify"),
     tree: ("tree", "tree head/north --thread trip --depth 1", "tree --flat --json", "tree --watch"),
+    usage: (
+        "usage",
+        "usage head/north --subtree --prices prices.toml",
+        "usage --by day --all --json",
+        "usage --by tree",
+    ),
     show: ("show trip", "show 8f1d0a52-6a5e-5c0b-9d55-…"),
     changes: ("changes office", "changes office head/writer --json"),
     merge: ("merge office head/writer", "merge office --json"),

@@ -108,6 +108,15 @@ WorkspaceOption = Annotated[
     ),
 ]
 
+PricesOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--prices",
+        metavar="FILE",
+        help="The prices of models, a TOML file; by default the one stored with the thread.",
+    ),
+]
+
 
 @dataclass(frozen=True)
 class DatabaseOptions:
@@ -204,3 +213,4 @@ class StoredTeamOptions(RunTeamOptions):
     """Options that replace what a thread recorded about its team."""
 
     team: TeamOption = None
+    prices: PricesOption = None

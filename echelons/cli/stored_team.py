@@ -37,6 +37,8 @@ def resolve_stored_team(root: RootThread, options: StoredTeamOptions) -> TeamSpe
         name = replace(name, docs=expand_home(options.docs).absolute())
     if options.workspace is not None:
         name = replace(name, workspace=expand_home(options.workspace).absolute())
+    if options.prices is not None:
+        name = replace(name, prices=expand_home(options.prices).absolute())
     if options.model is not None:
         name = replace(name, model=options.model)
     return replace(name, trusted_folder=options.trust)

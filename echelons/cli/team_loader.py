@@ -44,6 +44,7 @@ class TeamSpec:
         trusted: Whether the user named the team; False if only a database does.
         trusted_folder: Whether the Python in the folder may be executed; it is never stored.
         workspace: The folder whose files its agents read and propose to change, if there is one.
+        prices: The file of the prices of models, if there is one.
     """
 
     team: str
@@ -52,6 +53,7 @@ class TeamSpec:
     trusted: bool = True
     trusted_folder: bool = False
     workspace: Path | None = None
+    prices: Path | None = None
 
     def __post_init__(self) -> None:
         if names_folder(self.team):
@@ -65,21 +67,23 @@ class TeamSpec:
             "team_docs": self.docs,
             "team_model": self.model,
             "team_workspace": self.workspace,
+            "team_prices": self.prices,
         }
         return {key: str(value) for key, value in noted.items() if value is not None}
 
     @classmethod
     def from_metadata(cls, metadata: Mapping[str, Any]) -> TeamSpec | None:
         """Return the team that a thread's metadata record, or `None` if they record none."""
-        names = ("team", "team_docs", "team_model", "team_workspace")
+        names = ("team", "team_docs", "team_model", "team_workspace", "team_prices")
         noted = {key: metadata.get(key) for key in names}
         texts = {key: value for key, value in noted.items() if isinstance(value, str)}
         if "team" not in texts:
             return None
         docs = Path(texts["team_docs"]) if "team_docs" in texts else None
         folder = Path(texts["team_workspace"]) if "team_workspace" in texts else None
+        prices = Path(texts["team_prices"]) if "team_prices" in texts else None
         model = texts.get("team_model")
-        return cls(texts["team"], docs, model, trusted=False, workspace=folder)
+        return cls(texts["team"], docs, model, trusted=False, workspace=folder, prices=prices)
 
 
 class TeamSource(NamedTuple):

@@ -138,6 +138,7 @@ class _TurnRunner:
             thread=turn.thread,
             metadata=metadata,
             workspace=turn.team.workspace,
+            prices=turn.team.prices,
             spawnable=load_team_profiles(turn.team),
         )
         async with opened as session:

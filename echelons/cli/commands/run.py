@@ -20,6 +20,7 @@ from echelons.cli.display.text_format import (
 from echelons.cli.exit_codes import ExitCode
 from echelons.cli.options import (
     ByOption,
+    PricesOption,
     RunOutputOptions,
     RunTeamOptions,
     StoredTeamOptions,
@@ -71,6 +72,7 @@ def run(  # noqa: PLR0913  its options
     task: TaskArgument,
     turn_id: TurnOption = None,
     to: AddresseeOption = None,
+    prices: PricesOption = None,
     *,
     place: ThreadOptions,
     making: RunTeamOptions,
@@ -89,7 +91,15 @@ def run(  # noqa: PLR0913  its options
         raise InvalidTask(task)
     docs = making.docs and expand_home(making.docs).absolute()
     folder = making.workspace and expand_home(making.workspace).absolute()
-    name = TeamSpec(team, docs, making.model, trusted_folder=making.trust, workspace=folder)
+    prices = prices and expand_home(prices).absolute()
+    name = TeamSpec(
+        team,
+        docs,
+        making.model,
+        trusted_folder=making.trust,
+        workspace=folder,
+        prices=prices,
+    )
     silent = how.json or how.quiet
     made_from = find_team_source(name, output.choose_tracker(silent=silent))
 
@@ -105,6 +115,7 @@ def run(  # noqa: PLR0913  its options
             more = ["--docs", str(name.docs)] if name.docs else []
             more += ["--model", name.model] if name.model else []
             more += ["--workspace", str(folder)] if folder else []
+            more += ["--prices", str(prices)] if prices else []
             more += ["--trust"] if name.trusted_folder else []
             again = ("run", name.team, "TASK", "--thread", thread, *more)
             after = (f"go on with: {build_command_line(*again, db=place.db)}",)

@@ -92,6 +92,16 @@ unasked = Agent(
     "head", model=ScriptedModel(["I know it."]), subordinates=[Agent("leaf", "Eats")]
 )
 limited = replace(asking, limits=Limits(calls=2))
+counted = Agent(
+    "head",
+    model=ScriptedModel(
+        {
+            "head": [Reply("", [delegate("leaf", "Eat")], usage=(1200, 30)), "Eaten."],
+            "leaf": [Reply("Yum.", usage=(300, 4))],
+        }
+    ),
+    subordinates=[Agent("leaf", "Eats")],
+)
 wordless = Agent("head", model=ScriptedModel([""]))
 escaping = Agent("head", "Answers", model=ScriptedModel(["red \\x1b[31malert"]))
 offline = Agent("head", "Plans without a model", subordinates=[Agent("leaf", "Eats")])
