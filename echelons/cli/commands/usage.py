@@ -98,7 +98,7 @@ def usage(  # noqa: PLR0913  its options
         root = None if whole else database.choose_shown_root(saver, place.thread, quietly=how.json)
         if root and not table:
             table = _load_stored_prices(root)
-        found = ThreadStore(saver).usage(root and root.id, branch=branch, prices=table)
+        found = ThreadStore(saver).usage(root.id if root else None, branch=branch, prices=table)
     if path is not None:
         found = found.select(path)
     group = "subtree" if subtree else by
@@ -122,7 +122,7 @@ def usage(  # noqa: PLR0913  its options
     if not groups:
         output.print_remark("nothing was used yet")
         return ExitCode.FINISHED
-    _print_table(found, groups, by)
+    _print_table(found, groups, group)
     for remark in _list_remarks(found):
         output.print_remark(remark)
     return ExitCode.FINISHED
@@ -166,10 +166,10 @@ def _print_table(found: UsageReport, groups: Mapping[str, UsageTotals], by: str)
     """Print a table, or a line for each group where it would not fit."""
     columns = _list_columns(found, by)
     rows = {name or "?": _format_sums(sums, columns) for name, sums in groups.items()}
-    # Of subtrees, the first is the whole; of one line, there is nothing to add up.
-    if len(rows) > 1:
+    # The subtree of the root is the whole; of one line, there is nothing to add up.
+    if len(rows) > 1 and by != "subtree":
         rows["total"] = _format_sums(found.total, columns)
-    table = _build_table(by.upper(), columns.values(), rows)
+    table = _build_table("AGENT" if by == "subtree" else by.upper(), columns.values(), rows)
     console = output.make_console(sys.stdout)
     wide = console.measure(table, options=console.options.update(width=output.UNLIMITED_WIDTH))
     if wide.maximum <= console.width:

@@ -39,9 +39,10 @@ def test_the_latest_thread_is_shown_by_agent(used: Call) -> None:
 
 
 def test_subtrees_have_all_that_is_below(used: Call) -> None:
-    head, *_ = used("usage", "--subtree", "--thread", "one").stdout.splitlines()[1:]
+    _, head, leaf = used("usage", "--subtree", "--thread", "one").stdout.splitlines()
     assert head.split()[:3] == ["head", "1,500", "34"]
-    [title, leaf] = used("usage", "head/leaf", "--thread", "one").stdout.splitlines()
+    assert leaf.split()[:3] == ["head/leaf", "300", "4"]
+    _, leaf = used("usage", "head/leaf", "--thread", "one").stdout.splitlines()
     assert leaf.split() == ["head/leaf", "300", "4", "1", "0"]
 
 
