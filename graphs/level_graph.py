@@ -47,6 +47,7 @@ from echelons.nodes.planning.tool_schemas import (
     build_ask_user_schema,
     build_call_subordinate_schema,
     build_delegate_many_schema,
+    build_dismiss_schema,
     build_pin_schema,
     build_recall_schema,
     build_report_schema,
@@ -63,6 +64,7 @@ from echelons.tree.names import (
     ASK_LATER,
     ASK_SUPERIOR,
     ASK_USER,
+    DISMISS_SUBORDINATE,
     MEMORY_TOOLS,
     RUN,
     get_provider_tool_name,
@@ -142,6 +144,7 @@ def build_agent_level(
     if can_ask and agent.permissions.contact_user:
         built_in += (ASK_USER,)
     built_in += (ASK_LATER,) * bool(built_in)
+    built_in += (DISMISS_SUBORDINATE,) * bool(can_ask and agent.permissions.spawn)
     built_in += tuple(MEMORY_TOOLS) * bool(can_ask and agent.memory)
     if tools or built_in or position.is_spawned:
         approvals = ToolApprovals(position.rules, tools, position.journal, position.decisions)
@@ -360,6 +363,7 @@ def _list_delegating_tools(agent: Agent, spawn: Spawn | None) -> Iterator[Any]:
         yield build_delegate_many_schema(agent.subordinates, spawn)
     if spawn:
         yield build_spawn_schema(spawn, agent.permissions.contact_user)
+        yield build_dismiss_schema()
 
 
 def _build_memory(settings: Memory, model: Any, shown: Sequence[Any]) -> PromptMemory:

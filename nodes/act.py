@@ -46,10 +46,13 @@ from echelons.nodes.tool_execution.journaled_call import (
 )
 from echelons.plans import adrive_plan, drive_plan
 from echelons.text.input_limits import shorten_repr
-from echelons.tree.names import ASK_LATER, MEMORY_TOOLS
+from echelons.tree.names import ASK_LATER, DISMISS_SUBORDINATE, MEMORY_TOOLS
 
 if TYPE_CHECKING:
     from echelons.nodes.middleware.tool_calls import CallEntry, ToolCalls
+
+
+_WRITING_TOOLS = frozenset({ASK_LATER, DISMISS_SUBORDINATE})
 
 
 class Act(Node):
@@ -120,8 +123,8 @@ class Act(Node):
                 past = await self._history.aload_past(_read_previous(config), config)
                 return self._memory.execute(given, _read_thread(past, config), refusal)
             work = partial(execute_built_in_call, given, config, refusal, self._history)
-            # Only this writes to the ledger.
-            return await gate.arun(work) if given["name"] == ASK_LATER else work()
+            # Only these write to the ledger.
+            return await gate.arun(work) if given["name"] in _WRITING_TOOLS else work()
         if self._wraps is None:
             return await self._aexecute(given, config, kwargs)
         past = await self._history.aload_past(_read_previous(config), config)

@@ -19,6 +19,7 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import (
     AIMessage,
     BaseMessage,
+    SystemMessage,
     ToolMessage,
     message_chunk_to_message,
 )
@@ -106,7 +107,7 @@ from echelons.nodes.planning.relay_messages import (
     build_relay_call,
 )
 from echelons.nodes.planning.spawn_plan import SpawnPlan, SpawnRules
-from echelons.nodes.planning.system_prompt import MAX_LISTED, SystemPrompt
+from echelons.nodes.planning.system_prompt import MAX_LISTED, SystemPrompt, list_dismissed
 from echelons.nodes.planning.task_router import TaskRouter
 from echelons.nodes.planning.tool_calls import (
     CallableTools,
@@ -230,6 +231,7 @@ class Reason(Node):
         system = settings.prompt.build(past, joined.state, config)
         if isinstance(system, Halt):
             return given.rebase_update(build_halt_update(system, given.state["messages"], identity))
+        system = self._note_dismissed(system, gate, identity)
         messages, noted = [*past.messages, *joined.state["messages"]], None
         if settings.memory:
             system, messages, noted = settings.memory.shorten(system, messages, gate, config)
@@ -339,6 +341,7 @@ class Reason(Node):
         past = past.hide_cut(joined.state) if settings.has_hooks else past
         bound = self._bound_model or await self._chooser.achoose(past, joined.state, config)
         system = await settings.prompt.abuild(past, joined.state, config)
+        system = self._note_dismissed(system, gate, identity)
         messages, noted = [*past.messages, *joined.state["messages"]], None
         if settings.memory:
             system, messages, noted = await settings.memory.ashorten(system, messages, gate, config)
@@ -407,6 +410,16 @@ class Reason(Node):
         if state.get("response"):
             return {}
         return build_unanswered_update(state["messages"]) if self._passes_on_questions else None
+
+    def _note_dismissed(
+        self, system: SystemMessage | None, gate: Gate, identity: Identity
+    ) -> SystemMessage | None:
+        """Return the system message, with those of the agent's subordinates that were dismissed."""
+        if not gate.dismissals:
+            return system
+        below = gate.dismissals.list_below(PATH_SEPARATOR.join(identity.path))
+        declared = self._settings.callable_tools.subordinates
+        return list_dismissed(system, [name for name in declared if name in below])
 
     @property
     def _chooser(self) -> ModelFunction:

@@ -21,7 +21,7 @@ from echelons.checkpoints.coordination.branches import (
 from echelons.checkpoints.coordination.change_signals import get_signals
 from echelons.checkpoints.coordination.control_orders import is_under
 from echelons.checkpoints.coordination.journal_entries import EFFECT
-from echelons.checkpoints.ledger import Ledger, RecordKind, Transaction, build_key
+from echelons.checkpoints.ledger import Fence, Ledger, RecordKind, Transaction, build_key
 from echelons.checkpoints.queries import LedgerQuery, ReadPlan
 from echelons.checkpoints.thread_events import EventKind, ThreadEvent, WriteLocation
 from echelons.effects.journal import CallState
@@ -56,6 +56,9 @@ class CutCall:
     tool: str
     call_id: str
 
+    def __str__(self) -> str:
+        return f"{self.tool} of {self.path}"
+
 
 @dataclass(frozen=True, slots=True)
 class CommittedDismissal:
@@ -77,6 +80,7 @@ def commit_dismissal(
     where: WriteLocation,
     new: Dismissal,
     hidden: Collection[str],
+    fence: Fence | None = None,
 ) -> CommittedDismissal:
     """Dismiss an agent and all below it: the only place where this is done.
 
@@ -85,10 +89,16 @@ def commit_dismissal(
         where: The root's checkpoint after which it is dismissed, and its own thread.
         new: The dismissal; the time is that of the commit.
         hidden: Keys of the dismissals that the branch does not see.
+        fence: The lease under which a run does it; `None` outside of one.
+
+    Raises:
+        LeaseLost: Another run holds the thread now.
     """
     signals = get_signals(ledger)
 
     def work(open_: Transaction) -> CommittedDismissal:
+        if fence:
+            open_.require_lease(fence)
         keys = list_dismissal_keys(open_, where.thread_id)
         held = load_dismissals(open_, keys, hidden).get(new.path)
         if held and (new.graceful or not held.graceful):

@@ -8,7 +8,7 @@ counted in a transaction of its own, in which that is looked at.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from threading import Lock
@@ -20,6 +20,7 @@ from langgraph.errors import GraphDrained
 
 from echelons.checkpoints.coordination.agent_aliases import assign_alias
 from echelons.checkpoints.coordination.answer_mark import AnswerMark
+from echelons.checkpoints.coordination.branches import get_root_checkpoint
 from echelons.checkpoints.coordination.change_signals import get_signals
 from echelons.checkpoints.coordination.control_orders import (
     ControlOrders,
@@ -27,15 +28,17 @@ from echelons.checkpoints.coordination.control_orders import (
     build_orders_key,
 )
 from echelons.checkpoints.coordination.dismissal_ledger import (
+    commit_dismissal,
     list_dismissal_keys,
     load_dismissals,
 )
 from echelons.checkpoints.coordination.mailbox import TreeMailboxes
 from echelons.checkpoints.coordination.usage_meter import Meter
 from echelons.checkpoints.ledger import Fence, Ledger, Transaction, build_key
+from echelons.checkpoints.thread_events import WriteLocation
 from echelons.errors import LeaseLost, LedgerDamaged, StorageError
 from echelons.guards.backpressure import Backpressure
-from echelons.guards.dismissals import NO_DISMISSALS, Dismissals
+from echelons.guards.dismissals import NO_DISMISSALS, Dismissal, Dismissals
 from echelons.guards.gate import SPAWNED_RUN_KEY, Halt, Pause, Step
 from echelons.guards.held_attempts import HeldAttempts
 from echelons.guards.limits import Limits
@@ -94,6 +97,7 @@ class TreeGate:
         self.choose_theme: Callable[[], NameTheme] | None = None
         self._ledger = ledger
         self._thread_id = thread_id
+        self._root_thread_id = root.thread_id
         self.signals = get_signals(self._ledger)
         self._root = PATH_SEPARATOR.join(root.path)
         # A tree in a tree counts for itself.
@@ -172,6 +176,16 @@ class TreeGate:
             dismissals = self._load_dismissals(open_)
         found = dismissals.find(_get_agent_path(config))
         return Halt("dismissed", found.why) if found and not found.graceful else None
+
+    def dismiss(self, name: str, config: Mapping[str, Any]) -> Sequence[str]:
+        """Dismiss a subordinate of the agent, and all below it, for good."""
+        above = _get_agent_path(config)
+        path, after = f"{above}{PATH_SEPARATOR}{name}", get_root_checkpoint(config["configurable"])
+        where = WriteLocation(self._thread_id, "", after, self._root_thread_id, path)
+        new = Dismissal(path, by=above)
+        # Not within the lock of the gate, which its listeners take.
+        done = commit_dismissal(self._ledger, where, new, self.hidden_dismissals, self._fence)
+        return [str(each) for each in done.cut_calls]
 
     def leave(self, reply: Any, config: Mapping[str, Any]) -> Halt | None:
         """Count the tokens of a reply; return why it must not be acted on, or `None`."""

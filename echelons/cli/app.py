@@ -15,7 +15,7 @@ from typer.core import TyperGroup
 from echelons.cli import output
 from echelons.cli.commands.attach import attach
 from echelons.cli.commands.breakers import breakers
-from echelons.cli.commands.control import message, pause, steer, stop, takeover
+from echelons.cli.commands.control import dismiss, message, pause, steer, stop, takeover
 from echelons.cli.commands.draw import draw
 from echelons.cli.commands.inbox import answer, inbox
 from echelons.cli.commands.profiles import check, new, profiles
@@ -88,6 +88,10 @@ EXAMPLES: dict[Callable[..., None], tuple[str, ...]] = {
     ),
     resume: ("resume", "resume --thread trip", "resume head/experiences"),
     stop: ("stop", "stop head/experiences --thread trip", "stop head/flights --json"),
+    dismiss: (
+        "dismiss head/experiences --thread trip",
+        "dismiss head/flights --graceful --yes --json",
+    ),
     pause: ("pause", "pause head/experiences --thread trip"),
     steer: ('steer head/flights "Look for trains instead"', "steer head - < note.txt"),
     message: ('message head/flights "Only trains, please"', "message head - < note.txt"),

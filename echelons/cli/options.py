@@ -49,6 +49,20 @@ def complete_thread(ctx: typer.Context, incomplete: str) -> list[str]:
     return [label for label in labels if label.startswith(incomplete)]
 
 
+def complete_agent(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Return the paths of the agents of the thread that start with the text; never fails."""
+    from echelons.checkpoints.threads.store import ThreadStore
+    from echelons.cli.database import choose_shown_root, open_database
+
+    try:
+        with open_database(ctx.params.get("db")) as saver:
+            root = choose_shown_root(saver, ctx.params.get("thread"), quietly=True)
+            paths = [each.path for each in ThreadStore(saver).registry(root.id).agents]
+    except EchelonsError:
+        return []
+    return [path for path in paths if path.startswith(incomplete)]
+
+
 TeamArgument = Annotated[
     str,
     typer.Argument(

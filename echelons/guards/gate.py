@@ -6,7 +6,7 @@ in `checkpoints`, since its counters and orders are stored in the ledger.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -110,6 +110,14 @@ class Gate(Protocol):
         """
         ...
 
+    def dismiss(self, name: str, config: Mapping[str, Any]) -> Sequence[str]:
+        """Dismiss a subordinate of the agent, and all below it, for good.
+
+        Returns:
+            The tool calls of theirs that were under way, each in a few words.
+        """
+        ...
+
     def enter(self, step: Step, config: Mapping[str, Any]) -> Halt | Pause | None:
         """Count a step, or return the order that forbids it.
 
@@ -153,6 +161,10 @@ class OpenGate:
 
     def find_dismissal(self, open_: Any, config: Mapping[str, Any]) -> None:
         """Find none."""
+
+    def dismiss(self, name: str, config: Mapping[str, Any]) -> Sequence[str]:
+        """Dismiss nobody: there is no tree."""
+        return ()
 
     def enter(self, step: Step, config: Mapping[str, Any]) -> None:
         """Admit the step."""

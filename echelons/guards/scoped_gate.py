@@ -6,7 +6,7 @@ Nodes put it into the subordinate's config.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -32,6 +32,10 @@ class ScopedGate(ABC):
     def find_dismissal(self, open_: Any, config: Mapping[str, Any]) -> Halt | None:
         """Return the dismissal that an agent is under in an open transaction of the ledger."""
         return self.gate.find_dismissal(open_, config)
+
+    def dismiss(self, name: str, config: Mapping[str, Any]) -> Sequence[str]:
+        """Dismiss a subordinate of the agent, and all below it, for good."""
+        return self.gate.dismiss(name, config)
 
     @property
     @abstractmethod

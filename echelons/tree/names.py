@@ -21,6 +21,7 @@ PATH_SEPARATOR = "/"
 CALL_SUBORDINATE = "call_subordinate"
 DELEGATE_MANY = "delegate_many"
 SPAWN_SUBORDINATE = "spawn_subordinate"
+DISMISS_SUBORDINATE = "dismiss_subordinate"
 REPORT = "report"
 ASK_SUPERIOR = "ask_superior"
 ASK_USER = "ask_user"
@@ -33,6 +34,7 @@ DELEGATING_TOOLS = frozenset({CALL_SUBORDINATE, DELEGATE_MANY, SPAWN_SUBORDINATE
 MEMORY_TOOLS = frozenset({RECALL, PIN})
 """Built-in tools of an agent with a memory."""
 BUILT_IN_TOOLS = DELEGATING_TOOLS | {
+    DISMISS_SUBORDINATE,
     REPORT,
     ASK_SUPERIOR,
     ASK_USER,

@@ -246,7 +246,7 @@ def _list_nodes(member: Member) -> set[str]:
     if not all(map(get_provider_tool_name, member.tools)):
         own.add("act")
     if member.permissions.spawn:
-        own |= {"delegate", REFUSE, DISPATCH}
+        own |= {"act", "delegate", REFUSE, DISPATCH}
     if member.subordinates:
         taking = assign_nodes([each.name for each in member.subordinates])
         # Of very many, a resumed graph has the nodes of those that a run waits in, too.

@@ -5,7 +5,7 @@ It is made once for a level, unless the agent's prompt is a function of the stat
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 from langchain_core.messages import SystemMessage
@@ -18,7 +18,7 @@ from echelons.nodes.planning.state_function import StateFunction
 from echelons.prompts import fill_text, load_tool_texts
 from echelons.text.input_limits import read_text
 from echelons.text.sanitize import sanitize_value
-from echelons.tree.names import SPAWN_SUBORDINATE
+from echelons.tree.names import DISMISS_SUBORDINATE, SPAWN_SUBORDINATE
 
 MAX_LISTED: Final = 32
 """Most spawned agents that a model is told about."""
@@ -109,6 +109,14 @@ class ListingPrompt(SystemPrompt):
             lines.append(f"(and {more} others)")
         listing = load_tool_texts(SPAWN_SUBORDINATE)["listing"]
         return _append_text(system, fill_text(listing, agents="\n".join(lines)))
+
+
+def list_dismissed(system: SystemMessage | None, names: Collection[str]) -> SystemMessage | None:
+    """Return a system message that says which of the agent's subordinates were dismissed."""
+    if not names:
+        return system
+    listing = load_tool_texts(DISMISS_SUBORDINATE)["listing"]
+    return _append_text(system, fill_text(listing, names=", ".join(sorted(names))))
 
 
 def _append_text(message: SystemMessage | None, text: str) -> SystemMessage:

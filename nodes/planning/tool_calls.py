@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import count
+from itertools import chain, count
 from sys import maxsize
 from types import MappingProxyType
 from typing import Any, TypeAlias, TypeVar
@@ -46,6 +46,7 @@ from echelons.nodes.planning.tool_schemas import (
     AskUserArgs,
     CallSubordinateArgs,
     DelegateManyArgs,
+    DismissSubordinateArgs,
     ReportArgs,
     SendMessageArgs,
     SpawnSubordinateArgs,
@@ -56,6 +57,7 @@ from echelons.tree.names import (
     ASK_USER,
     CALL_SUBORDINATE,
     DELEGATE_MANY,
+    DISMISS_SUBORDINATE,
     PATH_SEPARATOR,
     REPORT,
     SEND_MESSAGE,
@@ -144,7 +146,7 @@ class CallableTools:
         """Names of all tools that are bound to the model."""
         delegating = (CALL_SUBORDINATE, DELEGATE_MANY)[: len(self.subordinates)]
         if self.may_spawn:
-            delegating = (CALL_SUBORDINATE, DELEGATE_MANY, SPAWN_SUBORDINATE)
+            delegating = (CALL_SUBORDINATE, DELEGATE_MANY, SPAWN_SUBORDINATE, DISMISS_SUBORDINATE)
         upwards = (REPORT,) * self.can_report + (ASK_SUPERIOR,) * self.can_ask
         upwards += (ASK_USER,) * self.can_contact_user
         upwards += (ASK_LATER,) * self.can_ask_later
@@ -205,6 +207,7 @@ def parse_calls(
         return ParsedReply(answers=tuple(out.answers), remaining_width=out.remaining_width)
     for call in message.tool_calls:
         out.add_call(call)
+    out.refuse_busy()
     for broken in message.invalid_tool_calls:
         why = broken.get("error") or "the arguments are no valid JSON object"
         out.add_error(broken.get("id") or "", broken.get("name") or "unknown", why)
@@ -291,6 +294,7 @@ class _CallParser:
     messages: list[MessageCall] = field(default_factory=list)
     waits: dict[str, float] = field(default_factory=dict)
     output_fault: str = ""
+    dismissals: dict[str, str] = field(default_factory=dict)
 
     def add_call(self, call: ToolCall) -> None:
         name, call_id = call["name"], call["id"] or ""
@@ -299,9 +303,9 @@ class _CallParser:
             self._add_delegation(call_id, call["args"])
         elif name == DELEGATE_MANY and (len(able.subordinates) > 1 or able.may_spawn):
             self._add_fan_out(call_id, call["args"])
-        elif name == SPAWN_SUBORDINATE and able.may_spawn:
-            wanted = _validate_args(SpawnSubordinateArgs, call["args"])
-            self._add_spawned(call_id, name, wanted)
+        elif name in (SPAWN_SUBORDINATE, DISMISS_SUBORDINATE) and able.may_spawn:
+            add = self._add_spawning if name == SPAWN_SUBORDINATE else self._add_dismissal
+            add(call_id, call["args"])
         elif name == REPORT and self.callable_tools.can_report:
             self._add_report(call_id, call["args"])
         elif name == ASK_SUPERIOR and self.callable_tools.can_ask:
@@ -353,6 +357,10 @@ class _CallParser:
         else:
             self.requests.append(request)
 
+    def _add_spawning(self, call_id: str, args: Mapping[str, Any]) -> None:
+        wanted = _validate_args(SpawnSubordinateArgs, args)
+        self._add_spawned(call_id, SPAWN_SUBORDINATE, wanted)
+
     def _add_spawned(self, call_id: str, tool: str, wanted: SpawnSubordinateArgs | str) -> None:
         """Add the request with which a new subordinate begins."""
         if isinstance(wanted, str):
@@ -372,6 +380,36 @@ class _CallParser:
             self.add_error(call_id, tool, str(error))
         else:
             self.requests.append(replace(request, subordinate=spec.name))
+
+    def _add_dismissal(self, call_id: str, args: Mapping[str, Any]) -> None:
+        wanted = _validate_args(DismissSubordinateArgs, args)
+        if isinstance(wanted, str):
+            self.add_error(call_id, DISMISS_SUBORDINATE, wanted)
+        elif why := self._find_undismissable(wanted.name):
+            self.add_error(call_id, DISMISS_SUBORDINATE, why)
+        elif too_wide := self._reserve_width(1):
+            self.add_error(call_id, DISMISS_SUBORDINATE, too_wide.reason)
+        else:
+            self.dismissals[call_id] = wanted.name
+
+    def _find_undismissable(self, name: str) -> str:
+        """Return why a subordinate cannot be dismissed; empty if it can."""
+        if name == self.callable_tools.name:
+            return "you cannot dismiss yourself; end your task with an answer instead"
+        if self.spawns and name in self.spawns.dismissed:
+            return f"{name!r} was dismissed already"
+        return "" if name in self.callable_tools.subordinates else self._find_unknown(name)
+
+    def refuse_busy(self) -> None:
+        """Refuse to dismiss those that the same message calls."""
+        if not self.dismissals:
+            return
+        parts = [each.parts if isinstance(each, FanOutCall) else (each,) for each in self.requests]
+        called = {each.subordinate for each in chain.from_iterable(parts)}
+        for call_id, name in self.dismissals.items():
+            if name in called:
+                why = f"this message gives {name!r} a task; dismiss it when it has answered"
+                self.add_error(call_id, DISMISS_SUBORDINATE, why)
 
     def _add_typed_call(self, call_id: str, name: str, args: Mapping[str, Any]) -> None:
         try:

@@ -34,6 +34,7 @@ from echelons.tree.names import (
     ASK_USER,
     CALL_SUBORDINATE,
     DELEGATE_MANY,
+    DISMISS_SUBORDINATE,
     PIN,
     RECALL,
     REPORT,
@@ -119,6 +120,12 @@ class SpawnSubordinateArgs(BaseModel):
     contact_user: StrictBool = False
     kind: SpawnedKind | None = None
     keep: StrictBool = False
+
+
+class DismissSubordinateArgs(BaseModel):
+    """Arguments of `dismiss_subordinate`."""
+
+    name: str = Field(min_length=1)
 
 
 class DelegateManyArgs(BaseModel):
@@ -240,6 +247,12 @@ def build_spawn_schema(rules: Spawn, contact_user: bool) -> dict[str, Any]:
     if "mortal" in rules.kinds:
         properties["keep"] = {"type": "boolean", "default": False}
     return _build_function_schema(SPAWN_SUBORDINATE, properties, ["role", "message"])
+
+
+@cache
+def build_dismiss_schema() -> dict[str, Any]:
+    """Return the schema of `dismiss_subordinate`."""
+    return _build_function_schema(DISMISS_SUBORDINATE, {"name": {"type": "string"}}, ["name"])
 
 
 def build_delegate_many_schema(

@@ -1,4 +1,4 @@
-"""Executes calls of built-in tools that `act` runs: questions to the user.
+"""Executes calls of built-in tools that `act` runs: questions to the user, and dismissals.
 
 They change nothing in the world, so no journal is kept of them.
 """
@@ -28,10 +28,15 @@ from echelons.langgraph_internals import READ_KEY
 from echelons.messaging.agent_question import AgentQuestion, MissedAnswer, is_missed_answer
 from echelons.messaging.user_answer import UserAnswer
 from echelons.nodes.planning.refused_calls import mark_refused
-from echelons.nodes.planning.tool_schemas import AskLaterArgs, AskSuperiorArgs, AskUserArgs
+from echelons.nodes.planning.tool_schemas import (
+    AskLaterArgs,
+    AskSuperiorArgs,
+    AskUserArgs,
+    DismissSubordinateArgs,
+)
 from echelons.nodes.tool_execution.at_most_once import Refusal
 from echelons.text.json_schema import find_mismatch
-from echelons.tree.names import ASK_LATER, ASK_SUPERIOR, ASK_USER
+from echelons.tree.names import ASK_LATER, ASK_SUPERIOR, ASK_USER, DISMISS_SUBORDINATE
 
 
 def execute_built_in_call(
@@ -48,6 +53,15 @@ def execute_built_in_call(
     Raises:
         GraphInterrupt: It asks the user.
     """
+    if call["name"] == DISMISS_SUBORDINATE:
+        return _dismiss_subordinate(call, config, refusal)
+    return _execute_question(call, config, refusal, history)
+
+
+def _execute_question(
+    call: ToolCall, config: RunnableConfig, refusal: Refusal | None, history: ThreadHistory
+) -> Any:
+    """Ask the user, and return the update of the answer."""
     try:
         question = _build_question(call, config)
     except ValidationError as error:
@@ -68,6 +82,23 @@ def execute_built_in_call(
             get_gate(config).note_deadline(datetime.fromisoformat(question.deadline))
         raise
     return _build_answered_update(call, question, answer, config)
+
+
+def _dismiss_subordinate(
+    call: ToolCall, config: RunnableConfig, refusal: Refusal | None
+) -> dict[str, Any]:
+    """Dismiss a subordinate; a call that is made again, after a crash, changes nothing."""
+    try:
+        name = DismissSubordinateArgs.model_validate(call["args"]).name
+    except ValidationError as error:
+        return _build_error_update(call, f"the arguments are not valid: {error}")
+    if refusal:
+        done: dict[str, Any] = refusal.build_update(False)
+        return done
+    text = f"{name} is dismissed, with all below it"
+    if cut := get_gate(config).dismiss(name, config):
+        text = f"{text}; what came of these calls is not known: {', '.join(cut)}"
+    return {"messages": [_build_answer(call, text)]}
 
 
 def _build_kept_update(

@@ -192,6 +192,8 @@ def test_only_who_may_spawn_has_the_tool_and_the_node(below: tuple[Any, ...]) ->
     assert inner_without == (names | {"refuse"} if below else set())
     assert nodes_with == {"reason", "act", "delegate"}
     assert inner_with == names | {"refuse", "dispatch"}
-    assert {*shown_with} - {*shown_without} == {"spawn_subordinate", "delegate_many"} | (
-        set() if below else {"call_subordinate"}
-    )
+    assert {*shown_with} - {*shown_without} == {
+        "spawn_subordinate",
+        "dismiss_subordinate",
+        "delegate_many",
+    } | (set() if below else {"call_subordinate"})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,7 +14,7 @@ from langchain_core.messages import BaseMessage, HumanMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 
-from echelons import Agent, Session, SqliteCheckpointer, ThreadStore
+from echelons import Agent, Permissions, Session, Spawn, SqliteCheckpointer, ThreadStore
 from echelons.checkpoints.coordination.dismissal_ledger import DISMISSAL
 from echelons.checkpoints.ledger import build_key
 from echelons.errors import (
@@ -361,3 +362,101 @@ def test_nothing_can_be_dismissed_on_a_thread_that_there_is_not(saver: SqliteChe
 
     with pytest.raises(ThreadNotFound):
         run_plan(saver, dismiss_agent("nowhere", "head", {}, "anna", graceful=False))
+
+
+def spawn(role: str, keep: bool = True, **more: Any) -> Call:
+    return Call("spawn_subordinate", {"role": role, "message": "go", "keep": keep, **more})
+
+
+def growing(script: dict[str, Any], **rules: Any) -> Agent:
+    """Return a head that may make agents, beside a declared clerk."""
+    given = {"scout": ["seen"] * 9, "clerk": ["noted"] * 9, **script}
+    return Agent(
+        "head",
+        model=ScriptedModel(given),
+        subordinates=[Agent("clerk")],
+        permissions=Permissions(spawn=Spawn(**rules)),
+    )
+
+
+def find_name(messages: Sequence[BaseMessage]) -> str:
+    """Return the name of the latest agent that was made, as its superior is told it."""
+    said = [MADE.search(str(each.text)) for each in reversed(messages)]
+    return next(found.group(1) for found in said if found)
+
+
+MADE = re.compile(r"\[(scout-[0-9a-f]{8}) is there")
+
+
+def dismiss(messages: Sequence[BaseMessage]) -> Call:
+    return Call("dismiss_subordinate", {"name": find_name(messages)})
+
+
+def test_a_superior_dismisses_whom_it_has_made_and_may_make_another(
+    world: World, saver: SqliteCheckpointer
+) -> None:
+    steps: list[Any] = [
+        spawn("scout"),
+        dismiss,
+        lambda messages: Call(
+            "call_subordinate", {"subordinate": find_name(messages), "message": "again"}
+        ),
+        spawn("scout"),
+        "over",
+    ]
+    head = growing({"head": lambda messages: play(steps, messages)}, at_once=1, total=2)
+    session = Session(head, saver)
+
+    assert world.send(session, "go").text == "over"
+
+    made, dismissed, again, other = told(session)
+    [name] = MADE.findall(made)
+    assert dismissed == f"{name} is dismissed, with all below it"
+    assert again == f"Error: '{name}' was dismissed, for good; spawn another"
+    assert MADE.search(other)
+    record = session.registry().get(f"head/{name}")
+    assert record.state is AgentState.DISMISSED
+
+
+def play(steps: Sequence[Any], messages: Sequence[BaseMessage]) -> Any:
+    """Return the step after as many replies as there were since the task."""
+    [*_, task] = [place for place, each in enumerate(messages) if each.type == "human"]
+    step = steps[sum(each.type == "ai" for each in messages[task:])]
+    return step(messages) if callable(step) else step
+
+
+def test_an_agent_dismisses_neither_itself_nor_strangers_nor_who_is_at_work(
+    world: World, saver: SqliteCheckpointer
+) -> None:
+    wrong = [Call("dismiss_subordinate", {"name": name}) for name in ("head", "nobody", "clerk")]
+    steps: list[Any] = [
+        [*wrong, Call("dismiss_subordinate", {"nam": "clerk"}), delegate("clerk", "go")],
+        [Call("dismiss_subordinate", {"name": "clerk"})],
+        [Call("dismiss_subordinate", {"name": "clerk"})],
+        "over",
+    ]
+    head = growing({"head": lambda messages: play(steps, messages)})
+    session = Session(head, saver)
+
+    world.send(session, "go")
+
+    own, stranger, busy, wordless, noted, dismissed, again = told(session)
+    assert own == "Error: you cannot dismiss yourself; end your task with an answer instead"
+    assert stranger.startswith("Error: no subordinate is called 'nobody'")
+    assert busy == "Error: this message gives 'clerk' a task; dismiss it when it has answered"
+    assert wordless.startswith("Error: name: ")
+    assert (noted, dismissed) == ("noted", "clerk is dismissed, with all below it")
+    assert again == "Error: 'clerk' was dismissed already"
+    [*_, last] = [call for call in head.model.calls if call.agent == "head"]  # type: ignore[union-attr]
+    assert "these were dismissed, and nothing reaches them: clerk" in str(last.messages[0].text)
+
+
+def test_an_agent_that_may_not_spawn_has_no_such_tool(
+    world: World, saver: SqliteCheckpointer
+) -> None:
+    calls = [Call("dismiss_subordinate", {"name": "north"})]
+    session = Session(team({"head": first(lambda _: calls, "over")}), saver)
+
+    world.send(session, "go")
+
+    assert told(session)[0].startswith("Error: there is no such tool")

@@ -8,6 +8,7 @@ import typer
 
 from echelons.cli import database, output, unfinished_threads
 from echelons.cli.command import command
+from echelons.cli.display.dismissal_text import dismissal_to_json, format_dismissal
 from echelons.cli.display.text_format import (
     build_command_line,
     check_name_argument,
@@ -22,6 +23,7 @@ from echelons.cli.options import (
     TeamOption,
     ThreadArgument,
     ThreadOptions,
+    complete_agent,
 )
 from echelons.cli.stored_team import resolve_stored_team
 from echelons.cli.team_loader import load_team
@@ -50,13 +52,25 @@ ReceiverArgument = Annotated[
         callback=check_name_argument,
     ),
 ]
+DismissedArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="AGENT",
+        help="The agent, by its path, such as [b]head/north[/b], its id or its alias.",
+        autocompletion=complete_agent,
+        callback=check_name_argument,
+    ),
+]
+GracefulOption = Annotated[
+    bool, typer.Option("--graceful", help="Let those at work finish their request.")
+]
 TextArgument = Annotated[
     str,
     typer.Argument(
         metavar="TEXT", help="What it is told; [b]-[/b] reads it from the standard input."
     ),
 ]
-YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Take it over without asking first.")]
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do it without asking first.")]
 
 TAKEOVER_RISK = (
     "It can store nothing more, but what its tools do in the world goes on, and a tool call that "
@@ -76,6 +90,58 @@ def stop(
 ) -> ExitCode:
     """Stop an agent and all below it, or the whole turn, in any process."""
     return _give_order("stopped", path, team, by, place, how)
+
+
+@command
+def dismiss(  # noqa: PLR0913
+    agent: DismissedArgument,
+    graceful: GracefulOption = False,
+    yes: YesOption = False,
+    team: TeamOption = None,
+    by: ByOption = None,
+    *,
+    place: ThreadOptions,
+    how: OutputOptions,
+) -> ExitCode:
+    """Dismiss an agent and all below it, for good, in any process.
+
+    They begin nothing more, and nothing reaches them. What they have said
+    and proposed stays. If the root is dismissed, the thread is closed.
+    Without [b]--thread[/b], it is one of the latest thread.
+    """
+    from echelons.checkpoints.ledger import build_key
+    from echelons.checkpoints.queries import OneCheckpoint, run_plan
+    from echelons.checkpoints.threads.agent_states import read_registry
+    from echelons.checkpoints.threads.dismissal import dismiss_agent
+    from echelons.checkpoints.threads.pending_work import is_finished
+    from echelons.tree.agent_registry import AgentKind, AgentState
+
+    with database.open_database(place.db) as saver:
+        root = database.choose_shown_root(saver, place.thread, quietly=how.json)
+        thread, known = database.root_label(root), dict[str, AgentKind]()
+        try:
+            subtree = run_plan(saver, read_registry(root.id, known)).subtree(agent)
+        except UnknownPath:
+            declared = _list_agent_paths(root, team, output.choose_tracker(silent=how.json))
+            known = dict.fromkeys(sorted(declared), AgentKind.DECLARED)
+            subtree = run_plan(saver, read_registry(root.id, known)).subtree(agent)
+        living = [each for each in subtree if each.state is not AgentState.DISMISSED]
+        if living and not yes:
+            below = f" and {len(subtree) - 1} below it" if len(subtree) > 1 else ""
+            output.confirm(f"Dismiss {subtree[0].path}{below} in thread {thread}, for good?")
+        name = choose_user_name(by)
+        done = run_plan(saver, dismiss_agent(root.id, agent, known, name, graceful=graceful))
+        is_over = run_plan(saver, is_finished(OneCheckpoint(root.id)))
+        running = saver.ledger.get_holder(build_key(root.id)) is not None
+    if how.json:
+        output.print_json(dismissal_to_json(done, thread, running=running))
+        return ExitCode.FINISHED
+    for line in format_dismissal(done, thread):
+        output.print_result(line)
+    if not (running or is_over):
+        again = build_command_line("resume", "--thread", thread, db=place.db)
+        output.print_remark(f"it is not running now; go on with: {again}")
+    return ExitCode.FINISHED
 
 
 @command

@@ -22,6 +22,7 @@ BUILT_IN_TOOLS: Final = frozenset(
         REPORT_TOOL,
         "delegate_many",
         "spawn_subordinate",
+        "dismiss_subordinate",
         "ask_superior",
         "ask_user",
         "ask_later",

@@ -221,6 +221,7 @@ def test_the_shell_completes_teams_and_threads(echelons: Call, process: Process)
     assert completed(process, "trace", "--thread", "ro") == ["rome"]
     assert completed(process, "show", "") == ["oslo", "rome"]
     assert completed(process, "takeover", "ro") == ["rome"]
+    assert completed(process, "dismiss", "--thread", "rome", "he") == ["head"]
 
 
 def test_completion_without_a_database_offers_nothing_and_makes_none(

@@ -256,3 +256,49 @@ def test_a_thread_that_is_free_or_unknown_is_not_taken(echelons: Call) -> None:
 
     assert (free.exit_code, "no run holds it" in free.stderr) == (3, True)
     assert (unknown.exit_code, "there is no thread 'oslo'" in unknown.stderr) == (3, True)
+
+
+def test_an_agent_is_dismissed_for_good_and_its_question_withdrawn(echelons: Call) -> None:
+    echelons("run", "trips:two", "Both", "--thread", "oslo")
+    [one, _] = [json.loads(each) for each in echelons("inbox", "--json").stdout.splitlines()]
+
+    unasked = echelons("dismiss", "head/one")
+    dismissed = echelons("dismiss", "head/one", "--yes", "--by", "anna")
+
+    assert (unasked.exit_code, dismissed.exit_code) == (2, 0)
+    assert "Dismiss head/one in thread oslo, for good? the standard input is no" in unasked.stderr
+    assert dismissed.stdout == (
+        f"dismissed head/one in thread oslo\nwithdrawn: question {one['id']}\n"
+    )
+    assert "go on with: echelons resume --thread oslo" in dismissed.stderr
+    assert echelons("answer", one["id"], "yes").exit_code == 3
+    refused = echelons("steer", "head/one", "Two seats.")
+    assert refused.exit_code == 3
+    assert "'head/one': it was dismissed by 'anna' at" in refused.stderr.replace("\n", " ")
+    assert "head/one: dismissed" in echelons("tree", "--flat").stdout
+    again = json.loads(echelons("dismiss", "head/one", "--json").stdout)
+    assert (again["new"], again["by"], again["agents"]) == (False, "anna", [])
+
+
+def test_a_dismissed_root_closes_its_thread(echelons: Call) -> None:
+    echelons("run", "trips:asking", "A table", "--thread", "rome")
+
+    told = json.loads(echelons("dismiss", "head", "--yes", "--json", "--by", "anna").stdout)
+    ended = echelons("resume")
+
+    assert told["agents"] == ["head", "head/clerk"]
+    assert (told["dismissed"], told["heir"], told["running"]) == ("head", "the user", False)
+    assert ended.exit_code == 0
+    assert "dismissed (head was dismissed)" in ended.stderr
+    refused = echelons("run", "trips:plain", "Hello", "--thread", "rome")
+    assert refused.exit_code == 3
+    assert "another thread" in refused.stderr
+
+
+def test_who_is_not_there_is_not_dismissed_and_who_has_not_begun_is(echelons: Call) -> None:
+    echelons("run", "trips:spared", "A table", "--thread", "rome")
+
+    assert echelons("dismiss", "head/nobody", "--yes").exit_code == 3
+    declared = echelons("dismiss", "head/spare", "--graceful", "--yes")
+
+    assert declared.stdout == "dismissed head/spare gracefully in thread rome\n"
