@@ -292,7 +292,8 @@ def who_was_dismissed_begins_nothing(way: Way, move: Moving) -> bool:
     # Its question has left the inbox.
     if pending(way):
         return False
-    return way.resume(asking()) == "told: [unable] dismissed: head/scout was dismissed"
+    text = way.resume(asking())
+    return text == "told: [unable] dismissed: head/scout was dismissed"
 
 
 def an_alert_of_a_monitor_is_told_once(way: Way, move: Moving) -> bool:
