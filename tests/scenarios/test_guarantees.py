@@ -280,7 +280,7 @@ def such_agents_keep_their_names_for_people(way: Way, move: Moving) -> bool:
     _, before = read(way, read_registry(THREAD, {})).agents
     move()
     _, after = read(way, read_registry(THREAD, {})).agents
-    return before.alias != "" and after.alias == before.alias
+    return bool(before.alias and after.alias == before.alias)
 
 
 def who_was_dismissed_begins_nothing(way: Way, move: Moving) -> bool:
