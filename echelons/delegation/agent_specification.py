@@ -10,9 +10,10 @@ import json
 import re
 import unicodedata
 from collections.abc import Collection, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
+from functools import lru_cache
 from itertools import count
-from typing import Any, Final, cast, get_type_hints
+from typing import Any, Final, get_type_hints
 from uuid import uuid5
 
 from echelons.errors import UnreadableRecord
@@ -78,28 +79,51 @@ class AgentSpecification:
         version = stored.get("version") if isinstance(stored, Mapping) else None
         if not isinstance(stored, Mapping) or type(version) is not int or version != VERSION:
             raise UnreadableRecord(cls.__name__, f"it is not stored as one of version {VERSION}")
-        given = {key: each for key, each in stored.items() if key != "version"}
+        given = dict(stored)
+        del given["version"]
         tools = given.get("tools")
-        if set(given) != {each.name for each in fields(cls)} or not isinstance(tools, list):
+        if given.keys() != _FIELDS.keys() or not isinstance(tools, list):
             raise UnreadableRecord(cls.__name__, "it has not the fields of one")
         given["tools"] = tuple(tools)
-        kinds: dict[str, Any] = {**get_type_hints(cls), "kind": str, "tools": tuple}
-        for key, each in given.items():
-            if type(each) is not kinds[key]:
-                raise UnreadableRecord(cls.__name__, f"its {key} is {type(each).__name__}")
-        known = cls(**cast("dict[str, Any]", given))
-        is_named = (
-            _ID.fullmatch(known.id)
-            and NAME_PATTERN.fullmatch(known.name)
-            and known.name.endswith(f"-{known.id[:8]}")
-        )
-        if not is_named or known.kind not in SPAWNED_KINDS or len(known.role) > MAX_ROLE:
-            raise UnreadableRecord(cls.__name__, "its id, name, kind or role is none")
-        if known.levels < 0:
-            raise UnreadableRecord(cls.__name__, f"its levels are {known.levels}")
-        if not all(isinstance(each, str) for each in known.tools):
-            raise UnreadableRecord(cls.__name__, "its tools are no names")
-        return known
+        try:
+            return _build_checked(**given)
+        except TypeError as error:
+            # What cannot be hashed is no value of a field.
+            raise UnreadableRecord(cls.__name__, str(error)) from error
+
+
+# Each reply of an agent that may spawn loads those of all that it has made.
+@lru_cache(maxsize=4096, typed=True)
+def _build_checked(**given: Any) -> AgentSpecification:
+    """Return a specification from its fields, which it has all.
+
+    Raises:
+        UnreadableRecord: One of them is none.
+    """
+    kind = AgentSpecification.__name__
+    for key, each in given.items():
+        if type(each) is not _FIELDS[key]:
+            raise UnreadableRecord(kind, f"its {key} is {type(each).__name__}")
+    known = AgentSpecification(**given)
+    is_named = (
+        _ID.fullmatch(known.id)
+        and NAME_PATTERN.fullmatch(known.name)
+        and known.name.endswith(f"-{known.id[:8]}")
+    )
+    if not is_named or known.kind not in SPAWNED_KINDS or len(known.role) > MAX_ROLE:
+        raise UnreadableRecord(kind, "its id, name, kind or role is none")
+    if known.levels < 0:
+        raise UnreadableRecord(kind, f"its levels are {known.levels}")
+    if not all(isinstance(each, str) for each in known.tools):
+        raise UnreadableRecord(kind, "its tools are no names")
+    return known
+
+
+_FIELDS: Final[Mapping[str, type]] = {
+    **get_type_hints(AgentSpecification),
+    "kind": str,
+    "tools": tuple,
+}
 
 
 def derive_spawned_agent(
