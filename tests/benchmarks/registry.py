@@ -1,7 +1,8 @@
-"""Measures the registry of agents: ``make bench-registry``.
+"""Measures the registry of agents, and spawning: ``make bench-registry``.
 
 A tree of three levels calls each of its agents; then a new process would read the registry, draw
-it, and select the view ``agents``. The times are to grow as the number of agents does.
+it, and select the view ``agents``. Another agent makes all of its subordinates at run time, so many
+in each message. The times are to grow as the number of agents does.
 """
 
 from __future__ import annotations
@@ -15,13 +16,26 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from echelons import Agent, Limits, Session, SqliteCheckpointer, ThreadStore, subordinate
+from langchain_core.messages import BaseMessage
+
+from echelons import (
+    Agent,
+    Limits,
+    Permissions,
+    Session,
+    Spawn,
+    SqliteCheckpointer,
+    ThreadStore,
+    subordinate,
+)
 from echelons.checkpoints.coordination.agent_aliases import assign_alias
-from echelons.testing import ScriptedModel, delegate
+from echelons.testing import Call, ScriptedModel, delegate
 from echelons.tree.name_themes import load_theme
 
 REPORT = Path(__file__).parents[2] / "docs" / "benchmarks" / "registry"
 SIZES = (1_000, 10_000)
+SPAWNED = (100, 1_000)
+"""Numbers of agents that are made at run time."""
 
 
 def build_wide_tree(agents: int, width: int) -> Agent:
@@ -73,6 +87,37 @@ def measure_registry(agents: int, width: int, database: Path) -> dict[str, float
     return found
 
 
+def build_spawning_tree(agents: int, width: int) -> Agent:
+    """Return a head that makes so many agents, `width` in each message, and keeps them."""
+
+    def lead(messages: Sequence[BaseMessage]) -> Any:
+        made = sum(each.type == "tool" for each in messages)
+        arguments = {"message": "do", "keep": True}
+        return [
+            Call("spawn_subordinate", {"role": f"hand {made + place}", **arguments})
+            for place in range(min(width, agents - made))
+        ] or "over"
+
+    rules = Permissions(spawn=Spawn(at_once=agents, total=agents, levels=1))
+    model = ScriptedModel({"head": lead, "*": lambda _: "done"})
+    limits = Limits(steps=100 * agents)
+    return Agent("head", model=model, permissions=rules, limits=limits, theme="birds")
+
+
+def measure_spawning(agents: int, width: int, database: Path) -> dict[str, float]:
+    """Let an agent make so many, and return seconds and bytes by what was measured."""
+    began = time.perf_counter()
+    with Session(build_spawning_tree(agents, width), database) as session:
+        session.send("go").result()
+        spent = time.perf_counter() - began
+        began = time.perf_counter()
+        registry = session.registry()
+        read = time.perf_counter() - began
+    found = {"agents": len(registry.agents), "run": spent, "registry": read}
+    found["names for people"] = len({each.alias for each in registry.agents[1:]})
+    return {**found, "database bytes": database.stat().st_size}
+
+
 def assign_aliases(saver: SqliteCheckpointer, root: str, ids: Sequence[str]) -> None:
     """Give each agent an alias, each in a commit of its own."""
     theme = load_theme("birds")
@@ -82,7 +127,7 @@ def assign_aliases(saver: SqliteCheckpointer, root: str, ids: Sequence[str]) -> 
         )
 
 
-def format_report(figures: Sequence[dict[str, float]]) -> str:
+def format_report(figures: Sequence[dict[str, float]], spawned: Sequence[dict[str, float]]) -> str:
     """Return the figures as Markdown."""
     times = ("run", "registry", "tree", "SQL view", "aliases", "registry with aliases")
     sizes = ("database bytes", "tree bytes")
@@ -90,19 +135,37 @@ def format_report(figures: Sequence[dict[str, float]]) -> str:
         *((name, [f"{each[name]:.3f} s" for each in figures]) for name in times),
         *((name, [f"{each[name]:,.0f}" for each in figures]) for name in sizes),
     ]
-    counts = [f"{each['agents']:,.0f}" for each in figures]
+    made = [
+        *((name, [f"{each[name]:.3f} s" for each in spawned]) for name in ("run", "registry")),
+        ("database bytes", [f"{each['database bytes']:,.0f}" for each in spawned]),
+    ]
     return "\n".join(
         [
             "# The registry of agents, measured",
             "",
             "Written by `make bench-registry`; [the living tree](../living_tree.md) says of what.",
             "",
-            f"| agents | {' | '.join(counts)} |",
-            f"| --- |{' ---: |' * len(figures)}",
-            *(f"| {name} | {' | '.join(cells)} |" for name, cells in rows),
+            *_format_table(figures, rows),
+            "",
+            "## Spawning",
+            "",
+            "One agent makes the others at run time, 50 in each message; then the registry is read.",
+            "",
+            *_format_table(spawned, made),
             "",
         ]
     )
+
+
+def _format_table(
+    figures: Sequence[dict[str, float]], rows: Sequence[tuple[str, list[str]]]
+) -> list[str]:
+    counts = [f"{each['agents']:,.0f}" for each in figures]
+    return [
+        f"| agents | {' | '.join(counts)} |",
+        f"| --- |{' ---: |' * len(figures)}",
+        *(f"| {name} | {' | '.join(cells)} |" for name, cells in rows),
+    ]
 
 
 def main(
@@ -110,14 +173,18 @@ def main(
     target: Path = REPORT,
     sizes: Sequence[int] = SIZES,
     width: int = 50,
+    spawned: Sequence[int] = SPAWNED,
 ) -> None:
     """Measure, print and store."""
     argparse.ArgumentParser(description=__doc__).parse_args(arguments)
     with TemporaryDirectory() as kept:
         figures = [measure_registry(size, width, Path(kept) / f"{size}.sqlite") for size in sizes]
-    text = format_report(figures)
+        made = [measure_spawning(each, width, Path(kept) / f"made-{each}") for each in spawned]
+    text = format_report(figures, made)
     target.with_suffix(".md").write_text(text, encoding="utf-8")
-    target.with_suffix(".json").write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
+    target.with_suffix(".json").write_text(
+        json.dumps({"registry": figures, "spawning": made}, indent=1) + "\n", encoding="utf-8"
+    )
     print(text)
 
 
