@@ -1,4 +1,7 @@
-"""Resolves the chat model of each agent and monitor: its own, its superior's, or the default."""
+"""Resolves the chat model of each agent and monitor: its own, its superior's, or the default.
+
+Also checks that what the models use can be known where there is a budget.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +9,19 @@ from collections.abc import Mapping
 from typing import Any
 
 from langchain_core.language_models import BaseChatModel
+from langchain_core.runnables import RunnableBinding, RunnableLambda
 
 from echelons.agent import Agent, bind_state
 from echelons.delegation.policy import DelegationPolicy
-from echelons.errors import InvalidField, ModelCannotCall
-from echelons.models import resolve_model
+from echelons.errors import InvalidField, InvalidSetting, ModelCannotCall, PriceMissing
+from echelons.guards.budget import Budget
+from echelons.guards.prices import Prices
+from echelons.models import is_offline_planner, resolve_model
 from echelons.monitors.monitor import PlacedMonitor
 from echelons.nodes.planning.bound_model import supports_tool_calls
+from echelons.nodes.planning.budgeted_call import get_model_name
 from echelons.tree.names import PATH_SEPARATOR
+from echelons.tree.permission_rules import get_permissions
 from echelons.tree.traversal import walk_tree
 
 
@@ -93,3 +101,69 @@ def place_monitors(
             rule = policies[agent.name].on_alert
             placed.append(PlacedMonitor(each, path, place.path_text, paths[watched], model, rule))
     return tuple(placed)
+
+
+def check_budgets(
+    root: Agent,
+    models: Mapping[str, Any],
+    given: Budget | None = None,
+    prices: Prices | None = None,
+    needs_prices: bool = False,
+) -> None:
+    """Check that what the agents of a tree spend can be known, where they have a budget.
+
+    Args:
+        root: The root of the tree.
+        models: The model of each agent, by its name.
+        given: The budget of a turn, beside those of the agents' permissions.
+        prices: What models cost; `None` if that is not known here.
+        needs_prices: Whether a budget of money needs them now.
+
+    Raises:
+        InvalidSetting: A model reports no tokens, or has no price.
+    """
+    budgets: dict[str, tuple[Budget, ...]] = {}
+    for place in walk_tree(root):
+        above = budgets[place.path[-2]] if len(place.path) > 1 else ((given,) if given else ())
+        own = get_permissions(place.member).budget
+        held = budgets[place.member.name] = (*above, own) if own else above
+        model = models.get(place.member.name)
+        if not held or model is None:
+            continue
+        limiting = [each for each in held if each.tokens or each.money]
+        if limiting and _is_silent(model) and not any(each.estimator for each in held):
+            kind = type(_unwrap(model)).__name__
+            why = (
+                f"the model of {place.path_text!r}, {kind}, reports no tokens; give "
+                "Budget(estimator=...), or limit calls or seconds instead"
+            )
+            raise InvalidSetting("Budget", "tokens", limiting[0].tokens or limiting[0].money, why)
+        if priced := [each for each in held if each.money]:
+            _check_price(model, priced[0], place.path_text, prices, needs_prices)
+
+
+def _check_price(
+    model: Any, budget: Budget, path: str, prices: Prices | None, needs_prices: bool
+) -> None:
+    if prices is None and needs_prices:
+        why = "nothing says what models cost; give Session(prices=...)"
+        raise InvalidSetting("Budget", "money", budget.money, why)
+    bare = _unwrap(model)
+    if prices is None or not isinstance(bare, BaseChatModel):
+        return
+    try:
+        prices.estimate_cost(get_model_name(bare), 1, 1)
+    except PriceMissing as error:
+        raise InvalidSetting("Budget", "money", budget.money, f"of {path!r}: {error}") from error
+
+
+def _is_silent(model: Any) -> bool:
+    """Return whether a model is known to report no tokens."""
+    bare = _unwrap(model)
+    return is_offline_planner(bare) or isinstance(bare, RunnableLambda)
+
+
+def _unwrap(model: Any) -> Any:
+    while isinstance(model, RunnableBinding):
+        model = model.bound
+    return model

@@ -26,6 +26,7 @@ from echelons.background_loop import get_background_loop
 from echelons.capabilities import Deriver, ModelDeriver, derive_from_names
 from echelons.checkpoints.checkpointer import SqliteCheckpointer
 from echelons.checkpoints.coordination.approval_ledger import LedgerDecisions
+from echelons.checkpoints.coordination.budget_ledger import ROOT_GRANT
 from echelons.checkpoints.coordination.capability_cache import CapabilityCache
 from echelons.checkpoints.coordination.circuit_breakers import TreeBreakers
 from echelons.checkpoints.coordination.effect_journal import LedgerJournal
@@ -40,7 +41,7 @@ from echelons.checkpoints.open import open_checkpointer
 from echelons.checkpoints.threads.segments import SavedHistory
 from echelons.delegation.policy import DEFAULT_POLICY, DelegationPolicy
 from echelons.errors import EventLoopMissing, InvalidOption, SessionNeeded
-from echelons.graphs.agent_models import place_monitors, resolve_models
+from echelons.graphs.agent_models import check_budgets, place_monitors, resolve_models
 from echelons.graphs.invocation.input_validation import validate_input
 from echelons.graphs.invocation.rerun import astream_until_settled, stream_until_settled
 from echelons.graphs.invocation.resume_check import (
@@ -59,8 +60,10 @@ from echelons.graphs.level_graph import (
 )
 from echelons.graphs.pregel.state_updates import EditableGraph
 from echelons.graphs.probe import probe_tree
+from echelons.guards.budget import ALLOWANCE_KEY, NO_ALLOWANCE, Allowance
 from echelons.guards.limits import Limits
 from echelons.guards.permissions import RulesByName, extend_rules
+from echelons.guards.prices import PRICES_KEY
 from echelons.human import Human
 from echelons.identity.lineage import ECHELONS_NS, Identity
 from echelons.monitors.monitor import PlacedMonitor
@@ -71,6 +74,7 @@ from echelons.text.redaction import Redactor, redact_secrets
 from echelons.text.sanitize import sanitize_value
 from echelons.tree.members import Member
 from echelons.tree.name_themes import THEME_KEY, choose_theme
+from echelons.tree.permission_rules import get_permissions
 from echelons.tree.traversal import fingerprint_tree, measure_heights, walk_tree
 
 
@@ -87,11 +91,13 @@ class AgentGraph(EditableGraph):
         agent: Agent,
         fingerprint: str,
         async_only: Sequence[str],
+        models: Mapping[str, Any],
         failures: LedgerFailures,
         monitors: Sequence[PlacedMonitor],
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
+        self.models = models
         self.agent = agent
         self.monitors = monitors
         self.fingerprint = fingerprint
@@ -199,6 +205,10 @@ class AgentGraph(EditableGraph):
             # A tree that a tool runs is not held: the tool would begin again.
             gate.answer_mark, gate.held_attempts = mark, mark.held_attempts
             gate.note_orders = turn.note_orders
+        gate.budgets.prices = configurable.get(PRICES_KEY)
+        gate.budgets.task_records = getattr(saver, "task_records", None)
+        granted = turn.root.allowance if turn else None
+        gate.allowance = self._find_allowance(gate, granted, around)
         services = RunServices(
             gate,
             TreeBreakers(ledger, rules.breaker_scope, rules.breaker),
@@ -214,6 +224,23 @@ class AgentGraph(EditableGraph):
         if saver:
             options["durability"] = kwargs.get("durability") or "sync"
         return services, with_run_services(config, around, identity, services), options
+
+    def _find_allowance(
+        self, gate: TreeGate, granted: Allowance | None, around: RunnableConfig
+    ) -> Allowance | None:
+        """Return what a run may spend: what its turn was given, or what the root allows itself.
+
+        A tree in a tree also spends the budget of that, as far as they have one ledger.
+        """
+        configurable, own = around["configurable"], self.agent.permissions.budget
+        if ALLOWANCE_KEY in configurable:
+            granted = configurable[ALLOWANCE_KEY] if get_saver(configurable) else None
+        if own is None:
+            return granted
+        if granted and ROOT_GRANT in granted.grants.values():
+            return replace(granted, estimator=granted.estimator or own.estimator)
+        gate.budgets.root_budget = own
+        return (granted or NO_ALLOWANCE).extend(gate.budgets.root_grant, own.amounts, own)
 
     def _build_initial_identity(self, around: RunnableConfig) -> Identity:
         configurable, metadata = around["configurable"], around.get("metadata") or {}
@@ -272,6 +299,7 @@ def compile_tree(
         agent=agent,
         fingerprint=levels.fingerprint,
         async_only=levels.async_only,
+        models=levels.models,
         failures=LedgerFailures(redactor),
         monitors=levels.monitors,
         **attributes,
@@ -297,12 +325,14 @@ class _Levels:
         fingerprint: The fingerprint of the tree.
         async_only: What of the tree is only async.
         monitors: The monitors of the tree.
+        models: The model of each agent, by its name.
     """
 
     root: CompiledStateGraph[Any, Any, Any, Any]
     fingerprint: str
     async_only: Sequence[str]
     monitors: Sequence[PlacedMonitor]
+    models: Mapping[str, Any]
 
 
 def _get_levels(agent: Agent) -> _Levels:
@@ -317,9 +347,10 @@ def _get_levels(agent: Agent) -> _Levels:
 
 def _build_levels(agent: Agent) -> _Levels:
     probe_tree(agent)
-    policy = agent.delegation or DEFAULT_POLICY
+    policy, models = agent.delegation or DEFAULT_POLICY, resolve_models(agent)
+    check_budgets(agent, models)
     levels = _LevelFactory(
-        models=resolve_models(agent),
+        models=models,
         heights=measure_heights(agent, with_spawned=True),
         depth=measure_heights(agent)[agent.name],
         history=SavedHistory(),
@@ -328,6 +359,7 @@ def _build_levels(agent: Agent) -> _Levels:
         policies=resolve_policies(agent),
         guidance=resolve_guidance(agent),
         middleware=resolve_middleware(agent),
+        budgeted=find_budgeted(agent),
         limits=agent.limits,
         decisions=LedgerDecisions(),
     )
@@ -341,7 +373,7 @@ def _build_levels(agent: Agent) -> _Levels:
     builder = levels.build_level(agent, {})
     root = builder.compile(name=agent.name, transformers=[*transformers.values()])
     monitors = place_monitors(agent, levels.models, levels.policies)
-    return _Levels(root, fingerprint_tree(agent), find_async_only(agent), monitors)
+    return _Levels(root, fingerprint_tree(agent), find_async_only(agent), monitors, models)
 
 
 @dataclass(frozen=True, slots=True)
@@ -357,6 +389,7 @@ class _LevelFactory:
     policies: Mapping[str, DelegationPolicy]
     guidance: Mapping[str, str | Mapping[str, str] | None]
     middleware: Mapping[str, tuple[Any, ...]]
+    budgeted: frozenset[str]
     limits: Limits
     decisions: LedgerDecisions
 
@@ -403,6 +436,7 @@ class _LevelFactory:
             rules=rules,
             guidance=self.guidance[agent.name],
             middleware=self.middleware[agent.name],
+            has_budget=agent.name in self.budgeted,
             build_spawned_level=partial(self._build_spawned_level, agent.name, rules),
             max_depth=self.limits.depth,
             is_spawned=is_spawned,
@@ -425,6 +459,7 @@ class _LevelFactory:
             policies={superior: policy, **resolve_policies(spawned, policy)},
             guidance=resolve_guidance(spawned, self.guidance[superior]),
             middleware=resolve_middleware(spawned, self.middleware[superior]),
+            budgeted=find_budgeted(spawned, superior in self.budgeted),
         )
         build = partial(inner.build_level, spawned, above, superior, is_spawned=True)
         return LazyLevel(spawned.name, build)
@@ -490,6 +525,19 @@ def resolve_middleware(root: Agent, inherited: tuple[Any, ...] = ()) -> dict[str
             middleware[agent.name] = (*left, *agent.middleware)
             check_middleware_tools(agent, middleware[agent.name])
     return middleware
+
+
+def find_budgeted(root: Agent, inherited: bool = False) -> frozenset[str]:
+    """Return the names of the agents that have a budget, or are below one that has.
+
+    `inherited` says whether the superior of the root is among them.
+    """
+    found: set[str] = set()
+    for place in walk_tree(root):
+        above = place.path[-2] in found if len(place.path) > 1 else inherited
+        if above or get_permissions(place.member).budget:
+            found.add(place.member.name)
+    return frozenset(found)
 
 
 def resolve_deriver(tree: str, given: Deriver | None) -> tuple[Deriver, Any]:

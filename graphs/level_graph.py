@@ -102,6 +102,7 @@ class LevelPosition:
         max_depth: Most levels of the tree.
         is_spawned: Whether the agent was made at run time: the tools that it has now may be fewer
             than those that it has called.
+        has_budget: Whether the agent or one above it has a budget, so that it may grant a part.
     """
 
     model: Any
@@ -123,6 +124,7 @@ class LevelPosition:
     build_spawned_level: BuildLevel | None = None
     max_depth: int = MAX_DEPTH
     is_spawned: bool = False
+    has_budget: bool = False
 
 
 def build_agent_level(
@@ -336,7 +338,8 @@ def _list_shown_tools(
 ) -> list[Any]:
     """Return the tools that an agent's model is shown, in their order."""
     shown = [*tools, *filter(get_provider_tool_name, agent.tools)]
-    shown += _list_delegating_tools(agent, agent.permissions.spawn if can_ask else None)
+    spawn = agent.permissions.spawn if can_ask else None
+    shown += _list_delegating_tools(agent, spawn, position.has_budget)
     if not can_ask:
         return shown
     if position.reports:
@@ -352,17 +355,17 @@ def _list_shown_tools(
     return shown
 
 
-def _list_delegating_tools(agent: Agent, spawn: Spawn | None) -> Iterator[Any]:
+def _list_delegating_tools(agent: Agent, spawn: Spawn | None, has_budget: bool) -> Iterator[Any]:
     """Yield the tools with which an agent calls subordinates, and makes them if it may."""
     for each in agent.subordinates:
         if (contract := get_contract(each)) and contract.input_schema:
             yield build_subordinate_tool(each, contract.input_schema)
     if agent.subordinates or spawn:
-        yield build_call_subordinate_schema(agent.subordinates, spawn)
+        yield build_call_subordinate_schema(agent.subordinates, spawn, has_budget=has_budget)
     if len(agent.subordinates) > 1 or spawn:
-        yield build_delegate_many_schema(agent.subordinates, spawn)
+        yield build_delegate_many_schema(agent.subordinates, spawn, has_budget=has_budget)
     if spawn:
-        yield build_spawn_schema(spawn, agent.permissions.contact_user)
+        yield build_spawn_schema(spawn, agent.permissions.contact_user, has_budget=has_budget)
         yield build_dismiss_schema()
 
 

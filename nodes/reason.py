@@ -29,9 +29,9 @@ from echelons.delegation.agent_specification import AgentSpecification
 from echelons.delegation.calls import SubordinateCall
 from echelons.delegation.policy import DelegationPolicy
 from echelons.delegation.relayed_request import RelayedRequest
-from echelons.delegation.request import CURRENT_REQUEST_KEY
+from echelons.delegation.request import CURRENT_REQUEST_KEY, store_request_budget
 from echelons.delegation.request_builder import RequestLimits
-from echelons.guards.gate import Gate, Halt, Step, get_gate
+from echelons.guards.gate import Gate, Halt, Step, get_allowance, get_gate
 from echelons.guards.limits import DEFAULT_REFUSALS
 from echelons.identity.lineage import (
     MAIL_KEY,
@@ -86,6 +86,7 @@ from echelons.nodes.planning.early_end import (
     build_late_reply_update,
 )
 from echelons.nodes.planning.incoming_mail import (
+    build_budget_warnings,
     build_correction_update,
     build_mail_messages,
     has_intervention,
@@ -212,6 +213,8 @@ class Reason(Node):
         verdict = verdict or gate.enter(Step.MODEL, config)
         if verdict:
             return joined.rebase_update(build_halt_update(verdict, state["messages"], identity))
+        if get_allowance(config) and (warnings := gate.budgets.take_warnings(config)):
+            joined = joined.add_messages(build_budget_warnings(warnings, identity))
         return self._call_model(joined, gate, identity, config)
 
     def _call_model(
@@ -240,7 +243,7 @@ class Reason(Node):
             if calls := settings.model_calls:
                 answer = calls.invoke(bound, model_input, gate, config)
             else:
-                answer.reply = bound.invoke(model_input.build_prompt(), config)
+                answer = bound.answer(model_input, config)
         if cut.said:
             if late := leave_out(mail, mailboxes.read(config)):
                 mailboxes.note_read([*mail, *late], config)
@@ -327,6 +330,9 @@ class Reason(Node):
         verdict = verdict or await gate.arun(lambda: gate.enter(Step.MODEL, config))
         if verdict:
             return joined.rebase_update(build_halt_update(verdict, state["messages"], identity))
+        if get_allowance(config):
+            warnings = await gate.arun(lambda: gate.budgets.take_warnings(config))
+            joined = joined.add_messages(build_budget_warnings(warnings, identity))
         return await self._acall_model(joined, gate, identity, config)
 
     async def _acall_model(
@@ -350,7 +356,7 @@ class Reason(Node):
             if calls := settings.model_calls:
                 answer = await calls.ainvoke(bound, model_input, gate, config)
             else:
-                answer.reply = await bound.ainvoke(model_input.build_prompt(), config)
+                answer = await bound.aanswer(model_input, config)
         if cut.said:
             if late := leave_out(mail, await mailboxes.aread(config)):
                 await mailboxes.anote_read([*mail, *late], config)
@@ -725,6 +731,8 @@ def _build_request_notes(
         name = named.get(each.call_id, each.subordinate)
         if name != each.subordinate and each.call_id not in plan.candidates:
             note["current"] = each.subordinate
+        if each.budget:
+            note["budget"] = {**note.get("budget", {}), **store_request_budget(each.budget)}
         if tell and (told := tell(each)):
             # What the model has given itself stands before what the policy tells.
             note["context"] = {**told, **each.context}

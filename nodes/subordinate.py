@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
@@ -48,7 +49,7 @@ from echelons.identity.lineage import (
     require_identity,
 )
 from echelons.identity.thread_history import Head, Past, build_head, join_path
-from echelons.langgraph_internals import TASK_ID_KEY
+from echelons.langgraph_internals import NS_END, NS_SEP, TASK_ID_KEY
 from echelons.messaging.agent_question import AgentQuestion
 from echelons.messaging.user_answer import UserAnswer
 from echelons.nodes.base_node import Node
@@ -63,6 +64,7 @@ from echelons.nodes.delegating.attempt import (
 )
 from echelons.nodes.delegating.queued_request import QueuedRequest
 from echelons.nodes.delegating.request_approval import RequestApprovals
+from echelons.nodes.delegating.request_grants import RequestGrants, is_asking
 from echelons.nodes.delegating.request_queue import NextStep, RequestQueue, check_request_path
 from echelons.nodes.messages import read_message_usage
 from echelons.nodes.planning.relay_messages import RELAYED_RESPONSE_KEY
@@ -105,6 +107,7 @@ class Subordinate(Node):
         self._contract = get_contract(member)
         grant = get_permissions(member).grant
         self._grant = grant if grant != ALL_GRANTED else None
+        self._budget = get_permissions(member).budget
         self._queue = queue
         self._approvals = approvals
 
@@ -123,6 +126,8 @@ class Subordinate(Node):
         own = attempt.config or self._build_config(order, given)
         head = self._queue.history.load_head(own)
         step = self._decide_next_step(order, attempt, given)
+        if attempt.grants:
+            _end_grants(attempt.grants, attempt.answer, step, input, own)
         if entry := _get_winning_entry(step):
             step = step._replace(place=get_races(own).place(entry))
         return self._advance(input, step, head, attempt)
@@ -143,6 +148,10 @@ class Subordinate(Node):
         own = attempt.config or self._build_config(order, given)
         head = await self._queue.history.aload_head(own)
         step = self._decide_next_step(order, attempt, given)
+        if attempt.grants:
+            grants = attempt.grants
+            answer = attempt.answer
+            await get_gate(own).arun(lambda: _end_grants(grants, answer, step, input, own))
         if entry := _get_winning_entry(step):
             races = get_races(own)
             step = step._replace(place=await races.arun(partial(races.place, entry)))
@@ -174,6 +183,9 @@ class Subordinate(Node):
     ) -> Attempt:
         """Run a request once with the subordinate."""
         own = self._build_config(order, config)
+        grants = RequestGrants.plan(order, self._budget, order.get_head(state), own)
+        if grants:
+            own = cast("RunnableConfig", grants.with_allowance(own))
         options, failure = self._build_options(order, own, config)
         begun = monotonic() if options.begun is None else options.begun
         history, told = self._queue.history, _NOTHING_TOLD
@@ -183,7 +195,7 @@ class Subordinate(Node):
             # Before anything is counted: the node runs again when it has been answered.
             plan = self._approvals.plan(order, own)
             failure, told = drive_plan(plan, lambda step: step.run())
-        halt = get_gate(own).enter(Step.SUBORDINATE, own)
+        halt = get_gate(own).enter(Step.SUBORDINATE, own, grants.requests if grants else ())
         if halt and not failure:
             failure = _reject_halted(halt, history.load_head(own))
         if failure:
@@ -194,15 +206,19 @@ class Subordinate(Node):
                 start |= self._carry(history.load_past(start["previous"], own))
             if self._is_human and options.timeout is not None:
                 start = self._set_deadline(start, order, own, options.timeout)
-            result = attempt(self._level, start, own, options)
+            with _spend_time(grants, own):
+                result = attempt(self._level, start, own, options)
         done = self._build_attempt(order, result, own, monotonic() - begun, told)
-        return done._replace(refused=failure is not None)
+        return done._replace(refused=failure is not None, grants=grants)
 
     async def _aattempt(
         self, state: Mapping[str, Any], order: QueuedRequest, config: RunnableConfig
     ) -> Attempt:
         """Async version of `_attempt`."""
         own = self._build_config(order, config)
+        grants = RequestGrants.plan(order, self._budget, order.get_head(state), own)
+        if grants:
+            own = cast("RunnableConfig", grants.with_allowance(own))
         options, failure = self._build_options(order, own, config)
         begun = monotonic() if options.begun is None else options.begun
         history, gate, told = self._queue.history, get_gate(own), _NOTHING_TOLD
@@ -214,7 +230,8 @@ class Subordinate(Node):
         if is_held and not order.wrap_log:
             plan = self._approvals.plan(order, own)
             failure, told = await adrive_plan(plan, lambda step: step.arun())
-        halt = await gate.arun(lambda: gate.enter(Step.SUBORDINATE, own))
+        asked = grants.requests if grants else ()
+        halt = await gate.arun(lambda: gate.enter(Step.SUBORDINATE, own, asked))
         if halt and not failure:
             failure = _reject_halted(halt, await history.aload_head(own))
         if failure:
@@ -225,9 +242,10 @@ class Subordinate(Node):
                 start |= self._carry(await history.aload_past(start["previous"], own))
             if self._is_human and options.timeout is not None:
                 start = self._set_deadline(start, order, own, options.timeout)
-            result = await aattempt(self._level, start, own, options)
+            with _spend_time(grants, own):
+                result = await aattempt(self._level, start, own, options)
         done = self._build_attempt(order, result, own, monotonic() - begun, told)
-        return done._replace(refused=failure is not None)
+        return done._replace(refused=failure is not None, grants=grants)
 
     def _build_config(self, order: QueuedRequest, config: RunnableConfig) -> RunnableConfig:
         """Return the config of the subordinate for a request."""
@@ -367,6 +385,11 @@ class Subordinate(Node):
             known = {**head, **build_head(self._agent, join_path(step.order.request.route))}
             if self._contract and step.order.request.input is not None:
                 known["input"] = step.order.request.input
+        if known and "grants" in known:
+            known = Head(**{key: each for key, each in known.items() if key != "grants"})  # type: ignore[typeddict-item]
+        if done and done.grants and is_asking(done.answer):
+            turn = require_identity(step.config).turn
+            known = Head(**(known or build_head(self._agent, "")), grants=done.grants.store(turn))
         if self._agent in step.order.spawned:
             known = Head(**(known or build_head(self._agent, "")))
             known["spawned"] = step.order.spawned[self._agent]
@@ -377,6 +400,39 @@ class Subordinate(Node):
                 known.setdefault("status", NEVER_BEGUN)
                 step = step._replace(order=replace(step.order, spawned={}))
         return self._queue.advance(state, step, known)
+
+
+@contextmanager
+def _spend_time(grants: RequestGrants | None, config: RunnableConfig) -> Iterator[None]:
+    """Let the seconds of a request's grants pass while its agent is at work."""
+    if grants is None or not grants.timed:
+        yield
+        return
+    budgets = get_gate(config).budgets
+    budgets.begin_work(grants.timed)
+    try:
+        yield
+    finally:
+        budgets.end_work(grants.timed)
+
+
+def _end_grants(
+    grants: RequestGrants,
+    answer: DelegationResponse,
+    step: NextStep,
+    state: Mapping[str, Any],
+    config: RunnableConfig,
+) -> None:
+    """Give back what an attempt has not spent, unless its agent has asked and is to go on."""
+    given = config["configurable"]
+    if step.next_attempt is None and not state["queue"][1:]:
+        # The end of a delegation graph is not stored: the answer is, with the task that runs it.
+        task = given["checkpoint_ns"].split(NS_SEP)[-2].rpartition(NS_END)[2]
+        given = {**given, TASK_ID_KEY: task}
+    ended = grants.list_ended(has_next=step.next_attempt is not None)
+    asking = ended if is_asking(answer) else ()
+    own = {**config, "configurable": given}
+    get_gate(config).budgets.end(() if asking else ended, asking, own)
 
 
 def _get_winning_entry(step: NextStep) -> RaceEntry | None:
@@ -407,9 +463,9 @@ def _reject_halted(verdict: Halt | Pause, begun: Head) -> LevelFailure | None:
     When a limit is reached, a subordinate that began before a crash or an interrupt still
     runs, so that it ends by itself with its partial result. A pause takes effect in `reason`.
     """
-    if isinstance(verdict, Pause) or (begun and (verdict.finishes or verdict.kind == "limit")):
+    if isinstance(verdict, Pause) or (begun and (verdict.finishes or verdict.is_limit)):
         return None
-    if verdict.kind == "dismissed":
+    if verdict.kind in ("dismissed", "over_grant"):
         return LevelFailure(verdict.reason, AttemptOutcome.NOTHING)
     return LevelFailure(verdict.reason if begun else f"not run: {verdict.reason}")
 
@@ -490,8 +546,18 @@ def build_response(
                 for told in _iter_user_answers(results, below)
             ),
             "subordinate_responses": without_results(below),
+            "partial_results": _list_partial_results(said, results),
         }
     )
+
+
+def _list_partial_results(
+    said: Mapping[str, Any], results: Iterable[ToolMessage]
+) -> tuple[str, ...]:
+    """Return the results of the calls of an agent whose budget is used up, in order."""
+    if said.get(HALT_KEY) != "budget":
+        return ()
+    return tuple(str(each.text) for each in results if each.status == "success")
 
 
 def apply_output(answer: DelegationResponse, contract: Contract) -> DelegationResponse:

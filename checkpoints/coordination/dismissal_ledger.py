@@ -18,6 +18,7 @@ from echelons.checkpoints.coordination.branches import (
     read_branch,
     read_latest_branch,
 )
+from echelons.checkpoints.coordination.budget_ledger import close_grants_below
 from echelons.checkpoints.coordination.change_signals import get_signals
 from echelons.checkpoints.coordination.control_orders import is_under
 from echelons.checkpoints.coordination.journal_entries import EFFECT
@@ -112,7 +113,10 @@ def commit_dismissal(
         open_.add_event(where, ThreadEvent(EventKind.ORDER, f"{key}/{version}", data))
         # Within the transaction: who begins a step after its commit looks at it.
         signals.count_write()
-        cut = () if new.graceful else _find_cut_calls(open_, where.thread_id, new.path)
+        if new.graceful:
+            return CommittedDismissal(dismissal, is_new=True)
+        close_grants_below(open_, ledger, where.thread_id, new.path)
+        cut = _find_cut_calls(open_, where.thread_id, new.path)
         return CommittedDismissal(dismissal, is_new=True, cut_calls=tuple(cut))
 
     done = ledger.commit(work)

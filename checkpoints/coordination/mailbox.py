@@ -9,7 +9,6 @@ there it counts as read right before.
 
 from __future__ import annotations
 
-import sqlite3
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -19,17 +18,14 @@ from urllib.parse import quote, unquote
 from uuid import uuid5
 
 from langgraph.checkpoint.base import BaseCheckpointSaver
-from langgraph.checkpoint.serde.types import ERROR, INTERRUPT
 
-from echelons.checkpoints.clock import utc_now
 from echelons.checkpoints.coordination.branches import Branch, get_root_checkpoint, read_branch
 from echelons.checkpoints.coordination.change_signals import get_signals
 from echelons.checkpoints.coordination.control_orders import ControlOrders, build_orders_key
+from echelons.checkpoints.coordination.task_records import TaskRecords
 from echelons.checkpoints.coordination.turns import get_turn
 from echelons.checkpoints.inherited_config import stores_each_step
 from echelons.checkpoints.ledger import Ledger, RecordKind, Transaction, build_key, get_ledger
-from echelons.checkpoints.ledger.records import MAX_RECORD_SIZE
-from echelons.checkpoints.ledger.sqlite_ledger import SqliteTransaction
 from echelons.checkpoints.queries import LedgerQuery, ReadPlan, arun_plan, run_plan
 from echelons.checkpoints.thread_events import WriteLocation, build_later_question_event
 from echelons.errors import MailboxFull, MessageRefused, QuestionClosed
@@ -233,37 +229,14 @@ class SentMail(NamedTuple):
     path: str
     mail: StoredMail
 
+    @property
+    def concerns_others(self) -> bool:
+        """Whether other runs have to look for it: always."""
+        return True
+
     def store(self, open_: Transaction) -> None:
         """Add it to the mailbox of its receiver."""
         add_mail(open_, self.thread_id, self.path, self.mail)
-
-
-class MailWrites:
-    """What tasks of this process have read and sent whose writes are not stored yet.
-
-    Attributes:
-        pending: By task, the messages read and sent.
-        has_sent: Whether messages were stored of which no run has been told.
-    """
-
-    def __init__(self) -> None:
-        self.pending: dict[str, list[ReadMark | SentMail]] = {}
-        self.has_sent = False
-
-    def store(
-        self, cursor: sqlite3.Cursor, task_id: str, writes: Sequence[tuple[str, Any]]
-    ) -> None:
-        """Store what a task has read and sent, in the transaction that stores its writes."""
-        if task_id in self.pending and not any(name in (ERROR, INTERRUPT) for name, _ in writes):
-            open_ = SqliteTransaction(cursor, utc_now, MAX_RECORD_SIZE)
-            for each in self.pending.pop(task_id):
-                each.store(open_)
-                self.has_sent = self.has_sent or isinstance(each, SentMail)
-
-    def signal(self, ledger: Ledger) -> None:
-        """Let the runs of this process look for the messages that were stored."""
-        self.has_sent = False
-        get_signals(ledger).count_write()
 
 
 class TreeMailboxes:
@@ -282,7 +255,7 @@ class TreeMailboxes:
         self.has_mail = False
         self._saver = saver
         # Of other savers none: they store no mail with the writes of a task.
-        self._mail_writes: MailWrites | None = getattr(saver, "mail_writes", None)
+        self._task_records: TaskRecords | None = getattr(saver, "task_records", None)
         self._ledger: Ledger = get_ledger(saver)
         self._thread_id = thread_id
         self._lock = Lock()
@@ -316,9 +289,9 @@ class TreeMailboxes:
         """Let interventions cut off the reply that the agent of a node's config begins."""
         known = self._known.get(_get_reader(config), 0) if self._known else 0
         self._replies[config["configurable"]["checkpoint_ns"]] = known, cut, config
-        if self._mail_writes and self._mail_writes.pending:
+        if self._task_records and self._task_records.pending:
             # A run that could not store it may have left something.
-            self._mail_writes.pending.pop(config["configurable"][TASK_ID_KEY], None)
+            self._task_records.drop(config["configurable"][TASK_ID_KEY], (ReadMark, SentMail))
 
     def end_reply(self, config: Mapping[str, Any], *, has_failed: bool) -> None:
         """Note that the reply has ended; if it has failed, others may be told what it was."""
@@ -436,8 +409,8 @@ class TreeMailboxes:
     def _write(self, what: Sequence[ReadMark | SentMail], config: Mapping[str, Any]) -> None:
         """Store what a task has read and sent with its writes, or at once where these are not."""
         given = config["configurable"]
-        if self._mail_writes and stores_each_step(given):
-            self._mail_writes.pending.setdefault(given[TASK_ID_KEY], []).extend(what)
+        if self._task_records and stores_each_step(given):
+            self._task_records.add(given[TASK_ID_KEY], what)
             return
         turn = get_turn(given)
 

@@ -21,6 +21,7 @@ from langgraph.errors import GraphDrained
 from echelons.checkpoints.coordination.agent_aliases import assign_alias
 from echelons.checkpoints.coordination.answer_mark import AnswerMark
 from echelons.checkpoints.coordination.branches import get_root_checkpoint
+from echelons.checkpoints.coordination.budget_ledger import TreeBudgets
 from echelons.checkpoints.coordination.change_signals import get_signals
 from echelons.checkpoints.coordination.control_orders import (
     ControlOrders,
@@ -38,8 +39,9 @@ from echelons.checkpoints.ledger import Fence, Ledger, Transaction, build_key
 from echelons.checkpoints.thread_events import WriteLocation
 from echelons.errors import LeaseLost, LedgerDamaged, StorageError
 from echelons.guards.backpressure import Backpressure
+from echelons.guards.budget import Allowance, GrantRequest
 from echelons.guards.dismissals import NO_DISMISSALS, Dismissal, Dismissals
-from echelons.guards.gate import SPAWNED_RUN_KEY, Halt, Pause, Step
+from echelons.guards.gate import SPAWNED_RUN_KEY, Halt, Pause, Step, get_allowance
 from echelons.guards.held_attempts import HeldAttempts
 from echelons.guards.limits import Limits
 from echelons.guards.mailboxes import NO_MAILBOXES, NoMailboxes
@@ -74,6 +76,8 @@ class TreeGate:
         dismissals: The dismissals of the thread that the run sees.
         hidden_dismissals: The keys of those that it does not see, as its branch began before them.
         choose_theme: Returns the names for people that spawned agents get; `None` for none.
+        budgets: What its agents may spend.
+        allowance: What the root may spend; `None` if nothing limits it.
     """
 
     def __init__(
@@ -95,11 +99,13 @@ class TreeGate:
         self.dismissals: Dismissals = NO_DISMISSALS
         self.hidden_dismissals: frozenset[str] = frozenset()
         self.choose_theme: Callable[[], NameTheme] | None = None
+        self.allowance: Allowance | None = None
         self._ledger = ledger
         self._thread_id = thread_id
         self._root_thread_id = root.thread_id
         self.signals = get_signals(self._ledger)
         self._root = PATH_SEPARATOR.join(root.path)
+        self.budgets = TreeBudgets(ledger, thread_id, root.turn, self._root, fence, clock)
         # A tree in a tree counts for itself.
         self._meter = Meter(build_key(thread_id, "meter", root.turn, *root.path[1:]), limits, clock)
         self._orders_key = build_orders_key(thread_id, root.turn)
@@ -109,9 +115,12 @@ class TreeGate:
         self._fence = fence
         self._seen: tuple[int, int] | None = None
         self._has_ended = False
+        self._is_timed = False
         self._lock = Lock()
 
-    def enter(self, step: Step, config: Mapping[str, Any]) -> Halt | Pause | None:
+    def enter(
+        self, step: Step, config: Mapping[str, Any], grants: Sequence[GrantRequest] = ()
+    ) -> Halt | Pause | None:
         """Return why a step must not begin; else count it, and return `None`.
 
         Raises:
@@ -127,10 +136,19 @@ class TreeGate:
             if step in (Step.APPROVAL, Step.RETURN):
                 order = self._read_order(path)
                 return order if isinstance(order, Halt) else None
-            return self._commit(partial(self._enter_in, step, path, config))
+            if (allowance := get_allowance(config)) is not None:
+                self._begin_time()
+            work = partial(self._enter_in, step, path, config, allowance, grants)
+            return self._commit(work)
 
     def _enter_in(
-        self, step: Step, path: str, config: Mapping[str, Any], open_: Transaction
+        self,
+        step: Step,
+        path: str,
+        config: Mapping[str, Any],
+        allowance: Allowance | None,
+        grants: Sequence[GrantRequest],
+        open_: Transaction,
     ) -> Callable[[], Halt | Pause | None]:
         """Return what returns the order that forbids a step, or has counted it."""
         # In the transaction: nothing that was ordered before it is missed.
@@ -142,9 +160,42 @@ class TreeGate:
             return lambda: order
         if self._has_answers or (self._deadline and self._is_late()):
             self._hold()
+        count = partial(self._meter.count, step=step)
         if step is Step.SUBORDINATE and config.get("configurable", {}).get(SPAWNED_RUN_KEY):
-            return self._name_and_count(open_, path)
-        return self._meter.count(open_, step)
+            count = partial(self._name_and_count, path=path)
+        if allowance is None:
+            return count(open_)
+        return self._spend(open_, step, allowance, config, grants, count)
+
+    def _begin_time(self) -> None:
+        """Let the seconds of the turn's own budget pass, from its first step in this run on."""
+        if not self._is_timed and self.allowance and "seconds" in self.allowance.grants:
+            self._is_timed = True
+            self.budgets.begin_work((self.budgets.root_grant,))
+
+    def _spend(
+        self,
+        open_: Transaction,
+        step: Step,
+        allowance: Allowance,
+        config: Mapping[str, Any],
+        grants: Sequence[GrantRequest],
+        count: Callable[[Transaction], Callable[[], Halt | None]],
+    ) -> Callable[[], Halt | None]:
+        """Count the step of an agent with a budget, if that is not used up."""
+        budgets = self.budgets
+        halt = budgets.check(open_, step, allowance, config)
+        if halt is None and grants:
+            halt = budgets.open_grants(open_, grants, config)
+        note = None if halt else count(open_)
+        # Last: what is checked adds the seconds that are not stored yet.
+        note_time = budgets.note_time(open_)
+
+        def note_commit() -> Halt | None:
+            note_time()
+            return note() if note else halt
+
+        return note_commit
 
     def _name_and_count(self, open_: Transaction, path: str) -> Callable[[], Halt | None]:
         """Count the step of a spawned agent, which gets its name for people with its first."""
@@ -236,6 +287,10 @@ class TreeGate:
         with self._lock:
             if not self._has_ended and self._meter.has_counted:
                 self._commit(self._meter.count)
+            if self._is_timed:
+                self._is_timed = False
+                self.budgets.end_work((self.budgets.root_grant,))
+                self._commit(self.budgets.note_time)
 
     async def aclose(self) -> None:
         """Async version of `close`."""

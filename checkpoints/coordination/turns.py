@@ -27,6 +27,7 @@ from echelons.checkpoints.ledger.sqlite_ledger import SqliteTransaction
 from echelons.delegation.request import DelegationResponse, Status
 from echelons.errors import StorageError, UnreadableRecord
 from echelons.guards.backpressure import Backpressure
+from echelons.guards.budget import Allowance
 
 TURN_KEY = "__echelons_turn"
 """Config key of a run's turn; LangGraph stores no key with this prefix."""
@@ -82,10 +83,12 @@ class RootState:
     Attributes:
         checkpoint_id: The root's last checkpoint that the run has stored; empty before it.
         messages: The root's messages there, once the run has ended.
+        allowance: What it may spend in the turn; `None` if its turn was given no budget.
     """
 
     checkpoint_id: str = ""
     messages: Sequence[BaseMessage] | None = None
+    allowance: Allowance | None = None
 
     def get_messages(self, checkpoint_id: str) -> Sequence[BaseMessage] | None:
         """Return the messages at a checkpoint, or `None` if the run has not ended there."""

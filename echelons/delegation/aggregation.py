@@ -13,9 +13,9 @@ from echelons.tree.names import PATH_SEPARATOR
 
 PATH_COST = 0.05
 """Confidence deducted for each agent on a response's path, to rank conflicting responses."""
-LIMIT_PREFIX = "limit:"
-"""Prefix of the reason of a response whose agent reached a limit of the whole tree."""
-EXHAUSTED_PREFIXES = ("budget:", LIMIT_PREFIX, "refused:")
+SHARED_PREFIXES = ("limit:", "budget:", "over_grant:")
+"""Prefixes of the reason of a response that no other candidate could better: they share it."""
+EXHAUSTED_PREFIXES = ("budget:", "limit:", "refused:")
 """Prefixes of the reason of a response whose agent had to stop early."""
 
 

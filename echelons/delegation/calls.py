@@ -38,6 +38,7 @@ class SubordinateCall:
             in words.
         tool: Name of the tool that was called.
         is_new: Whether the call makes the subordinate.
+        budget: What it is granted, as it is stored; `None` for nothing of its own.
     """
 
     call_id: str
@@ -51,6 +52,7 @@ class SubordinateCall:
     input: Mapping[str, Any] | None = field(default=None, hash=False)
     tool: str = CALL_SUBORDINATE
     is_new: bool = False
+    budget: Mapping[str, Any] | None = field(default=None, hash=False)
 
     @property
     def arguments(self) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from pydantic import (
 
 from echelons.delegation.contract import Contract
 from echelons.errors import InvalidInput, UnreadableRecord
+from echelons.guards.budget import Amount, Unit, load_amounts
 from echelons.messaging.agent_question import AgentQuestion
 from echelons.messaging.user_answer import UserAnswer
 
@@ -122,8 +123,9 @@ class DelegationRequest(_Record):
         path: Agents that it has been with, the origin first.
         max_hops: Maximum number of hops.
         attempts: Number of attempts so far, the current one included.
-        budget: What is left of its own budget, by unit: `seconds`, shared by all candidates tried
-            one after the other. Empty if it has no limit of its own.
+        budget: Its own budget, by unit: what its superior has granted it (`Budget`), with money
+            as a text and the seconds of work as `active_seconds`; and `seconds`, what is left of
+            the time for all candidates tried one after the other. Empty if it has no limit.
         deadline: When the current agent must have answered, in seconds since 1970 (UTC); time
             spent waiting for people is added.
         route: Agents that it still has to pass, the final one included, if it is relayed to an
@@ -146,7 +148,7 @@ class DelegationRequest(_Record):
     path: tuple[str, ...] = ()
     max_hops: int = MAX_HOPS
     attempts: int = 1
-    budget: dict[str, float] = Field(default_factory=dict)
+    budget: dict[str, int | float | str] = Field(default_factory=dict)
     deadline: float | None = None
     route: tuple[str, ...] = ()
     why: str = ""
@@ -177,14 +179,39 @@ class DelegationRequest(_Record):
 
     @property
     def seconds(self) -> float | None:
-        """Seconds left of its own budget; `None` if it has no limit."""
-        return self.budget.get("seconds")
+        """Seconds left for all of its candidates; `None` if there is no limit."""
+        seconds = self.budget.get("seconds")
+        return None if seconds is None else float(seconds)
+
+    @property
+    def granted(self) -> dict[Unit, Amount]:
+        """What its superior has granted it, by unit.
+
+        Raises:
+            UnreadableRecord: An amount is damaged.
+        """
+        named = {key: each for key, each in self.budget.items() if key != "seconds"}
+        if "active_seconds" in named:
+            named["seconds"] = named.pop("active_seconds")
+        try:
+            return load_amounts(named)
+        except ValueError as error:
+            raise UnreadableRecord(type(self).__name__, f"budget: {error}") from error
 
     def with_time_spent(self, spent: float) -> Self:
         """Return the request with `spent` seconds taken from its budget."""
         if self.seconds is None:
             return self
-        return self.model_copy(update={"budget": {"seconds": max(self.seconds - spent, 0.0)}})
+        left = {**self.budget, "seconds": max(self.seconds - spent, 0.0)}
+        return self.model_copy(update={"budget": left})
+
+
+def store_request_budget(granted: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a request is granted, as it is stored in its `budget`."""
+    kept = dict(granted)
+    if "seconds" in kept:
+        kept["active_seconds"] = kept.pop("seconds")
+    return kept
 
 
 def render_facts(context: Mapping[str, Any]) -> str:

@@ -7,16 +7,19 @@ travels as an `Allowance` in the config of the agents that may spend it.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from decimal import Decimal, InvalidOperation
-from typing import Any, Final, Literal, Self, TypeAlias, get_args
+from decimal import Decimal, DecimalException
+from typing import Any, Final, NamedTuple, Protocol, Self, TypeAlias
 
 from pydantic import Field, field_validator, model_validator
 
+from echelons.guards.prices import MONEY, add_money, format_money, read_amount
 from echelons.settings import Settings
+from echelons.text.input_limits import shorten_repr
 
-Unit: TypeAlias = Literal["tokens", "money", "calls", "tool_calls", "seconds"]
+Unit: TypeAlias = str
+"""The name of a unit, one of `UNITS`."""
 Amount: TypeAlias = int | float | Decimal
 """An amount of a unit: `Decimal` for money, `float` for seconds, `int` for all others."""
 Amounts: TypeAlias = Mapping[Unit, Amount]
@@ -26,13 +29,13 @@ StoredAmounts: TypeAlias = Mapping[str, int | float | str]
 
 ALLOWANCE_KEY: Final = "__echelons_allowance"
 """Config key of what the agent at work may spend; LangGraph stores no key with this prefix."""
-UNITS: Final[tuple[Unit, ...]] = get_args(Unit)
+UNITS: Final = ("tokens", "money", "calls", "tool_calls", "seconds")
 DEFAULT_REPLY_TOKENS: Final = 1_024
 """Tokens that are reserved for a reply whose model declares no `max_tokens`."""
 MAX_AMOUNT: Final = 10**15
 """Highest amount of a unit: sums of a tree stay exact."""
-MAX_DECIMALS: Final = 12
-"""Most decimal places of an amount of money."""
+MAX_STORED_DIGITS: Final = 60
+"""Most characters of an amount of money that is stored."""
 _NAMES: Final[Mapping[Unit, str]] = {
     "tokens": "tokens",
     "calls": "model calls",
@@ -80,9 +83,9 @@ class Budget(Settings):
     @field_validator("money", mode="plain")
     @classmethod
     def _read_money(cls, given: Any) -> Decimal | None:
-        amount = None if given is None else read_money(given)
-        if amount is not None and not 0 < amount <= MAX_AMOUNT:
-            raise ValueError(f"give an amount above 0 and of at most {MAX_AMOUNT:,}")
+        amount = None if given is None else read_amount(given)
+        if amount == 0:
+            raise ValueError("0 is no budget; give an amount above it")
         return amount
 
     @field_validator("estimator")
@@ -132,30 +135,111 @@ NO_ALLOWANCE: Final = Allowance()
 """The allowance of an agent without any budget above it."""
 
 
-def get_allowance(config: Mapping[str, Any]) -> Allowance | None:
-    """Return what the agent of a node's config may spend, `None` if nothing limits it."""
-    found: Allowance | None = config["configurable"].get(ALLOWANCE_KEY)
-    return found
+@dataclass(frozen=True, slots=True)
+class GrantRequest:
+    """A grant that a request needs before its agent begins.
 
-
-def read_money(given: Any) -> Decimal:
-    """Return an amount of money, exactly as it was given.
-
-    Raises:
-        ValueError: It is no number, or a `float`, which is not exact.
+    Attributes:
+        id: Id of the grant; one that there is already goes on.
+        above: The grants that it is taken from, by unit.
+        asked: What was asked for. If it cannot be had, the request is refused.
+        cap: What is granted at most of further units: as much as there is.
+        continues: Id of a grant whose rest it is, since its agent has asked a question; else empty.
+        fan_out: Thread of the superior whose call makes several requests, which share the grant
+            until it goes on; empty for the grant of one request.
+        warn_at: The share of each unit at which its agents are told what is left.
     """
-    if isinstance(given, bool) or not isinstance(given, str | int | Decimal):
-        raise ValueError(f"{given!r} is not exact; give it as a text, such as '0.50'")  # noqa: TRY004  pydantic takes it
+
+    id: str
+    above: Mapping[Unit, str]
+    asked: Amounts = field(default_factory=dict)
+    cap: Amounts = field(default_factory=dict)
+    continues: str = ""
+    fan_out: str = ""
+    warn_at: float = 0.8
+
+
+class CallEstimate(NamedTuple):
+    """What a model call is expected to use.
+
+    Attributes:
+        model: Name of the model.
+        input_tokens: Tokens that it reads.
+        output_tokens: Tokens that it may write.
+    """
+
+    model: str
+    input_tokens: int = 0
+    output_tokens: int = 0
+
+
+class CallUsage(NamedTuple):
+    """What a model call has used.
+
+    Attributes:
+        model: Name of the model, as it reports it.
+        usage: Its tokens, as LangChain's `UsageMetadata`; `None` if it reports none.
+        is_estimated: Whether an estimator has counted them.
+        fault: Why nothing is known of them; empty if something is.
+    """
+
+    model: str
+    usage: Mapping[str, Any] | None
+    is_estimated: bool = False
+    fault: str = ""
+
+
+class Budgets(Protocol):
+    """The budgets of the agents of one run. Each method takes the config of the calling node.
+
+    Each may raise `StorageError` or `LeaseLost`. One that returns a `Halt` has changed nothing.
+    """
+
+    def reserve(
+        self, estimate: CallEstimate, allowance: Allowance, config: Mapping[str, Any]
+    ) -> Any:
+        """Reserve what a model call is expected to use.
+
+        Returns:
+            What `charge` is given when the call has ended, or a `Halt` if nothing is left.
+        """
+        ...
+
+    def charge(self, reserved: Any, used: CallUsage | None, config: Mapping[str, Any]) -> None:
+        """Charge what a call has used, once the writes of the node's task are stored.
+
+        Without usage, for the call was cut off or has failed, what was reserved is charged.
+        """
+        ...
+
+    def end(self, ended: Sequence[str], asking: Sequence[str], config: Mapping[str, Any]) -> None:
+        """Close grants, and mark those whose agents have asked, with the writes of the task."""
+        ...
+
+    def take_warnings(self, config: Mapping[str, Any]) -> Sequence[tuple[str, str]]:
+        """Return what the agent has to be told of its budget, each with an id, and note it."""
+        ...
+
+    def get_seconds_left(self, allowance: Allowance) -> float | None:
+        """Return the seconds of work that an agent has left, `None` for no limit."""
+        ...
+
+    def begin_work(self, grants: Iterable[str]) -> None:
+        """Let the seconds of grants pass, until `end_work` was called as often."""
+        ...
+
+    def end_work(self, grants: Iterable[str]) -> None:
+        """Stop the seconds of grants."""
+        ...
+
+
+def _read_stored_money(given: Any) -> Decimal:
+    if type(given) is not str or len(given) > MAX_STORED_DIGITS:
+        raise ValueError(f"money: {shorten_repr(given)} is no amount")
     try:
-        amount = Decimal(given)
-    except InvalidOperation:
-        raise ValueError(f"{given!r} is no amount; give it as a text, such as '0.50'") from None
-    if not amount.is_finite():
-        raise ValueError(f"{given!r} is not finite")
-    exponent = amount.as_tuple().exponent
-    if isinstance(exponent, int) and not -MAX_DECIMALS <= exponent <= MAX_DECIMALS:
-        raise ValueError(f"{given!r} has more than {MAX_DECIMALS} decimal places or zeros")
-    return amount
+        return MONEY.create_decimal(given)
+    except DecimalException:
+        raise ValueError(f"money: {shorten_repr(given)} is no amount") from None
 
 
 def store_amounts(amounts: Amounts) -> dict[str, int | float | str]:
@@ -163,11 +247,10 @@ def store_amounts(amounts: Amounts) -> dict[str, int | float | str]:
 
     Examples:
         >>> store_amounts({"tokens": 5, "money": Decimal("0.10"), "calls": 0})
-        {'tokens': 5, 'money': '0.10'}
+        {'tokens': 5, 'money': '0.1'}
     """
-    # Not `str`: that of a small one has an exponent.
     return {
-        unit: f"{amount:f}" if isinstance(amount, Decimal) else amount
+        unit: format_money(amount) if isinstance(amount, Decimal) else amount
         for unit, amount in amounts.items()
         if amount
     }
@@ -184,7 +267,7 @@ def load_amounts(stored: Mapping[str, Any]) -> dict[Unit, Amount]:
         if unit not in stored:
             continue
         given = stored[unit]
-        amount: Amount = read_money(given) if unit == "money" else given
+        amount: Amount = _read_stored_money(given) if unit == "money" else given
         kinds = (int, float) if unit == "seconds" else (Decimal if unit == "money" else int,)
         if type(amount) not in kinds or not math.isfinite(amount) or amount < 0:
             raise ValueError(f"{unit}: {given!r} is no amount")
@@ -205,13 +288,14 @@ def subtract_amounts(one: Amounts, other: Amounts) -> dict[Unit, Amount]:
     rest = dict(one)
     for unit, amount in other.items():
         if unit in rest:
-            rest[unit] = max(_add(rest[unit], -amount), 0)
+            rest[unit] = max(_add(rest[unit], -amount), type(amount)(0))
     return rest
 
 
 def _add(one: Amount, other: Amount) -> Amount:
-    # Of one unit both are of one type, or 0.
-    return one + other  # type: ignore[operator]
+    if isinstance(one, Decimal) or isinstance(other, Decimal):
+        return add_money(Decimal(one), Decimal(other))
+    return one + other
 
 
 def format_amount(unit: Unit, amount: Amount, currency: str = "") -> str:

@@ -13,6 +13,7 @@ from enum import StrEnum
 from typing import Any, Literal, Protocol, TypeVar
 
 from echelons.guards.backpressure import Backpressure
+from echelons.guards.budget import ALLOWANCE_KEY, Allowance, Budgets, GrantRequest
 from echelons.guards.dismissals import NO_DISMISSALS, Dismissals
 from echelons.guards.held_attempts import HeldAttempts
 from echelons.guards.mailboxes import NO_MAILBOXES, Mailboxes
@@ -50,7 +51,7 @@ class Halt:
         finishes: Whether what has begun already is to come to its end.
     """
 
-    kind: Literal["limit", "stopped", "timeout", "refused", "dismissed"]
+    kind: Literal["limit", "budget", "over_grant", "stopped", "timeout", "refused", "dismissed"]
     why: str
     finishes: bool = False
 
@@ -62,7 +63,12 @@ class Halt:
     @property
     def status(self) -> Literal["partial", "unable"]:
         """The status of a response: limits and refusals leave a partial result, all else none."""
-        return "partial" if self.kind in ("limit", "refused") else "unable"
+        return "partial" if self.is_limit or self.kind == "refused" else "unable"
+
+    @property
+    def is_limit(self) -> bool:
+        """Whether a limit or a budget is used up: what has begun ends by itself."""
+        return self.kind in ("limit", "budget")
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +99,16 @@ class Gate(Protocol):
     held_attempts: HeldAttempts | None
 
     @property
+    def allowance(self) -> Allowance | None:
+        """What the root may spend; `None` if nothing limits it."""
+        ...
+
+    @property
+    def budgets(self) -> Budgets:
+        """The budgets of its agents; only used where an agent has an allowance."""
+        ...
+
+    @property
     def mailboxes(self) -> Mailboxes:
         """The mail of its agents, looked for at each step."""
         ...
@@ -118,10 +134,13 @@ class Gate(Protocol):
         """
         ...
 
-    def enter(self, step: Step, config: Mapping[str, Any]) -> Halt | Pause | None:
+    def enter(
+        self, step: Step, config: Mapping[str, Any], grants: Sequence[GrantRequest] = ()
+    ) -> Halt | Pause | None:
         """Count a step, or return the order that forbids it.
 
-        Only model calls are paused. An approval is not counted, and only a stop forbids it.
+        Only model calls are paused. An approval is not counted, and only a stop forbids it. The
+        run of a subordinate is also forbidden if the grants of its request cannot be had.
         """
 
     def check_hold(self) -> None:
@@ -157,6 +176,7 @@ class OpenGate:
     backpressure: Backpressure | None = None
     mailboxes: Mailboxes = NO_MAILBOXES
     held_attempts: HeldAttempts | None = None
+    allowance: Allowance | None = None
     dismissals: Dismissals = NO_DISMISSALS
 
     def find_dismissal(self, open_: Any, config: Mapping[str, Any]) -> None:
@@ -166,7 +186,18 @@ class OpenGate:
         """Dismiss nobody: there is no tree."""
         return ()
 
-    def enter(self, step: Step, config: Mapping[str, Any]) -> None:
+    @property
+    def budgets(self) -> Budgets:
+        """There are none.
+
+        Raises:
+            LookupError: Always: nothing outside of a tree has an allowance.
+        """
+        raise LookupError("an open gate has no budgets")
+
+    def enter(
+        self, step: Step, config: Mapping[str, Any], grants: Sequence[GrantRequest] = ()
+    ) -> None:
         """Admit the step."""
 
     def check_hold(self) -> None:
@@ -200,6 +231,13 @@ def get_gate(config: Mapping[str, Any] | None) -> Gate:
     """Return the gate in a run's config, or an open one."""
     gate: Gate = ((config or {}).get("configurable") or {}).get(GATE_KEY, OPEN_GATE)
     return gate
+
+
+def get_allowance(config: Mapping[str, Any]) -> Allowance | None:
+    """Return what the agent of a node's config may spend, `None` if nothing limits it."""
+    given = config.get("configurable") or {}
+    found: Allowance | None = given.get(ALLOWANCE_KEY)
+    return get_gate(config).allowance if found is None else found
 
 
 def is_pause(value: object) -> bool:

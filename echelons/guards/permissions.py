@@ -12,6 +12,7 @@ from typing import Annotated, Any, Final, Literal, NamedTuple, TypeAlias, cast
 from pydantic import Field, StrictBool, field_validator
 
 from echelons.errors import InvalidSetting
+from echelons.guards.budget import Budget
 from echelons.guards.spawn import Spawn
 from echelons.settings import Settings
 from echelons.text.error_lines import describe_error
@@ -165,6 +166,8 @@ class Permissions(Settings):
             `ask_later`. This is for the agent alone, and not for those below it.
         spawn: Which subordinates it may make at run time; none by default. A subordinate's own may
             only narrow what its superior has, if that has any.
+        budget: What it may spend at most on one request, with all below it; a root, in one turn.
+            `None` for what its superior has.
 
     Raises:
         InvalidSetting: A rule is neither a verdict nor a predicate, a predicate is asynchronous, or
@@ -181,6 +184,7 @@ class Permissions(Settings):
     approvals: Mapping[str, ApprovalRule] = Field(default_factory=lambda: ApprovalRules({}))
     contact_user: StrictBool = False
     spawn: Spawn | None = None
+    budget: Budget | None = None
     tools: tuple[GrantedName, ...] | None = None
     paths: tuple[GrantedName, ...] | None = None
     network: tuple[GrantedName, ...] | None = None

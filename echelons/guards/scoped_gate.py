@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from echelons.guards.budget import Allowance, Budgets, GrantRequest
 from echelons.guards.dismissals import Dismissals
 from echelons.guards.gate import Gate, Halt, Pause, Step
 
@@ -42,10 +43,22 @@ class ScopedGate(ABC):
     def halt(self) -> Halt | None:
         """The order to begin no more steps, or `None`."""
 
-    def enter(self, step: Step, config: Mapping[str, Any]) -> Halt | Pause | None:
+    @property
+    def allowance(self) -> Allowance | None:
+        """What the root may spend."""
+        return self.gate.allowance
+
+    @property
+    def budgets(self) -> Budgets:
+        """The budgets of its agents."""
+        return self.gate.budgets
+
+    def enter(
+        self, step: Step, config: Mapping[str, Any], grants: Sequence[GrantRequest] = ()
+    ) -> Halt | Pause | None:
         """Count a step, or return the order that forbids it."""
         halt = None if step is Step.APPROVAL else self.halt
-        return halt or self.gate.enter(step, config)
+        return halt or self.gate.enter(step, config, grants)
 
     def check_hold(self) -> None:
         """Hold a step that is not counted, of a foreign graph, while the run has to become idle."""

@@ -47,6 +47,7 @@ from echelons.errors import (
     InvalidAgent,
     InvalidDatabase,
     InvalidOption,
+    InvalidSetting,
     InvalidThread,
     MessageRefused,
     NoWorkspace,
@@ -54,6 +55,8 @@ from echelons.errors import (
     ThreadNotFound,
     UnknownPath,
 )
+from echelons.graphs.agent_models import check_budgets
+from echelons.guards.budget import Budget, format_amount
 from echelons.guards.prices import Prices, check_prices
 from echelons.human import Human
 from echelons.identity.lineage import derive_root_thread_id
@@ -181,6 +184,8 @@ class Session:
         self._given_theme = check_theme(theme)
         self.prices = check_prices(prices)
         self.graph = agent.compile(database, store=store, redactor=redactor)
+        if self.prices:
+            check_budgets(agent, self.graph.models, prices=self.prices)
         saver = self.graph.checkpointer
         if not isinstance(saver, BaseCheckpointSaver):
             raise InvalidDatabase(database)
@@ -259,6 +264,7 @@ class Session:
         turn_id: str | None = None,
         request_context: Mapping[str, Any] | None = None,
         to: str | None = None,
+        budget: Budget | None = None,
     ) -> Run:
         """Send a task to the root, or to an agent below it.
 
@@ -278,8 +284,12 @@ class Session:
                 `get_request`. It is stored with the task. Subordinates get what their superior
                 passes on; with `to`, all agents on the way get it.
             to: Path of the agent that it is for, such as `"head/north"`; the root if left out.
+            budget: What all agents together may spend in the turn, until it has ended, whichever
+                process goes on with it. No more than the root's `Permissions(budget=)`.
 
         Raises:
+            InvalidSetting: The budget is more than the root's permissions, or cannot be kept: a
+                model of the tree reports no tokens, or has no price.
             UnknownPath: The tree has no agent at `to`.
             ContractBroken: The root has an input, and the task is none.
             InvalidTask: It is empty, a model could not be sent its blocks, or it has blocks and is
@@ -296,6 +306,7 @@ class Session:
         addressee = self._find_addressee(to)
         contract = self._engine.graph.agent.contract
         request = build_send_request(task, turn_id, request_context, addressee, contract)
+        request.budget = self._check_budget(budget)
         end_left_run(self._engine)
         return self._start_run(request)
 
@@ -306,13 +317,38 @@ class Session:
         turn_id: str | None = None,
         request_context: Mapping[str, Any] | None = None,
         to: str | None = None,
+        budget: Budget | None = None,
     ) -> AsyncRun:
         """Async version of `send`."""
         addressee = self._find_addressee(to)
         contract = self._engine.graph.agent.contract
         request = build_send_request(task, turn_id, request_context, addressee, contract)
+        request.budget = self._check_budget(budget)
         await aend_left_run(self._engine)
         return await self._astart_run(request)
+
+    def _check_budget(self, given: Budget | None) -> Budget | None:
+        """Return the budget of a turn, within what the root's permissions allow.
+
+        Raises:
+            InvalidSetting: It is more, or cannot be kept.
+        """
+        if given is None:
+            return None
+        if not issubclass(type(given), Budget):
+            raise InvalidSetting("send", "budget", given, "give a Budget, or leave it out")
+        graph = self.graph
+        allowed = graph.agent.permissions.budget
+        most = allowed.amounts if allowed else {}
+        for unit, amount in given.amounts.items():
+            if unit in most and amount > most[unit]:
+                why = f"the root's Permissions(budget=...) allow {format_amount(unit, most[unit])}"
+                raise InvalidSetting("Budget", unit, amount, why)
+        check_budgets(graph.agent, graph.models, given, self.prices, needs_prices=True)
+        own = allowed.estimator if allowed else None
+        estimator = given.estimator or own
+        whole: dict[str, Any] = {**most, **given.amounts}
+        return Budget(**whole, warn_at=given.warn_at, estimator=estimator)
 
     def answer(
         self,

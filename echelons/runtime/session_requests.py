@@ -56,6 +56,7 @@ from echelons.errors import (
     TurnReused,
     UnfinishedTurn,
 )
+from echelons.guards.budget import Budget
 from echelons.identity.lineage import ADDRESSEE_KEY, INPUT_KEY, REQUEST_CONTEXT_KEY
 from echelons.identity.user_name import choose_user_name
 from echelons.runtime.run_end import RunEnd, read_run_end
@@ -195,6 +196,7 @@ class SendRequest(SessionRequest):
         addressee: The agents below the root, down to the one that the task is for; empty for the
             root itself.
         input: The fields of the input that the root's contract declares; `None` without one.
+        budget: What the turn may spend; `None` for what the root's permissions say.
     """
 
     task: str | list[dict[str, Any]]
@@ -202,6 +204,7 @@ class SendRequest(SessionRequest):
     context: Mapping[str, Any] = field(default_factory=dict)
     addressee: Sequence[str] = ()
     input: Mapping[str, Any] | None = None
+    budget: Budget | None = None
 
     def decide(self, thread: SessionThread) -> ReadPlan[RunDecision]:
         """Start a turn, resume it, or return its stored answer."""

@@ -21,6 +21,7 @@ from langgraph.types import Command
 from echelons.background_loop import LOOP_KEY, BackgroundLoop
 from echelons.checkpoints.checkpointer import SqliteCheckpointer
 from echelons.checkpoints.coordination.answer_mark import AnswerMark
+from echelons.checkpoints.coordination.budget_ledger import grant_turn
 from echelons.checkpoints.coordination.control_orders import ControlOrders, build_orders_key
 from echelons.checkpoints.coordination.dismissal_ledger import (
     find_hidden_dismissals,
@@ -41,7 +42,12 @@ from echelons.runtime.monitor_watch import MonitorWatch
 from echelons.runtime.run_end import RunEnd, RunRecord, settle_run
 from echelons.runtime.run_events import RunEvent
 from echelons.runtime.run_options import RunOptions
-from echelons.runtime.session_requests import SessionRequest, SessionThread, StartRun
+from echelons.runtime.session_requests import (
+    SendRequest,
+    SessionRequest,
+    SessionThread,
+    StartRun,
+)
 from echelons.tree.name_themes import THEME_KEY, NameTheme
 from echelons.workspace.changes import WORKSPACE_KEY
 from echelons.workspace.notes import NOTES_KEY
@@ -232,6 +238,13 @@ class TurnEngine:
                     ControlOrders.read(open_, build_orders_key(turn.thread_id, turn.id))
                 )
             write(open_)
+            budget = request.budget if isinstance(request, SendRequest) else None
+            if budget or not isinstance(given, Mapping):
+                currency = self.prices.currency if self.prices else ""
+                root = self.graph.agent.name
+                turn.root.allowance = grant_turn(
+                    open_, turn.thread_id, turn.id, root, budget, currency
+                )
             if answers:
                 delivered = deliver_answers(open_, self.thread.id, status, answers)
                 record.note_answers(delivered)

@@ -15,6 +15,7 @@ from echelons.checkpoints.threads.store import hide_library_metadata
 from echelons.delegation.contract import ROOT_CONTRACT_KEY, Contract
 from echelons.delegation.race import RACES_KEY, Races
 from echelons.delegation.request import CURRENT_REQUEST_KEY
+from echelons.guards.budget import ALLOWANCE_KEY
 from echelons.guards.circuit_breaker import CIRCUITS_KEY, Circuits
 from echelons.guards.gate import GATE_KEY
 from echelons.guards.permissions import ALL_GRANTED, GRANT_KEY, Grant
@@ -78,6 +79,8 @@ def with_run_services(
         own["configurable"][GRANT_KEY] = above.narrow(services.grant)
     if services.contract or ROOT_CONTRACT_KEY in own["configurable"]:
         own["configurable"][ROOT_CONTRACT_KEY] = services.contract
+    if ALLOWANCE_KEY in own["configurable"]:
+        own["configurable"][ALLOWANCE_KEY] = services.gate.allowance
     # A tree within a tree has a request of its own, which its root reads from its state.
     if CURRENT_REQUEST_KEY in own["configurable"]:
         own["configurable"][CURRENT_REQUEST_KEY] = None

@@ -54,6 +54,7 @@ from echelons.guards.gate import HALT_KEY, get_gate
 from echelons.identity.failures import get_failure_log
 from echelons.langgraph_internals import parent_config
 from echelons.nodes.delegating.cancel_on_stop import CancelOnStop
+from echelons.nodes.delegating.request_grants import RequestGrants
 from echelons.tree.names import PATH_SEPARATOR
 
 PROPAGATED_ERRORS = (
@@ -129,6 +130,7 @@ class Attempt(NamedTuple):
         spent: The seconds that it took.
         config: The config of the subordinate; `None` if a middleware has answered without it.
         refused: Whether the subordinate was not allowed to begin.
+        grants: What it could spend, if it had a budget of its own.
     """
 
     answer: DelegationResponse
@@ -136,6 +138,7 @@ class Attempt(NamedTuple):
     spent: float = 0.0
     config: RunnableConfig | None = None
     refused: bool = False
+    grants: RequestGrants | None = None
 
 
 def attempt(

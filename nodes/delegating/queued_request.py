@@ -11,7 +11,7 @@ from typing import Any
 
 from langchain_core.messages import ToolMessage
 
-from echelons.delegation.aggregation import LIMIT_PREFIX, is_dismissed, settle_responses
+from echelons.delegation.aggregation import SHARED_PREFIXES, is_dismissed, settle_responses
 from echelons.delegation.candidates import NO_CANDIDATES, Candidates
 from echelons.delegation.race import RaceEntry
 from echelons.delegation.request import DelegationRequest, DelegationResponse, Status
@@ -183,8 +183,9 @@ class QueuedRequest:
         """Return the next attempt, or `None` if the answer suffices or no candidate is left."""
         if not self.candidates.remaining or answer.status not in (Status.UNABLE, Status.PARTIAL):
             return None
-        # A limit holds for every other candidate too, and who dismisses one wants no other.
-        if answer.reason.startswith(LIMIT_PREFIX) or is_dismissed(answer):
+        # A limit or a budget holds for every other candidate too, and who dismisses one wants no
+        # other.
+        if answer.reason.startswith(SHARED_PREFIXES) or is_dismissed(answer):
             return None
         current, *route = way = self.candidates.remaining[0]
         attempt = self.request.attempts + 1

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Generator, Mapping, Sequence
+from functools import partial
 from itertools import pairwise
 from math import ceil
 from typing import Any, NamedTuple
@@ -18,7 +19,7 @@ from langchain_core.messages.utils import count_tokens_approximately
 from langchain_core.runnables import RunnableConfig
 
 from echelons.errors import ContextTooLarge
-from echelons.guards.gate import Gate, Step
+from echelons.guards.gate import Gate, Step, get_allowance
 from echelons.identity.failures import get_failure_log
 from echelons.identity.lineage import require_identity
 from echelons.memory.settings import Memory
@@ -33,6 +34,7 @@ from echelons.nodes.memory.window import (
     split_turns,
     trim_result,
 )
+from echelons.nodes.planning.budgeted_call import CallRefused, acall_within, call_within
 from echelons.plans import adrive_plan, drive_plan
 from echelons.prompts import load_memory_texts
 from echelons.text.error_lines import describe_error
@@ -100,8 +102,10 @@ class PromptMemory:
             if self._model is None or gate.enter(Step.MODEL, config):
                 return extract_summary(request.text, request.limit)
             try:
-                reply = self._model.invoke(_build_summary_prompt(request), config)
+                reply = self._call(_build_summary_prompt(request), config)
                 gate.leave(reply, config)
+            except CallRefused:
+                return extract_summary(request.text, request.limit)
             except Exception as error:  # noqa: BLE001  an extract does as well
                 return _extract_instead(request, error, config)
             return _read_summary(reply, request)
@@ -124,13 +128,27 @@ class PromptMemory:
             if refused:
                 return extract_summary(request.text, request.limit)
             try:
-                reply = await self._model.ainvoke(_build_summary_prompt(request), config)
+                reply = await self._acall(_build_summary_prompt(request), config)
                 await gate.arun(lambda: gate.leave(reply, config))
+            except CallRefused:
+                return extract_summary(request.text, request.limit)
             except Exception as error:  # noqa: BLE001  an extract does as well
                 return _extract_instead(request, error, config)
             return _read_summary(reply, request)
 
         return await adrive_plan(self._plan(system, messages, config), summarize)
+
+    def _call(self, prompt: list[BaseMessage], config: RunnableConfig) -> Any:
+        call = partial(self._model.invoke, prompt, config)
+        if (allowance := get_allowance(config)) is None:
+            return call()
+        return call_within(allowance, self._model, prompt, config, call)
+
+    async def _acall(self, prompt: list[BaseMessage], config: RunnableConfig) -> Any:
+        call = partial(self._model.ainvoke, prompt, config)
+        if (allowance := get_allowance(config)) is None:
+            return await call()
+        return await acall_within(allowance, self._model, prompt, config, call)
 
     def _plan(
         self, system: SystemMessage | None, messages: list[BaseMessage], config: RunnableConfig

@@ -22,7 +22,7 @@ from langgraph.runtime import get_runtime
 from langgraph.types import Command
 
 from echelons.errors import EchelonsError
-from echelons.guards.gate import Gate, Halt, Pause, Step
+from echelons.guards.gate import Gate, Step
 from echelons.identity.thread_history import Past
 from echelons.models.call_timeouts import takes_timeout
 from echelons.nodes.middleware.call_chain import CallChain, build_failure
@@ -35,21 +35,11 @@ from echelons.nodes.middleware.conversation import (
 )
 from echelons.nodes.middleware.level_middleware import LevelMiddleware, list_names
 from echelons.nodes.planning.bound_model import BoundModel, ModelAnswer, ModelInput
+from echelons.nodes.planning.budgeted_call import CallRefused
 from echelons.text.input_limits import shorten_repr
 
 WRAP = "wrap_model_call"
 STREAM = "on_stream_chunk"
-
-
-class CallRefused(BaseException):
-    """Ends a chain of wraps in which another call of the model is refused.
-
-    No `Exception`: a retry or a fallback would catch that.
-    """
-
-    def __init__(self, verdict: Halt | Pause) -> None:
-        super().__init__(verdict)
-        self.verdict = verdict
 
 
 class ModelCalls:

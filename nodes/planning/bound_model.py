@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -14,11 +14,12 @@ from langchain_core.prompt_values import ChatPromptValue
 from langchain_core.runnables import Runnable, RunnableBinding, RunnableConfig
 
 from echelons.errors import ModelCannotCall, ModelNotChosen
-from echelons.guards.gate import Halt, Pause
+from echelons.guards.gate import Halt, Pause, get_allowance
 from echelons.identity.lineage import require_identity
 from echelons.identity.thread_history import Past
 from echelons.models import resolve_model
 from echelons.models.call_timeouts import limit_call, takes_timeout
+from echelons.nodes.planning.budgeted_call import CallRefused, acall_within, call_within
 from echelons.nodes.planning.state_function import StateFunction
 from echelons.nodes.planning.tool_calls import answer_open_calls
 
@@ -56,15 +57,40 @@ class BoundModel:
         return cls(own, arguments, timed_model, _takes_prompt_value(own), unbound)
 
     def invoke(self, messages: list[BaseMessage], config: RunnableConfig) -> Any:
-        """Return the model's reply to some messages."""
+        """Return the model's reply to some messages.
+
+        Raises:
+            CallRefused: The agent has a budget, of which nothing is left.
+        """
         own, options = config, dict[str, Any]()
         if self.timed_model:
             own, options = limit_call(self.timed_model, config)
-        return self.model.invoke(self._build_prompt(messages), own, **{**self.arguments, **options})
+        given = self._build_prompt(messages)
+        call = partial(self.model.invoke, given, own, **{**self.arguments, **options})
+        if (allowance := get_allowance(config)) is None:
+            return call()
+        return call_within(allowance, self.model, messages, config, call)
 
     async def ainvoke(self, messages: list[BaseMessage], config: RunnableConfig) -> Any:
         """Async version of `invoke`; the deadline of a run cancels it."""
-        return await self.model.ainvoke(self._build_prompt(messages), config, **self.arguments)
+        call = partial(self.model.ainvoke, self._build_prompt(messages), config, **self.arguments)
+        if (allowance := get_allowance(config)) is None:
+            return await call()
+        return await acall_within(allowance, self.model, messages, config, call)
+
+    def answer(self, given: ModelInput, config: RunnableConfig) -> ModelAnswer:
+        """Return what has come of a call, which the agent's budget may refuse."""
+        try:
+            return ModelAnswer(self.invoke(given.build_prompt(), config))
+        except CallRefused as refused:
+            return ModelAnswer(refused=refused.verdict)
+
+    async def aanswer(self, given: ModelInput, config: RunnableConfig) -> ModelAnswer:
+        """Async version of `answer`."""
+        try:
+            return ModelAnswer(await self.ainvoke(given.build_prompt(), config))
+        except CallRefused as refused:
+            return ModelAnswer(refused=refused.verdict)
 
     def _build_prompt(self, messages: list[BaseMessage]) -> LanguageModelInput:
         # LangChain converts a list to this, with two calls for each message of the thread.

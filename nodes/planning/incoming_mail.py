@@ -5,7 +5,7 @@ A correction is mail, too: it tells a model that its answer is not of the agent'
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
@@ -21,7 +21,7 @@ from echelons.identity.lineage import (
     Identity,
     derive_message_id,
 )
-from echelons.messaging.mail import CONTRACT, Mail, render_mail
+from echelons.messaging.mail import BUDGET, CONTRACT, Mail, render_mail
 from echelons.nodes.planning.cut_reply import build_cut_message, mark_cut
 from echelons.nodes.planning.early_end import build_late_reply_update
 from echelons.nodes.planning.refused_calls import OUTPUT, mark_refused
@@ -40,6 +40,21 @@ WITHDRAWN_END = {
 def build_mail_messages(mail: Sequence[Mail], identity: Identity) -> list[BaseMessage]:
     """Return mail as messages for the model."""
     return [_build_mail_message(each, identity) for each in mail]
+
+
+def build_budget_warnings(
+    warnings: Iterable[tuple[str, str]], identity: Identity
+) -> list[BaseMessage]:
+    """Return what an agent is told of its budget, each with an id, as messages for its model."""
+    mail = Mail(0, BUDGET, "", "", "budget")
+    return [
+        HumanMessage(
+            render_mail(BUDGET, text, "budget"),
+            id=derive_message_id(identity.thread_id, f"budget/{identity.turn}/{place}"),
+            response_metadata={MAIL_KEY: mail.to_metadata()},
+        )
+        for place, text in warnings
+    ]
 
 
 def _build_mail_message(mail: Mail, identity: Identity) -> BaseMessage:

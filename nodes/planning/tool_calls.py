@@ -344,7 +344,8 @@ class _CallParser:
         wanted = _validate_args(CallSubordinateArgs, args)
         if not isinstance(wanted, str) and wanted.profile and not wanted.subordinate:
             given = {"role": wanted.profile, "message": wanted.message, "profile": wanted.profile}
-            made = _validate_args(SpawnSubordinateArgs, {**given, "kind": "mortal"})
+            more = {"kind": "mortal", "budget": wanted.budget}
+            made = _validate_args(SpawnSubordinateArgs, {**given, **more})
             self._add_spawned(call_id, CALL_SUBORDINATE, made)
             return
         why = wanted if isinstance(wanted, str) else self._check_subordinate(wanted)
@@ -379,7 +380,7 @@ class _CallParser:
             self.remaining_width += 1
             self.add_error(call_id, tool, str(error))
         else:
-            self.requests.append(replace(request, subordinate=spec.name))
+            self.requests.append(replace(request, subordinate=spec.name, budget=wanted.budget))
 
     def _add_dismissal(self, call_id: str, args: Mapping[str, Any]) -> None:
         wanted = _validate_args(DismissSubordinateArgs, args)
@@ -433,13 +434,20 @@ class _CallParser:
         except InvalidJoin as error:
             self.add_error(call_id, DELEGATE_MANY, str(error))
             return
-        if wrong := next(filter(None, map(self._check_subordinate, wanted.requests)), ""):
+        if any(each.budget for each in wanted.requests):
+            wrong = "budget: all requests of a call share one; give it beside them"
+        else:
+            wrong = next(filter(None, map(self._check_subordinate, wanted.requests)), "")
+        if wrong:
             self.add_error(call_id, DELEGATE_MANY, wrong)
         elif too_wide := self._reserve_width(len(wanted.requests)):
             self.refused.append((SubordinateCall(call_id, "", "", reset=False), too_wide))
         else:
             parts = (
-                self._build_subordinate_call(build_part_id(call_id, n), each, n)
+                replace(
+                    self._build_subordinate_call(build_part_id(call_id, n), each, n),
+                    budget=wanted.budget,
+                )
                 for n, each in enumerate(wanted.requests, start=1)
             )
             self.requests.append(FanOutCall(call_id, join, tuple(parts)))
@@ -521,6 +529,8 @@ class _CallParser:
         )
         if wanted.input is not None:
             call = replace(call, input=wanted.input)
+        if wanted.budget:
+            call = replace(call, budget=wanted.budget)
         if wanted.answers is None:
             return call
         thread = self._find_asking_thread(wanted.answers)

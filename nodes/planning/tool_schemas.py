@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Final, Self, TypeAlias
 
 from pydantic import AfterValidator, BaseModel, Field, StrictBool, model_validator
 
@@ -16,7 +16,8 @@ from echelons.delegation.agent_specification import MAX_ROLE
 from echelons.delegation.contract import SubordinateTool, get_inputs
 from echelons.delegation.join_policies import JOIN_NAMES
 from echelons.delegation.request import Status, render_input
-from echelons.errors import InvalidInput
+from echelons.errors import InvalidInput, InvalidSetting
+from echelons.guards.budget import UNITS, Budget, store_amounts
 from echelons.guards.spawn import Spawn, SpawnedKind
 from echelons.messaging.agent_question import (
     AgentQuestion,
@@ -59,6 +60,16 @@ _QUESTION_PROPERTIES: dict[str, Any] = {
     "choices": {"type": "array", "items": {"type": "string"}, "minItems": 1},
     "schema": {"type": "object"},
 }
+BUDGET_PROPERTY: Final[dict[str, Any]] = {
+    "type": "object",
+    "properties": {
+        "tokens": {"type": "integer", "minimum": 1},
+        "money": {"type": "string"},
+        "calls": {"type": "integer", "minimum": 1},
+        "tool_calls": {"type": "integer", "minimum": 1},
+        "seconds": {"type": "number", "exclusiveMinimum": 0},
+    },
+}
 _URGENT_PROPERTY: dict[str, Any] = {"urgent": {"type": "boolean", "default": False}}
 
 
@@ -67,6 +78,17 @@ def _check_context(given: dict[str, Any] | None) -> dict[str, Any]:
         return check_context(given, "the context")
     except InvalidInput as error:
         raise ValueError(str(error)) from error
+
+
+def _check_budget(given: dict[str, Any] | None) -> dict[str, Any] | None:
+    if not given:
+        return None
+    try:
+        if unknown := given.keys() - set(UNITS):
+            raise ValueError(f"there is no unit {min(unknown)!r}, but {', '.join(UNITS)}")
+        return store_amounts(Budget(**given).amounts)
+    except InvalidSetting as error:
+        raise ValueError(f"{error.setting}: {error.why}") from error
 
 
 def _check_message(text: str) -> str:
@@ -89,6 +111,10 @@ def _check_spawn_message(text: str) -> str:
     return text
 
 
+GivenBudget: TypeAlias = Annotated[dict[str, Any] | None, AfterValidator(_check_budget)]
+"""What a call grants, by unit; validated, it is what is stored of it."""
+
+
 class CallSubordinateArgs(BaseModel):
     """Arguments of `call_subordinate`."""
 
@@ -99,6 +125,7 @@ class CallSubordinateArgs(BaseModel):
     context: Annotated[dict[str, Any] | None, AfterValidator(_check_context)] = None
     profile: str | None = None
     input: dict[str, Any] | None = None
+    budget: GivenBudget = None
 
     @model_validator(mode="before")
     @classmethod
@@ -120,6 +147,7 @@ class SpawnSubordinateArgs(BaseModel):
     contact_user: StrictBool = False
     kind: SpawnedKind | None = None
     keep: StrictBool = False
+    budget: GivenBudget = None
 
 
 class DismissSubordinateArgs(BaseModel):
@@ -134,6 +162,7 @@ class DelegateManyArgs(BaseModel):
     requests: list[CallSubordinateArgs] = Field(min_length=1, max_length=MAX_REQUESTS)
     join: Any = "all"
     n: Any = None
+    budget: GivenBudget = None
 
 
 class ReportArgs(BaseModel):
@@ -204,11 +233,12 @@ class AskUserArgs(AskLaterArgs):
 
 
 def build_call_subordinate_schema(
-    subordinates: Sequence[Member], spawn: Spawn | None = None
+    subordinates: Sequence[Member], spawn: Spawn | None = None, *, has_budget: bool = False
 ) -> dict[str, Any]:
     """Return the schema of `call_subordinate` for these subordinates.
 
-    An agent that may make others at run time may name them, too.
+    An agent that may make others at run time may name them, too, and one with a budget may say how
+    much of it a subordinate may spend.
 
     Each is listed with its description and the declared capabilities of everything below it:
     a superior knows what a branch can do without knowing its members.
@@ -217,20 +247,24 @@ def build_call_subordinate_schema(
         RosterEntry(each.name, each.description, collect_capabilities(each))
         for each in subordinates
     )
-    schema = _build_function_schema(
-        CALL_SUBORDINATE, _build_request_properties(subordinates, spawn), ["message"]
-    )
+    properties = _build_request_properties(subordinates, spawn)
+    if has_budget:
+        properties["budget"] = BUDGET_PROPERTY
+    schema = _build_function_schema(CALL_SUBORDINATE, properties, ["message"])
     function = schema["function"]
     function["description"] = fill_text(function["description"], roster=roster)
     return schema
 
 
-def build_spawn_schema(rules: Spawn, contact_user: bool) -> dict[str, Any]:
+def build_spawn_schema(
+    rules: Spawn, contact_user: bool, *, has_budget: bool = False
+) -> dict[str, Any]:
     """Return the schema of `spawn_subordinate` for an agent with these rules.
 
     Args:
         rules: What it may make.
         contact_user: Whether it may ask the user past its superior.
+        has_budget: Whether it has a budget, of which it may grant a part.
     """
     properties: dict[str, Any] = {
         "role": {"type": "string", "maxLength": MAX_ROLE},
@@ -246,6 +280,8 @@ def build_spawn_schema(rules: Spawn, contact_user: bool) -> dict[str, Any]:
     properties["kind"] = {"type": "string", "enum": [*rules.kinds], "default": rules.kinds[0]}
     if "mortal" in rules.kinds:
         properties["keep"] = {"type": "boolean", "default": False}
+    if has_budget:
+        properties["budget"] = BUDGET_PROPERTY
     return _build_function_schema(SPAWN_SUBORDINATE, properties, ["role", "message"])
 
 
@@ -256,7 +292,7 @@ def build_dismiss_schema() -> dict[str, Any]:
 
 
 def build_delegate_many_schema(
-    subordinates: Sequence[Member], spawn: Spawn | None = None
+    subordinates: Sequence[Member], spawn: Spawn | None = None, *, has_budget: bool = False
 ) -> dict[str, Any]:
     """Return the schema of `delegate_many` for these subordinates."""
     request = {
@@ -277,6 +313,7 @@ def build_delegate_many_schema(
             },
             "join": {"type": "string", "enum": list(JOIN_NAMES), "default": "all"},
             "n": {"type": "integer", "minimum": 1},
+            **({"budget": BUDGET_PROPERTY} if has_budget else {}),
         },
         ["requests"],
     )

@@ -125,9 +125,7 @@ class _Execution:
         if begun.halt:
             build = partial(self.journaled_call.build_refused_update, begun.halt)
             refusal = Refusal(begun.halt, build)
-        finishes = begun.entry.state is CallState.DONE or (
-            refusal is None or refusal.halt.kind == "limit"
-        )
+        finishes = begun.entry.state is CallState.DONE or (refusal is None or refusal.halt.is_limit)
         if refusal and (begun.fresh or not finishes):
             result = self._mark(refusal.build_update(not begun.fresh), begun.entry)
             yield self._build_end_step(begun.entry, result)

@@ -66,7 +66,7 @@ def _execute_question(
         question = _build_question(call, config)
     except ValidationError as error:
         return _build_error_update(call, f"the arguments are not valid: {error}")
-    if refusal and refusal.halt.kind != "limit":
+    if refusal and not refusal.halt.is_limit:
         return refusal.build_update(False)
     if not history.is_durable(config):
         why = "nothing of this run is stored, so nobody can answer; decide by yourself"

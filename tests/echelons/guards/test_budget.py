@@ -24,7 +24,7 @@ AMOUNTS = st.fixed_dictionaries(
     {},
     optional={
         "tokens": st.integers(0, 10**15),
-        "money": st.decimals(0, 10**6, places=12),
+        "money": st.decimals(0, 10**6, places=15),
         "calls": st.integers(0, 10**15),
         "tool_calls": st.integers(0, 10**15),
     },
@@ -95,5 +95,5 @@ def test_amounts_are_stored_and_added_without_loss(
     ],
 )
 def test_a_damaged_amount_is_refused(stored: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=next(iter(stored)) + ":|not exact|not finite"):
+    with pytest.raises(ValueError, match="is no amount"):
         load_amounts(stored)

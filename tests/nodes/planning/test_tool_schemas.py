@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
 from pydantic import ValidationError
 
 from echelons import Agent, Spawn, Status
+from echelons.guards.budget import UNITS
 from echelons.nodes.planning.tool_schemas import (
     CallSubordinateArgs,
     ReportArgs,
     SpawnSubordinateArgs,
     build_call_subordinate_schema,
+    build_delegate_many_schema,
     build_report_schema,
     build_spawn_schema,
 )
@@ -67,7 +70,7 @@ def test_a_call_goes_on_with_a_conversation_unless_it_says_otherwise() -> None:
 @pytest.mark.parametrize(
     ("schema", "model"),
     [
-        (build_call_subordinate_schema(team()), CallSubordinateArgs),
+        (build_call_subordinate_schema(team(), has_budget=True), CallSubordinateArgs),
         (build_report_schema(), ReportArgs),
     ],
 )
@@ -104,10 +107,25 @@ def test_a_model_is_shown_what_it_may_spawn_and_nothing_else() -> None:
     assert [*spawning(Spawn())] == ["role", "message", "kind", "keep"]
     assert [*spawning(Spawn(kinds=("drone",)))] == ["role", "message", "kind"]
     everything = spawning(Spawn(profiles=("clerk",), tools=("mail",)), contact_user=True)
-    assert {*everything} == {*SpawnSubordinateArgs.model_fields}
+    assert {*everything} == {*SpawnSubordinateArgs.model_fields} - {"budget"}
     assert everything["profile"]["enum"] == ["clerk"]
     assert everything["tools"]["items"]["enum"] == ["mail"]
     assert all(each["description"] for key, each in everything.items())
+
+
+def test_only_an_agent_with_a_budget_is_told_that_it_may_grant_a_part() -> None:
+    builders = (build_call_subordinate_schema, build_delegate_many_schema)
+    schemas: list[partial[dict[str, Any]]] = [
+        *(partial(build, team()) for build in builders),
+        partial(build_spawn_schema, Spawn(), contact_user=False),
+    ]
+    for build in schemas:
+        plain, shown = (
+            function(build(has_budget=has))["parameters"]["properties"] for has in (False, True)
+        )
+        assert shown.keys() - plain.keys() == {"budget"}
+        assert {*shown["budget"]["properties"]} == {*UNITS}
+        assert shown["budget"]["description"]
 
 
 def test_who_may_spawn_names_those_that_it_has_made() -> None:

@@ -1,0 +1,162 @@
+"""`RequestGrants`: what a request may spend, by its budget and its agent's permissions. Pure.
+
+A request has a grant of its own if its superior asks for one, and its agent has one within it if
+its permissions cap what it may spend. All candidates of a request share the first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+from uuid import uuid5
+
+from echelons.delegation.request import DelegationResponse
+from echelons.errors import UnreadableRecord
+from echelons.guards.budget import (
+    ALLOWANCE_KEY,
+    NO_ALLOWANCE,
+    Allowance,
+    Budget,
+    GrantRequest,
+    Unit,
+)
+from echelons.guards.gate import get_allowance
+from echelons.identity.lineage import ECHELONS_NS, require_identity
+from echelons.identity.thread_history import Head
+from echelons.langgraph_internals import CHECKPOINT_MAP_KEY
+from echelons.nodes.delegating.queued_request import QueuedRequest
+
+
+class RequestGrants(NamedTuple):
+    """The grants of an attempt of a request.
+
+    Attributes:
+        allowance: What its agent may spend.
+        request: The grant that all candidates share, if the superior has asked for one.
+        agent: The grant of this attempt, if the agent's permissions cap it.
+    """
+
+    allowance: Allowance
+    request: GrantRequest | None = None
+    agent: GrantRequest | None = None
+
+    @classmethod
+    def plan(
+        cls,
+        order: QueuedRequest,
+        budget: Budget | None,
+        head: Head | None,
+        config: Mapping[str, Any],
+    ) -> RequestGrants | None:
+        """Return the grants of an attempt, `None` if it needs none of its own.
+
+        Args:
+            order: The request.
+            budget: The most that its agent may spend on one, by its permissions.
+            head: The head of its thread.
+            config: The config of the agent, with the allowance of its superior.
+
+        Raises:
+            UnreadableRecord: The request's budget, or what its thread knows of it, is damaged.
+        """
+        request = order.request
+        asked = request.granted if request.budget else {}
+        earlier = _read_earlier(head, require_identity(config).turn)
+        if not (asked or budget or earlier):
+            return None
+        allowance = get_allowance(config) or NO_ALLOWANCE
+        after = (config["configurable"].get(CHECKPOINT_MAP_KEY) or {}).get("", "")
+        shared = own = None
+        before, units = earlier.get("request", ("", ()))
+        if asked or units:
+            part = order.race_entry
+            shared = GrantRequest(
+                _derive_id(part.race if part else request.id, after),
+                _select(allowance, {*asked, *units}),
+                asked=asked,
+                continues="" if part else before,
+                fan_out=require_identity(config).superior_thread_id if part else "",
+                warn_at=allowance.warn_at,
+            )
+            allowance = allowance.extend(shared.id, {*asked, *units})
+        before, units = earlier.get("agent", ("", ()))
+        if budget:
+            own = GrantRequest(
+                _derive_id(f"{request.id}/{request.attempts}", after),
+                _select(allowance, budget.amounts),
+                cap=budget.amounts,
+                continues=before,
+                warn_at=budget.warn_at,
+            )
+            allowance = allowance.extend(own.id, budget.amounts, budget)
+        return cls(allowance, shared, own)
+
+    @property
+    def requests(self) -> tuple[GrantRequest, ...]:
+        """The grants, in the order in which they are opened."""
+        return tuple(each for each in (self.request, self.agent) if each)
+
+    @property
+    def timed(self) -> tuple[str, ...]:
+        """Ids of the grants whose seconds pass while the agent is at work."""
+        return tuple(
+            each.id
+            for each in self.requests
+            if "seconds" in each.above or "seconds" in {**each.asked, **each.cap}
+        )
+
+    def with_allowance(self, config: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the config of the agent with what it may spend."""
+        given = {**config["configurable"], ALLOWANCE_KEY: self.allowance}
+        return {**config, "configurable": given}
+
+    def list_ended(self, has_next: bool) -> list[str]:
+        """Return the ids of the grants that end with the attempt.
+
+        `has_next` says whether another candidate is asked. What several requests share ends when
+        their superior goes on.
+        """
+        ended = [self.agent.id] if self.agent else []
+        if self.request and not (has_next or self.request.fan_out):
+            ended.append(self.request.id)
+        return ended
+
+    def store(self, turn: str) -> dict[str, Any]:
+        """Return what the head of a thread keeps of them, whose agent has asked a question."""
+        kept: dict[str, Any] = {"turn": turn}
+        for name, grant in (("request", self.request), ("agent", self.agent)):
+            if grant and not grant.fan_out:
+                units = {*grant.asked, *grant.cap, *grant.above}
+                kept[name] = [grant.id, *sorted(units)]
+        return kept
+
+
+def is_asking(answer: DelegationResponse) -> bool:
+    """Return whether the agent of a response waits for an answer to go on with its request."""
+    return bool(answer.questions)
+
+
+def _derive_id(what: str, after: str) -> str:
+    # A fork of the past has another checkpoint, and so grants of its own.
+    return uuid5(ECHELONS_NS, f"grant/{what}/{after}").hex
+
+
+def _select(allowance: Allowance, units: Iterable[Unit]) -> dict[Unit, str]:
+    return {unit: allowance.grants[unit] for unit in units if unit in allowance.grants}
+
+
+def _read_earlier(head: Head | None, turn: str) -> dict[str, tuple[str, tuple[Unit, ...]]]:
+    """Return the id and the units of the grants that an answer to a question goes on with."""
+    kept: Any = (head or {}).get("grants")
+    if not kept or not isinstance(kept, Mapping) or kept.get("turn") != turn:
+        return {}
+    found: dict[str, tuple[str, tuple[Unit, ...]]] = {}
+    for name in ("request", "agent"):
+        match kept.get(name):
+            case None:
+                pass
+            case [str(id_), *units] if all(isinstance(each, str) for each in units):
+                found[name] = id_, tuple(units)
+            case _:
+                raise UnreadableRecord("grants", f"the head of a thread has {name!r} damaged")
+    return found

@@ -1,0 +1,95 @@
+"""Reads the grants and charges of a thread, and checks that their sums are right."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from echelons.checkpoints.coordination.budget_ledger import (
+    CHARGE,
+    GRANT,
+    ChargeRecord,
+    Grant,
+    GrantRecord,
+)
+from echelons.checkpoints.ledger import Transaction, build_key, get_ledger
+from echelons.guards.budget import add_amounts
+
+
+def read_grants(saver: Any, thread_id: str) -> dict[str, Grant]:
+    """Return the grants of a thread by turn and id."""
+
+    def read(open_: Transaction) -> dict[str, Grant]:
+        prefix = build_key(thread_id, GRANT.name, "")
+        found = {key: open_.get_record(GRANT, key) for key in open_.list_keys(prefix)}
+        return {
+            key.removeprefix(prefix): Grant(key.removeprefix(prefix).split("/", 1)[1], each.value)
+            for key, each in found.items()
+            if each
+        }
+
+    return get_ledger(saver).query(read)
+
+
+def read_charges(saver: Any, thread_id: str) -> dict[str, ChargeRecord]:
+    """Return the charges of a thread by key."""
+
+    def read(open_: Transaction) -> dict[str, ChargeRecord]:
+        prefix = build_key(thread_id, CHARGE.name, "")
+        found = {key: open_.get_record(CHARGE, key) for key in open_.list_keys(prefix)}
+        return {key.removeprefix(prefix): each.value for key, each in found.items() if each}
+
+    return get_ledger(saver).query(read)
+
+
+def check_accounts(saver: Any, thread_id: str) -> dict[str, Grant]:
+    """Check each grant against its charges and the grants below it; return them by path.
+
+    What a grant has spent and reserved is what was charged to it, and what the grants that were
+    taken from it have spent if they are closed, or were granted if they are not.
+    """
+    grants = read_grants(saver, thread_id)
+    own = _sum_uses(grants, read_charges(saver, thread_id))
+    for key, grant in grants.items():
+        turn = key.split("/", 1)[0]
+        for unit in set(grant.granted) - {"seconds"}:
+            used: Any = add_amounts(grant.spent, grant.reserved).get(unit, 0)
+            assert used == own[turn, grant.id, unit], (key, unit)
+            if not grant.record.closed:
+                free: Any = grant.get_free(unit)
+                over: Any = grant.get_overdraft(unit)
+                assert used + free == grant.granted[unit] + over, (key, unit)
+        if grant.record.closed:
+            assert not any(grant.reserved.values()), key
+    return {grant.record.path: grant for grant in grants.values()}
+
+
+def _sum_uses(
+    grants: dict[str, Grant], charges: dict[str, ChargeRecord]
+) -> dict[tuple[str, str, str], Any]:
+    """Return what was taken from each grant, by turn, grant and unit."""
+    own: dict[Any, Any] = Counter()
+    for key, charge in charges.items():
+        turn = key.split("/", 1)[0]
+        for unit, amount in charge.amounts.items():
+            own[turn, charge.grants[unit], unit] += amount
+    for key, grant in grants.items():
+        turn = key.split("/", 1)[0]
+        for unit, above in grant.record.above.items():
+            if unit != "seconds":
+                closed = grant.record.closed
+                own[turn, above, unit] += (grant.spent if closed else grant.granted).get(unit, 0)
+    return own
+
+
+def sum_charges(charges: dict[str, ChargeRecord]) -> Counter[str]:
+    """Return the tokens that were charged, by the states of the charges."""
+    total = Counter[str]()
+    for each in charges.values():
+        total[each.state] += each.tokens
+    return total
+
+
+def list_records(saver: Any, thread_id: str) -> list[GrantRecord]:
+    """Return the records of the grants of a thread."""
+    return [each.record for each in read_grants(saver, thread_id).values()]
