@@ -13,6 +13,7 @@ from echelons.checkpoints.ledger.sqlite_ledger import SqliteLedger, require_leas
 from echelons.checkpoints.ledger.transaction import (
     Fence,
     LeaseHolder,
+    StoredRecord,
     StreamEntry,
     Transaction,
     VersionedValue,
@@ -27,6 +28,7 @@ __all__ = [
     "MemoryLedger",
     "RecordKind",
     "SqliteLedger",
+    "StoredRecord",
     "StreamEntry",
     "Transaction",
     "VersionedValue",

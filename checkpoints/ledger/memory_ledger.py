@@ -50,7 +50,7 @@ class _Content:
     """The content of a ledger; records and values are JSON texts."""
 
     streams: dict[str, list[tuple[int, str, str]]] = field(default_factory=dict)
-    values: dict[str, tuple[str, int]] = field(default_factory=dict)
+    values: dict[str, tuple[str, int, str]] = field(default_factory=dict)
     holders: dict[str, LeaseHolder] = field(default_factory=dict)
     floor: int = 0
 
@@ -84,7 +84,8 @@ class MemoryTransaction(Transaction):
         return self._stored.streams.get(stream, [])[after:until]
 
     def _read_value(self, key: str) -> tuple[str, int] | None:
-        return self._stored.values.get(key)
+        found = self._stored.values.get(key)
+        return found[:2] if found else None
 
     def _read_version(self, key: str) -> int | None:
         found = self._stored.values.get(key)
@@ -92,7 +93,7 @@ class MemoryTransaction(Transaction):
 
     def _store_value(self, key: str, version: int, at: str, text: str) -> None:
         self._add_undo(self._stored.values, key)
-        self._stored.values[key] = text, version
+        self._stored.values[key] = text, version, at
 
     def _remove_key(self, key: str) -> None:
         self._add_undo(self._stored.values, key)
@@ -107,6 +108,11 @@ class MemoryTransaction(Transaction):
 
     def _read_keys(self, prefix: str) -> Iterable[str]:
         return sorted(key for key in self._stored.values if key.startswith(prefix))
+
+    def _read_records(self, prefix: str) -> Iterable[tuple[str, str, str]]:
+        for key in self._read_keys(prefix):
+            text, _, at = self._stored.values[key]
+            yield key, at, text
 
     def _read_holder(self, name: str) -> LeaseHolder | None:
         return self._stored.holders.get(name)

@@ -33,6 +33,8 @@ MAX_FLOOR: Final = MAX_NUMBER // 2
 """The versions of new keys begin below it; those of damaged rows may be above."""
 LEASE: Final = "lease"
 """The kind of a lease's row, for errors."""
+# SQLite compares bytes of UTF-8, and they are in the order of the code points.
+_HAS_PREFIX = "key >= ?1 AND key < ?1 || CAST(x'ff' AS TEXT)"
 SELECT_LEASES: Final = (
     "SELECT name, epoch, pid, CAST(since AS BLOB), CAST(host AS BLOB) FROM ledger_leases"
 )
@@ -220,13 +222,20 @@ class SqliteTransaction(Transaction):
         self._cursor.execute("UPDATE ledger_floor SET version = ?", (version,))
 
     def _read_keys(self, prefix: str) -> Iterable[str]:
-        # SQLite compares bytes of UTF-8, and they are in the order of the code points.
         self._cursor.execute(
-            "SELECT CAST(key AS BLOB) FROM ledger_values"
-            " WHERE key >= ?1 AND key < ?1 || CAST(x'ff' AS TEXT) ORDER BY key",
+            f"SELECT CAST(key AS BLOB) FROM ledger_values WHERE {_HAS_PREFIX} ORDER BY key",  # noqa: S608
             (prefix,),
         )
         return [_decode_text(key) for (key,) in self._cursor]
+
+    def _read_records(self, prefix: str) -> Iterable[tuple[str, str, str | bytes]]:
+        self._cursor.execute(
+            "SELECT CAST(key AS BLOB), CAST(at AS BLOB), CAST(value AS BLOB) FROM ledger_values"  # noqa: S608
+            f" WHERE {_HAS_PREFIX} ORDER BY key",
+            (prefix,),
+        )
+        for key, at, value in self._cursor.fetchall():
+            yield _decode_text(key), _decode_text(at), value or b""
 
     def _read_holder(self, name: str) -> LeaseHolder | None:
         found = self._cursor.execute(f"{SELECT_LEASES} WHERE name = ?", (name,)).fetchone()

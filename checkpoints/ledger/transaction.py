@@ -60,6 +60,14 @@ class VersionedValue(NamedTuple, Generic[T]):
     version: int
 
 
+class StoredRecord(NamedTuple, Generic[T]):
+    """A record with its key, and when it was stored last, ISO 8601, UTC."""
+
+    key: str
+    at: str
+    value: T
+
+
 class Fence(NamedTuple):
     """Proof of a lease: that its name has had no other holder since this epoch began.
 
@@ -234,6 +242,17 @@ class Transaction(ABC):
         """Return the keys that begin with a prefix, in the order of their code points."""
         return list(self._read_keys(validate_name(prefix) if prefix else ""))
 
+    def list_records(self, kind: RecordKind[T], prefix: str) -> list[StoredRecord[T]]:
+        """Return the records of a kind whose keys begin with a prefix, in the order of the keys.
+
+        Raises:
+            LedgerDamaged: What is stored under one of the keys is no record of the kind.
+        """
+        return [
+            StoredRecord(key, at, kind.decode(key, text))
+            for key, at, text in self._read_records(validate_name(prefix))
+        ]
+
     def require_lease(self, fence: Fence) -> None:
         """Refuse to go on if another holder has taken the lease.
 
@@ -288,6 +307,9 @@ class Transaction(ABC):
 
     @abstractmethod
     def _read_keys(self, prefix: str) -> Iterable[str]: ...
+
+    @abstractmethod
+    def _read_records(self, prefix: str) -> Iterable[tuple[str, str, str | bytes]]: ...
 
     @abstractmethod
     def _read_holder(self, name: str) -> LeaseHolder | None: ...

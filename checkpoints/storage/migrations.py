@@ -20,6 +20,7 @@ from echelons.checkpoints.storage.schema import (
     LEDGER,
     OPEN_CALLS,
     RESULTS_IN_CONTENT,
+    USAGE_VIEWS,
     USER_ACTIONS_VIEW,
 )
 from echelons.checkpoints.storage.seals import SEALS_SCHEMA
@@ -39,6 +40,7 @@ MIGRATION_STEPS = (
     USER_ACTIONS_VIEW,
     AGENTS_VIEW,
     AGENTS_VIEW_WITH_KINDS,
+    USAGE_VIEWS,
 )
 
 # Not `PRAGMA user_version`: an app may use that number for its own tables in the same file.

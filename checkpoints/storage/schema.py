@@ -314,3 +314,110 @@ _RESTORED = """CASE json_type(answer.data, '$.artifact.result') WHEN 'null' THEN
 
 RESULTS_IN_CONTENT = DELEGATIONS_VIEW.replace(_WHOLE, _RESTORED)
 """The view of delegations, which reads a result that its event has only as content."""
+
+# The parts of a key: `thread/`, the quoted id of the root's thread, the kind, and what comes after.
+_QUOTED_THREAD = "substr(key, 8, instr(substr(key, 8), '/') - 1)"
+_KEY_REST = f"substr(key, length({_QUOTED_THREAD}) + 9)"
+
+
+def _select_records(kind: str) -> str:
+    """Return the query of the records of a kind that belong to threads."""
+    return f"""SELECT id, at, json_valid(value) AS whole,
+    iif(json_valid(value), value, '{{}}') AS record,
+    {_QUOTED_THREAD} AS quoted_thread_id, substr({_KEY_REST}, {len(kind) + 2}) AS rest
+    FROM ledger_values
+    WHERE key GLOB 'thread/*/{kind}/*' AND {_KEY_REST} GLOB '{kind}/*'"""  # noqa: S608
+
+
+# A reply counts where it was written: the answer of a graph, a Runnable or a function is the last
+# reply within it once more, if models have replied within. Where a call was charged, the charge
+# counts and not the reply.
+USAGE_VIEWS = f"""
+CREATE VIEW IF NOT EXISTS usage AS
+WITH RECURSIVE charges AS (
+    SELECT id, at, whole,
+        coalesce(json_extract(record, '$.thread_id'), quoted_thread_id) AS thread_id,
+        coalesce(json_extract(record, '$.agent_thread_id'), '') AS agent_thread_id,
+        coalesce(json_extract(record, '$.path'), '') AS agent_path,
+        coalesce(json_extract(record, '$.kind'), '') AS kind,
+        iif(whole, coalesce(json_extract(record, '$.state'), 'damaged'), 'damaged') AS state,
+        coalesce(json_extract(record, '$.model'), '') AS model,
+        coalesce(json_extract(record, '$.input_tokens'), 0) AS input_tokens,
+        coalesce(json_extract(record, '$.output_tokens'), 0) AS output_tokens,
+        coalesce(json_extract(record, '$.cached_tokens'), 0) AS cached_tokens,
+        coalesce(json_extract(record, '$.tokens'), 0) AS tokens,
+        nullif(json_extract(record, '$.money'), '') AS money,
+        coalesce(json_extract(record, '$.currency'), '') AS currency,
+        coalesce(json_extract(record, '$.checkpoint_ns'), '') AS checkpoint_ns,
+        coalesce(json_extract(record, '$.checkpoint_id'), '') AS checkpoint_id
+    FROM ({_select_records("charge")})
+), calls AS (
+    SELECT id, at, thread_id, agent_thread_id, agent_path, checkpoint_ns, checkpoint_id,
+        iif(kind = 'message', 'model', 'tool') AS kind, held, record,
+        json_extract(record, '$.intent') AS tool
+    FROM (
+        SELECT *, iif(json_valid(data), data, '{{}}') AS record,
+            iif(json_valid(data), json_type(data, '$.usage'), 'damaged') AS held
+        FROM events WHERE kind IN ('message', 'tool_call')
+    )
+    WHERE kind = 'tool_call' OR held IS NOT NULL
+), run_levels (thread_id, checkpoint_ns, stop) AS (
+    SELECT DISTINCT thread_id, checkpoint_ns, instr(checkpoint_ns, '|run:')
+    FROM calls WHERE kind = 'model' AND instr(checkpoint_ns, '|run:') > 0
+    UNION ALL
+    SELECT thread_id, checkpoint_ns, stop + instr(substr(checkpoint_ns, stop + 1), '|run:')
+    FROM run_levels WHERE instr(substr(checkpoint_ns, stop + 1), '|run:') > 0
+)
+SELECT thread_id, agent_thread_id, agent_path, at, kind,
+    CASE WHEN held = 'damaged' THEN held
+        WHEN kind = 'tool' THEN 'reported'
+        WHEN held = 'null' THEN 'unknown'
+        WHEN coalesce(json_extract(record, '$.usage.input_tokens'),
+            json_extract(record, '$.usage.output_tokens')) IS NULL AND held = 'object'
+            THEN 'unknown'
+        WHEN json_type(record, '$.usage.input_tokens') = 'integer'
+            AND json_type(record, '$.usage.output_tokens') = 'integer'
+            AND json_extract(record, '$.usage.input_tokens') >= 0
+            AND json_extract(record, '$.usage.output_tokens') >= 0 THEN 'reported'
+        ELSE 'damaged' END AS state,
+    iif(kind = 'model', coalesce(json_extract(record, '$.model'), ''), tool) AS name,
+    coalesce(json_extract(record, '$.usage.input_tokens'), 0) AS input_tokens,
+    coalesce(json_extract(record, '$.usage.output_tokens'), 0) AS output_tokens,
+    coalesce(json_extract(record, '$.usage.input_token_details.cache_read'), 0) AS cached_tokens,
+    0 AS charged_tokens, NULL AS money, '' AS currency
+FROM calls
+WHERE iif(kind = 'tool',
+    coalesce(tool, '') NOT IN ('ask_later', 'ask_superior', 'ask_user', 'call_subordinate',
+        'delegate_many', 'pin', 'recall', 'report', 'send_message', 'spawn_subordinate'),
+    (thread_id, checkpoint_ns) NOT IN (
+        SELECT thread_id, substr(checkpoint_ns, 1, stop - 1) FROM run_levels
+    ) AND (thread_id, checkpoint_ns, checkpoint_id) NOT IN (
+        SELECT thread_id, checkpoint_ns, checkpoint_id FROM charges WHERE kind = 'model'
+    ))
+UNION ALL
+SELECT thread_id, agent_thread_id, agent_path, at, kind, state, model,
+    input_tokens, output_tokens, cached_tokens,
+    max(tokens - input_tokens - output_tokens, 0), money, currency
+FROM charges WHERE kind <> 'tool' OR state IN ('lost', 'damaged');
+CREATE VIEW IF NOT EXISTS grants AS
+SELECT thread_id, turn_id, grant_id, agent_path, at, unit, granted, spent, reserved,
+    iif(closed, 0, max(iif(unit = 'money', round(unspent, 9), unspent), 0)) AS free,
+    max(iif(unit = 'money', round(-unspent, 9), -unspent), 0) AS overdraft, closed, currency
+FROM (
+    SELECT *, granted - spent - reserved AS unspent FROM (
+        SELECT coalesce(json_extract(record, '$.thread_id'), quoted_thread_id) AS thread_id,
+            substr(rest, 1, instr(rest, '/') - 1) AS turn_id,
+            substr(rest, instr(rest, '/') + 1) AS grant_id,
+            coalesce(json_extract(record, '$.path'), '') AS agent_path, given.at AS at,
+            each.key AS unit, each.value AS granted,
+            coalesce(json_extract(record, '$.spent.' || each.key), 0) AS spent,
+            coalesce(json_extract(record, '$.reserved.' || each.key), 0) AS reserved,
+            coalesce(json_extract(record, '$.closed'), 0) AS closed,
+            iif(each.key = 'money', coalesce(json_extract(record, '$.currency'), ''), '')
+                AS currency
+        FROM ({_select_records("grant")}) AS given,
+            json_each(iif(whole, record, '{{"granted": {{"damaged": 0}}}}'), '$.granted') AS each
+    )
+);
+"""  # noqa: S608
+"""The views of what was used, one row for each call, and of what was granted, one for each unit."""

@@ -42,6 +42,26 @@ def to_usage(totals: UsageTotals) -> Usage:
     )
 
 
+def check_view(saver: Any, report: UsageReport) -> None:
+    """Check that the view `usage` has the same sums."""
+    if not isinstance(saver, SqliteCheckpointer):
+        return
+    query = """SELECT agent_path, sum(input_tokens), sum(output_tokens), sum(kind = 'model'),
+        sum(kind = 'tool'), sum(kind = 'model' AND state = 'unknown')
+        FROM usage GROUP BY agent_path ORDER BY agent_path"""
+    sums = {
+        path: (
+            each.input_tokens,
+            each.output_tokens,
+            each.model_calls,
+            each.tool_calls,
+            each.unknown_calls,
+        )
+        for path, each in report.group("agent").items()
+    }
+    assert {path: tuple(each) for path, *each in saver.conn.execute(query)} == sums
+
+
 def look(what: str) -> str:
     """Look at something."""
     return f"a {what}"
@@ -86,6 +106,7 @@ def test_a_thread_has_used_what_its_run_has_told(world: World, any_saver: Any) -
     assert [*report.group("model")] == ["scripted"]
     [day] = report.group("day").values()
     assert day == report.total
+    check_view(any_saver, report)
     with pytest.raises(UnknownPath, match="head/north/camp"):
         session.usage("head/west")
 
@@ -96,6 +117,7 @@ def test_replies_within_a_graph_are_counted_once(any_saver: Any, shape: str) -> 
         told = sum((session.send("go").result().usage for _ in range(2)), Usage())
 
         assert to_usage(session.usage().total) == told
+        check_view(any_saver, session.usage())
 
 
 def test_the_reply_of_a_chain_is_counted(any_saver: Any) -> None:
@@ -221,6 +243,8 @@ def test_a_damaged_call_is_named_and_nothing_is_summed_without_it(
 
         with pytest.raises(CheckpointTampered, match=f"event {number}"):
             session.usage()
+        seen = saver.conn.execute("SELECT state FROM usage").fetchall()
+        assert "agent_path" in change or ("damaged",) in seen
     saver.close()
 
 
@@ -242,3 +266,4 @@ def test_a_turn_that_waits_has_used_what_was_answered(any_saver: Any) -> None:
         second = session.answer({first.questions[0].id: "yes"}).result()
 
         assert to_usage(session.usage().total) == first.usage + second.usage
+        check_view(any_saver, session.usage())
