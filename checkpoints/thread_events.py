@@ -68,7 +68,8 @@ class ThreadEvent:
             with its `tool` and `type`, without arguments; an order its `order` (`stop`, `pause`,
             `resume`), the `path` that it is for, and `by`. A call that makes several requests has
             one event as a call, and one delegation for each request. An alert has the path that it
-            is `about`, its `reason` and what was decided (`decision`), a report its `text`.
+            is `about`, its `reason` and what was decided (`decision`), a report its `text`; the
+            reply in which a monitor makes them has `monitor`.
         paired_with: Of a call, the key of the message that answers it, empty while it is open; of
             that message, the key of the call. Not stored: it is known once both are.
     """

@@ -1,16 +1,20 @@
 """`MonitorLedger`: how far a monitor has read in a turn, what it has spent, and what it has said.
 
 A call is counted before it is made. What the monitor says of the events that it has read is stored
-in one transaction with how far it has read: the alert as an event and as mail to its superior, and
-the order to stop, if there is one. So each is told exactly once, whenever the process dies.
+in one transaction with how far it has read: its reply and each alert as events, the alert as mail
+to its superior, and the order to stop, if there is one. So each is told exactly once, whenever the
+process dies.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Final
+from typing import Final, NamedTuple
 from urllib.parse import quote, unquote
+from uuid import uuid5
+
+from langchain_core.messages import AIMessage
 
 from echelons.checkpoints.coordination.control_orders import (
     ControlOrders,
@@ -21,11 +25,17 @@ from echelons.checkpoints.coordination.mailbox import StoredMail, add_mail, chec
 from echelons.checkpoints.coordination.turns import Turn
 from echelons.checkpoints.coordination.usage_meter import Meter
 from echelons.checkpoints.ledger import Ledger, RecordKind, Transaction, build_key
-from echelons.checkpoints.thread_events import EventKind, ThreadEvent, WriteLocation
+from echelons.checkpoints.thread_events import (
+    EventKind,
+    ThreadEvent,
+    WriteLocation,
+    build_thread_events,
+)
 from echelons.delegation.request import Usage
 from echelons.errors import MailboxFull
 from echelons.guards.gate import Halt, Step
 from echelons.guards.limits import Limits
+from echelons.identity.lineage import ECHELONS_NS
 from echelons.messaging.mail import MailKind
 from echelons.monitors.alert import Alert, AlertDecision
 from echelons.monitors.monitor import PlacedMonitor
@@ -61,6 +71,22 @@ def list_monitor_paths(open_: Transaction, thread_id: str, turn: str) -> list[st
     return [unquote(key.removeprefix(prefix)) for key in open_.list_keys(prefix)]
 
 
+class JudgedEvents(NamedTuple):
+    """What a monitor has read in one call, and its reply.
+
+    Attributes:
+        cursor: The number of the last event.
+        reply: The reply of its model.
+        usage: What the call has spent.
+        after: The checkpoint of the root after which it replies.
+    """
+
+    cursor: int
+    reply: AIMessage
+    usage: Usage
+    after: str
+
+
 class MonitorLedger:
     """The record of one monitor in one turn.
 
@@ -69,9 +95,13 @@ class MonitorLedger:
         turn: The turn.
         placed: The monitor.
         limits: The limits of the tree, which its calls count for, too.
+
+    Attributes:
+        thread_id: Id of its own thread, under which its events are kept.
     """
 
     def __init__(self, ledger: Ledger, turn: Turn, placed: PlacedMonitor, limits: Limits) -> None:
+        self.thread_id = str(uuid5(ECHELONS_NS, f"{turn.thread_id}/monitor/{placed.path}"))
         self._ledger = ledger
         self._turn = turn
         self._placed = placed
@@ -119,31 +149,26 @@ class MonitorLedger:
         return self._ledger.commit(reserve)()
 
     def store_verdict(
-        self,
-        cursor: int,
-        usage: Usage,
-        verdict: Verdict,
-        decisions: Sequence[AlertDecision],
-        after: str,
+        self, judged: JudgedEvents, verdict: Verdict, decisions: Sequence[AlertDecision]
     ) -> None:
-        """Store what it says of all events up to a number.
+        """Store what it says of some events.
 
         Args:
-            cursor: The number of the last event that it has judged.
-            usage: What it has spent on that.
+            judged: The events.
             verdict: What it says.
             decisions: What becomes of each alert.
-            after: The checkpoint of the root after which it says it.
 
         Raises:
             LeaseLost: Another run has the thread now.
         """
+        cursor, reply, usage, after = judged
         tokens = usage.input_tokens + usage.output_tokens
         self._meter.add_tokens(tokens)
 
         def store(open_: Transaction) -> Callable[[], object]:
             self._turn.check_in(open_)
             state = self._read(open_)
+            self._add_reply(open_, reply, after, state.calls)
             count = state.said
             for alert, decision in zip(verdict.alerts, decisions, strict=True):
                 count += 1
@@ -184,19 +209,26 @@ class MonitorLedger:
         if isinstance(orders.find_order(path), Halt):
             return False
         given = GivenOrder("stop", path, alert.monitor, open_.now)
-        where = self._locate(path, after)
+        # With the root's thread, as all orders.
+        where = self._locate(path, after, self._turn.thread_id)
         replace(orders, stopped=(*orders.stopped, path)).store_given(open_, key, given, where)
         return True
+
+    def _add_reply(self, open_: Transaction, reply: AIMessage, after: str, call: int) -> None:
+        """Add a reply as an event, by which its usage is known; what it calls is no tool."""
+        own = reply.model_copy(update={"id": f"{self._key}/call/{call}"})
+        event, *_ = build_thread_events([own], self._placed.monitor.name, self.thread_id)
+        where = self._locate(self._placed.path, after, self.thread_id)
+        open_.add_event(where, replace(event, data={**event.data, "monitor": True}))
 
     def _add_event(
         self, open_: Transaction, kind: EventKind, data: dict[str, str], after: str, count: int
     ) -> None:
         event = ThreadEvent(kind, f"{self._key}/{count}", data)
-        open_.add_event(self._locate(self._placed.path, after), event)
+        open_.add_event(self._locate(self._placed.path, after, self.thread_id), event)
 
-    def _locate(self, path: str, after: str) -> WriteLocation:
-        # With the root's thread, as orders: a monitor has none of its own.
-        return WriteLocation(self._turn.thread_id, "", after, self._turn.thread_id, path)
+    def _locate(self, path: str, after: str, thread_id: str) -> WriteLocation:
+        return WriteLocation(self._turn.thread_id, "", after, thread_id, path)
 
     def _read(self, open_: Transaction) -> MonitorState:
         found = open_.get_record(MONITOR, self._key)

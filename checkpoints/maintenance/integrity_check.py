@@ -23,6 +23,7 @@ from echelons.checkpoints.coordination.dismissal_ledger import DISMISSAL
 from echelons.checkpoints.coordination.failure_ledger import FAILURE, FAILURE_COUNT
 from echelons.checkpoints.coordination.journal_entries import EFFECT, load_entry
 from echelons.checkpoints.coordination.mailbox import LATER, MAIL, MAIL_READ, MAILBOX, STEERED
+from echelons.checkpoints.coordination.monitor_ledger import MONITOR
 from echelons.checkpoints.coordination.race_ledger import RACE
 from echelons.checkpoints.coordination.shared_notes import NOTE
 from echelons.checkpoints.coordination.turns import TURN
@@ -48,6 +49,7 @@ THREAD_KINDS: dict[str, RecordKind[Any]] = {
     for kind in (
         *(TURN, ORDERS, METER, EFFECT, FAILURE, FAILURE_COUNT, RACE, ANSWER, OPEN_EPOCH),
         *(MAILBOX, MAIL, MAIL_READ, STEERED, APPROVAL, LATER, CHANGE, NOTE, ALIAS, DISMISSAL),
+        MONITOR,
     )
 }
 """The kinds of the records of a thread, by the name that their keys have."""

@@ -21,13 +21,20 @@ from langgraph.checkpoint.base import BaseCheckpointSaver
 from echelons.checkpoints.checkpointer import SqliteCheckpointer
 from echelons.checkpoints.coordination.change_signals import POLL_INTERVAL, get_signals
 from echelons.checkpoints.coordination.control_orders import is_under
-from echelons.checkpoints.coordination.monitor_ledger import MonitorLedger
+from echelons.checkpoints.coordination.monitor_ledger import JudgedEvents, MonitorLedger
 from echelons.checkpoints.coordination.turns import Turn
 from echelons.checkpoints.ledger import get_ledger
 from echelons.checkpoints.queries import LatestCheckpointId
 from echelons.checkpoints.storage.event_rows import StoredEvent
 from echelons.delegation.request import Usage
-from echelons.errors import DatabaseClosed, LeaseLost, StorageError
+from echelons.errors import (
+    CheckpointTampered,
+    DatabaseClosed,
+    EchelonsError,
+    LeaseLost,
+    LedgerDamaged,
+    StorageError,
+)
 from echelons.graphs.compiled_tree import AgentGraph
 from echelons.monitors.alert import Alert, AlertDecision, decide_alert
 from echelons.monitors.monitor import PlacedMonitor
@@ -135,6 +142,7 @@ class MonitorWatch:
         self.usage = Usage()
         self.is_closed = False
         self.lock = Lock()
+        self._fault: EchelonsError | None = None
         self._watchers = [_Watcher(self, placed) for placed in graph.monitors]
 
     def begin(self, *, is_new: bool) -> None:
@@ -143,14 +151,21 @@ class MonitorWatch:
         Args:
             is_new: Whether the turn begins, so that all events that are there are of earlier ones.
         """
-        events = self.source.read(None)
-        numbers = [each.number for each in events] or [1]
-        cursor = numbers[-1] if is_new and events else numbers[0] - 1
-        for each in self._watchers:
-            each.begin(cursor)
+        try:
+            events = self.source.read(None)
+            numbers = [each.number for each in events] or [1]
+            cursor = numbers[-1] if is_new and events else numbers[0] - 1
+            for each in self._watchers:
+                each.begin(cursor)
+        except (CheckpointTampered, LedgerDamaged) as error:
+            # The run does not need what is damaged; it is told that nobody looks.
+            self._fault = error
 
     def start(self) -> None:
         """Start their threads."""
+        if self._fault:
+            self._watchers[0].note_failure(self._fault)
+            return
         for each in self._watchers:
             Thread(target=each.run, name=f"monitor {each.path}", daemon=True).start()
 
@@ -192,6 +207,8 @@ class _Watcher:
         paths = (place.path_text for place in walk_tree(agent))
         # Agents made at run time are known by their events.
         self._known = {path for path in paths if is_under(path, placed.watched)}
+        # What monitors say, none of them reads.
+        self._monitors = {each.path for each in watch.graph.monitors}
         self._ledger = get_ledger(watch.saver)
         self._record = MonitorLedger(self._ledger, watch.turn, placed, agent.limits)
         self._model = placed.model.bind_tools(build_verdict_tools())
@@ -221,7 +238,7 @@ class _Watcher:
             return  # the run ends by the same
         except Exception as error:  # noqa: BLE001  see above
             if not self._watch.is_closed:
-                self._note_failure(error)
+                self.note_failure(error)
 
     def _try_once(self) -> str:
         """Judge the unread events, of which there are some; return why it cannot any more."""
@@ -234,7 +251,7 @@ class _Watcher:
             raise
         except StorageError as error:
             # Another process writes; it reads the events again.
-            self._note_failure(error)
+            self.note_failure(error)
         return ""
 
     def _wait(self) -> bool:
@@ -250,7 +267,7 @@ class _Watcher:
     def _read_new(self) -> None:
         for each in self._watch.source.read(self._read_up_to):
             self._read_up_to = each.number
-            if is_under(each.path, self._placed.watched) and each.kind not in _OWN_KINDS:
+            if is_under(each.path, self._placed.watched) and each.path not in self._monitors:
                 self._known.add(each.path)
                 self._unread.append(each)
 
@@ -272,17 +289,22 @@ class _Watcher:
         try:
             reply = self._model.invoke(messages, config)
         except Exception as error:  # noqa: BLE001  code of others; it reads the events again
-            self._note_failure(error)
+            self.note_failure(error)
             return
-        usage = read_message_usage(reply).model_copy(update={"model_calls": 0})
-        self._watch.add_usage(usage)
+        if not isinstance(reply, AIMessage):
+            self.note_failure(TypeError(f"its model returned a {type(reply).__name__}"))
+            return
+        usage = read_message_usage(reply)
+        self._watch.add_usage(usage.model_copy(update={"model_calls": 0}))
         verdict = self._read_reply(reply)
         decisions: list[AlertDecision] = [self._decide(each) for each in verdict.alerts]
         after = self._find_root_checkpoint()
+        judged = JudgedEvents(events[-1].number, reply, usage, after)
         with self._watch.lock:
             if self._watch.is_closed:
                 return
-            self._record.store_verdict(events[-1].number, usage, verdict, decisions, after)
+            self._record.store_verdict(judged, verdict, decisions)
+            self._watch.note(self._build_reply_event(judged))
             for alert, decision in zip(verdict.alerts, decisions, strict=True):
                 self._watch.note(build_alert_event(alert, decision))
             for text in verdict.reports:
@@ -295,20 +317,27 @@ class _Watcher:
         self._notes = (*self._notes, *verdict.notes)
         self._has_failed = False
 
-    def _read_reply(self, reply: Any) -> Verdict:
-        calls: list[Mapping[str, Any]] = []
-        if isinstance(reply, AIMessage):
-            broken = (
-                {"name": each["name"], "args": each["args"]} for each in reply.invalid_tool_calls
-            )
-            calls = [*reply.tool_calls, *broken]
+    def _build_reply_event(self, judged: JudgedEvents) -> RunEvent:
+        model = str(judged.reply.response_metadata.get("model_name", ""))
+        return RunEvent(
+            self.path,
+            RunEventKind.MESSAGE,
+            str(judged.reply.text),
+            usage=judged.usage,
+            thread_id=self._record.thread_id,
+            data={"model": model, "monitor": True},
+        )
+
+    def _read_reply(self, reply: AIMessage) -> Verdict:
+        broken = ({"name": each["name"], "args": each["args"]} for each in reply.invalid_tool_calls)
+        calls: list[Mapping[str, Any]] = [*reply.tool_calls, *broken]
         return read_verdict(calls, self._placed, self._known)
 
     def _decide(self, alert: Alert) -> AlertDecision:
         try:
             return decide_alert(self._placed.on_alert, alert)
         except Exception as error:  # noqa: BLE001  code of others
-            self._note_failure(error)
+            self.note_failure(error)
             return "tell"
 
     def _find_root_checkpoint(self) -> str:
@@ -321,7 +350,8 @@ class _Watcher:
             return LatestCheckpointId(turn.thread_id).get(saver) or ""
         return ""
 
-    def _note_failure(self, error: Exception) -> None:
+    def note_failure(self, error: Exception) -> None:
+        """Log an error, and tell of it by an event."""
         why = describe_error(error, self._watch.graph.failures.redactor)
         LOG.warning("monitor %s: %s", self.path, why)
         self._watch.note(RunEvent(self.path, RunEventKind.ERROR, why))
@@ -329,10 +359,6 @@ class _Watcher:
     def _say_end(self, why: str) -> None:
         LOG.warning("monitor %s looks no more in this turn: %s", self.path, why)
         self._watch.note(RunEvent(self.path, RunEventKind.ERROR, f"looks no more: {why}"))
-
-
-_OWN_KINDS = frozenset({RunEventKind.ALERT, RunEventKind.REPORT})
-"""What monitors say, which none of them reads."""
 
 
 def build_alert_event(alert: Alert, decision: str) -> RunEvent:

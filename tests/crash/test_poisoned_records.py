@@ -66,6 +66,7 @@ VALID: dict[str, Any] = {
     },
     "note": {"name": "x", "text": "x", "author": "head", "at": "x", "calls": ["x"]},
     "alias": {"alias": "Ada"},
+    "monitor": {"cursor": 7, "calls": 2, "tokens": 90, "said": 1, "notes": ["report: x"]},
     "alias-name": {"root_thread": "x", "agent_id": "x"},
     "alias-pool": 2,
     "circuit": {"failures": 1, "opened_at": 0.5, "probe": 0, "probed_at": None, "seconds": 60.0},

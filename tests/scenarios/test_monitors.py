@@ -83,7 +83,9 @@ def told(session: Session, agent: str = "head") -> list[tuple[str, str, str]]:
 
 
 def watch_events(events: list[RunEvent]) -> list[tuple[str, str, str]]:
-    return [(each.kind, each.path, each.content) for each in events if each.path == WATCH]
+    """Return what a monitor says, without its replies."""
+    found = [each for each in events if each.path == WATCH and each.kind != "message"]
+    return [(each.kind, each.path, each.content) for each in found]
 
 
 def test_a_runaway_is_stopped_within_twenty_events(world: World, saver: SqliteCheckpointer) -> None:
@@ -153,6 +155,8 @@ def test_observers_see_what_a_monitor_says(saver: SqliteCheckpointer) -> None:
     [order] = [each for each in events if each.kind is RunEventKind.ORDER]
     assert (order.content, order.data["by"], order.path) == ("stop", WATCH, SCOUT)
     stored = [each for each in saver.read_events(session.thread_id) if each.agent_path == WATCH]
+    reply = stored.pop(0)
+    assert reply.event.data["usage"]["input_tokens"] == 30
     assert [(each.event.kind, dict(each.event.data)) for each in stored] == [
         (
             "alert",
@@ -274,8 +278,7 @@ def test_a_monitor_looks_no_more_when_its_budget_is_spent(
         events.extend(run)
 
     assert (field.looks, asked(tree, "watch")) == (40, 1)
-    [ended] = [each for each in events if each.path == WATCH]
-    assert (ended.kind, ended.content) == ("error", "looks no more: budget: 1 of 1 calls")
+    assert watch_events(events) == [("error", WATCH, "looks no more: budget: 1 of 1 calls")]
     # The next turn has a budget of its own.
     world.send(session, "again")
     assert asked(tree, "watch") == 2
@@ -295,8 +298,7 @@ def test_a_monitor_looks_no_more_when_its_tokens_are_spent(saver: SqliteCheckpoi
     events = list(session.send("go"))
 
     assert asked(tree, "watch") == 2
-    [ended] = [each for each in events if each.path == WATCH]
-    assert ended.content == "looks no more: budget: 70 of 60 tokens"
+    assert watch_events(events) == [("error", WATCH, "looks no more: budget: 70 of 60 tokens")]
 
 
 def test_a_run_does_not_wait_for_a_slow_monitor_and_hears_no_more_of_it(
@@ -337,6 +339,10 @@ def test_what_a_monitor_spends_is_usage_of_the_tree(
 
     assert usage.model_calls == len(calls_of(tree))
     assert (usage.input_tokens, usage.output_tokens) == (3000, 500)
+    report = world.do(session, "usage")
+    assert report.total.model_calls == usage.model_calls
+    own = report.group("agent")[WATCH]
+    assert (own.input_tokens, own.output_tokens, own.tool_calls) == (3000, 500, 0)
 
 
 def test_the_calls_of_a_monitor_count_for_the_limits_of_the_tree(
@@ -573,6 +579,26 @@ def test_the_registry_has_it_in_every_process(saver: SqliteCheckpointer) -> None
 
 def kinds_and_states(registry: AgentRegistry) -> dict[str, str]:
     return {each.path: f"{each.kind} {each.state}" for each in registry.agents}
+
+
+def test_a_damaged_record_of_a_monitor_does_not_hinder_the_turn(
+    saver: SqliteCheckpointer,
+) -> None:
+    field = Field(waits_at=4)
+    field.go_on.set()
+    tree = build_tree(["nothing"], field, most=6)
+    with Session(tree, saver).send("go") as run:
+        next(iter(run))
+    with saver.cursor() as cursor:
+        cursor.execute("UPDATE ledger_values SET value = '?' WHERE key LIKE '%/monitor/%'")
+    session = Session(tree, saver)
+
+    events = list(session.resume())
+
+    assert field.looks == 6
+    [(kind, _, text)] = watch_events(events)
+    assert kind == "error"
+    assert text.startswith("LedgerDamaged: the monitor ")
 
 
 def test_without_monitors_no_thread_is_started(

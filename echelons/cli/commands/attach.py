@@ -140,7 +140,9 @@ def _build_message_events(stored: StoredEvent) -> Iterator[RunEvent]:
                 unknown_calls=0 if spent else 1,
             )
             # Older databases do not have the model.
-            facts = {"model": str(data.get("model", ""))}
+            facts: dict[str, Any] = {"model": str(data.get("model", ""))}
+            if data.get("monitor") is True:
+                facts["monitor"] = True
             if "cut" in data:
                 facts["cut"] = str(data["cut"])
             yield RunEvent(

@@ -178,6 +178,9 @@ class AgentBoard:
 
     def _on_message(self, row: AgentRow, event: RunEvent) -> None:
         self._mark_running(row)
+        if event.data.get("monitor"):
+            # It looks now and then, and answers nobody.
+            self._end_row(row, AgentState.DONE)
         model = str(event.data.get("model", ""))
         self.models.add(model)
         if model != OFFLINE_MODEL:
@@ -249,12 +252,11 @@ class AgentBoard:
     _on_approval = _on_answer
 
     def _on_alert(self, row: AgentRow, event: RunEvent) -> None:
-        self._mark_running(
-            row, shorten_line(f"alerts about {event.data['about']}: {event.content}")
-        )
+        said = f"alerts about {event.data['about']}: {event.content}"
+        self._end_row(row, AgentState.DONE, shorten_line(said))
 
     def _on_report(self, row: AgentRow, event: RunEvent) -> None:
-        self._mark_running(row, shorten_line(f"reports: {event.content}"))
+        self._end_row(row, AgentState.DONE, shorten_line(f"reports: {event.content}"))
 
     def _on_warning(self, row: AgentRow, event: RunEvent) -> None:
         row.detail = shorten_line(f"is warned: {event.content}")

@@ -80,7 +80,11 @@ def finish(place: Place, world: str) -> dict[str, Any]:
         [head, *_] = session.trace().walk()
         return {
             "text": text,
-            "alerts": [each.event.kind for each in stored if each.agent_path == WATCH],
+            "alerts": [
+                each.event.kind
+                for each in stored
+                if each.agent_path == WATCH and each.event.kind != "message"
+            ],
             "orders": [(each.order, each.path, each.by) for each in orders.given],
             "told": [(each.kind, each.to) for each in head.mail],
             "looks": sum(

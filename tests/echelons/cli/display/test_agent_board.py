@@ -65,6 +65,17 @@ def test_a_response_says_how_an_agent_ended(status: str, doing: str) -> None:
     assert doings(board)["head/a"] == doing
 
 
+def test_a_monitor_answers_nobody_and_is_never_left_running() -> None:
+    board = board_of(
+        event("head", RunEventKind.TASK),
+        event("head/watch", RunEventKind.MESSAGE, "nothing", model="m", monitor=True),
+        event("head/watch", RunEventKind.ALERT, "It loops.", about="head/scout", decision="stop"),
+    )
+
+    assert doings(board) == {"head": "running", "head/watch": "done"}
+    assert board.list_rows()[1].detail == "alerts about head/scout: It loops."
+
+
 def test_time_is_counted_from_an_agents_beginning_to_its_end() -> None:
     clock = FakeClock()
     board = AgentBoard(clock.now)
