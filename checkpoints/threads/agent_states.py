@@ -145,6 +145,7 @@ class TreeSnapshot:
                 kind=AgentKind(made_as.kind) if made_as else known.get(path, AgentKind.DECLARED),
                 superior_id=ids.get(above, ""),
                 role=made_as.role if made_as else "",
+                spawn_levels=made_as.levels if made_as else 0,
                 alias=self.aliases.get(ids[path], ""),
                 subordinate_ids=tuple(ids[each] for each in below[path]),
                 thread_ids=tuple(each.thread_id for each in own),

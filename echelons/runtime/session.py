@@ -28,6 +28,7 @@ from echelons.checkpoints.coordination.workspace_changes import (
 )
 from echelons.checkpoints.ledger import LeaseHolder
 from echelons.checkpoints.queries import OneCheckpoint, ReadPlan, arun_plan, run_plan
+from echelons.checkpoints.threads.agent_states import read_registry
 from echelons.checkpoints.threads.answer_outbox import read_open_questions
 from echelons.checkpoints.threads.dismissal import DismissedSubtree, dismiss_agent
 from echelons.checkpoints.threads.mail_delivery import NO_MODEL, post_mail
@@ -565,12 +566,11 @@ class Session:
             MessageRefused: It was stopped.
             MailboxFull: It has 1,000 unread messages.
         """
-        return run_plan(self._saver, self._post_mail(path, self._check_spawn(path, name), "spawn"))
+        return run_plan(self._saver, self._post_spawn(path, name))
 
     async def aspawn(self, path: str, name: str) -> str:
         """Async version of `spawn`."""
-        plan = self._post_mail(path, self._check_spawn(path, name), "spawn")
-        return await arun_plan(self._saver, plan)
+        return await arun_plan(self._saver, self._post_spawn(path, name))
 
     def take_over(self) -> LeaseHolder:
         """Take the thread from a run of another process that hangs, and free it for `resume`.
@@ -745,18 +745,23 @@ class Session:
         known, name = self._list_kinds(), choose_user_name(by)
         return dismiss_agent(self.thread_id, path, known, name, graceful=graceful)
 
-    def _check_spawn(self, path: str, name: str) -> str:
-        """Return the name of an agent that can be spawned below another."""
+    def _post_spawn(self, path: str, name: str) -> ReadPlan[str]:
+        """Give an agent another one, if it may have some that are made at run time."""
         spawnable = self._engine.spawnable
-        if name not in spawnable:
+        if not isinstance(name, str) or name not in spawnable:
             listed = ", ".join(spawnable) or "none"
             raise SpawnRefused(f"no agent {name!r} can be spawned (spawnable: {listed})")
-        for place in walk_tree(self.graph.agent):
-            if place.path_text == path and get_permissions(place.member).spawn is None:
-                raise SpawnRefused(
-                    f"{path!r} may make no subordinates; give it Permissions(spawn=Spawn(...))"
-                )
-        return name
+        members = {place.path_text: place.member for place in walk_tree(self.graph.agent)}
+        member = members.get(path) if isinstance(path, str) else None
+        if member and get_permissions(member).spawn is None:
+            why = "give it Permissions(spawn=Spawn(...))"
+            raise SpawnRefused(f"{path!r} may make no subordinates; {why}")
+        if member is None:
+            registry = yield from read_registry(self.thread_id, self._list_kinds())
+            if registry.get(path).spawn_levels == 0:
+                why = "it is a drone, or on the last level that may be made"
+                raise SpawnRefused(f"{path!r} may make no subordinates: {why}")
+        return (yield from self._post_mail(path, name, "spawn"))
 
     def _post_mail(self, path: str, text: str, kind: MailKind) -> ReadPlan[str]:
         members = {place.path_text: place.member for place in walk_tree(self.graph.agent)}

@@ -60,6 +60,8 @@ class AgentRecord:
         kind: What it is.
         role: What one that was made at run time is for, as its superior has put it; empty for
             others.
+        spawn_levels: How many levels of agents one that was made at run time may make below it; 0
+            for others.
         alias: Its name for people; empty if it has none.
         subordinate_ids: Ids of its subordinates.
         thread_ids: Its own threads, one for each conversation.
@@ -74,6 +76,7 @@ class AgentRecord:
     superior_id: str
     kind: AgentKind = AgentKind.DECLARED
     role: str = ""
+    spawn_levels: int = 0
     alias: str = ""
     subordinate_ids: tuple[str, ...] = ()
     thread_ids: tuple[str, ...] = ()

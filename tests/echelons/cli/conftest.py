@@ -86,6 +86,17 @@ growing = Agent(
     theme="birds",
     permissions=Permissions(contact_user=True, spawn=Spawn(levels=1)),
 )
+held = Agent(
+    "head",
+    "Plans trips",
+    model=ScriptedModel(
+        {
+            "head": [Call("spawn_subordinate", {"role": "scout", "message": "look"}), "Over."],
+            "scout": ["North."],
+        }
+    ),
+    permissions=Permissions(spawn=Spawn(levels=1), approvals={"spawn_subordinate": "ask"}),
+)
 spared = replace(asking, subordinates=[*asking.subordinates, Agent("spare", "Waits")])
 plain = Agent("head", "Answers", model=ScriptedModel(["Fine.", "Fine.", "Fine."]))
 unasked = Agent(

@@ -88,6 +88,24 @@ def test_agents_that_were_made_are_shown_with_their_names_for_people(echelons: C
     assert below["alias"] == alias
 
 
+@pytest.mark.parametrize(
+    ("decision", "made"), [(("approve",), 1), (("reject", "--message", "not now"), 0)]
+)
+def test_an_agent_is_made_once_it_has_been_approved(
+    echelons: Call, decision: tuple[str, ...], made: int
+) -> None:
+    run = echelons("run", "trips:held", "go", "--thread", "t")
+    assert (run.exit_code, "spawn_subordinate" in run.stdout) == (4, True)
+    listed = echelons("inbox").stdout
+    assert "head asks" in listed and "scout" in listed and "approve" in listed
+
+    ended = echelons("answer", *decision)
+
+    assert (ended.exit_code, ended.stdout) == (0, "Over.\n")
+    told = json.loads(echelons("tree", "--json").stdout)["agents"]
+    assert len([each for each in told if each["role"]]) == made
+
+
 def test_states_are_coloured_on_a_terminal_and_nowhere_else(
     asked: Call, terminal: Callable[..., tuple[int, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
