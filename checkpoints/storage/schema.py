@@ -329,6 +329,12 @@ def _select_records(kind: str) -> str:
     WHERE key GLOB 'thread/*/{kind}/*' AND {_KEY_REST} GLOB '{kind}/*'"""  # noqa: S608
 
 
+def _check_amount(name: str) -> str:
+    """Return the condition that a column has an amount, of money as a text."""
+    text = f"{name} NOT GLOB '*[^0-9.]*'"
+    return f"iif(unit = 'money', {text}, typeof({name}) <> 'text' AND {name} >= 0)"
+
+
 # A reply counts where it was written: the answer of a graph, a Runnable or a function is the last
 # reply within it once more, if models have replied within. Where a call was charged, the charge
 # counts and not the reply.
@@ -401,10 +407,12 @@ SELECT thread_id, agent_thread_id, agent_path, at, kind, state, model,
 FROM charges WHERE kind <> 'tool' OR state IN ('lost', 'damaged');
 CREATE VIEW IF NOT EXISTS grants AS
 SELECT thread_id, turn_id, grant_id, agent_path, at, unit, granted, spent, reserved,
-    iif(closed, 0, max(iif(unit = 'money', round(unspent, 9), unspent), 0)) AS free,
+    iif(closed OR damaged, 0, max(iif(unit = 'money', round(unspent, 9), unspent), 0)) AS free,
     max(iif(unit = 'money', round(-unspent, 9), -unspent), 0) AS overdraft, closed, currency
 FROM (
-    SELECT *, granted - spent - reserved AS unspent FROM (
+    SELECT *, granted - spent - reserved AS unspent,
+        NOT ({" AND ".join(map(_check_amount, ("granted", "spent", "reserved")))}) AS damaged
+    FROM (
         SELECT coalesce(json_extract(record, '$.thread_id'), quoted_thread_id) AS thread_id,
             substr(rest, 1, instr(rest, '/') - 1) AS turn_id,
             substr(rest, instr(rest, '/') + 1) AS grant_id,

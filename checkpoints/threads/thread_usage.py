@@ -2,24 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from decimal import Decimal
+from functools import partial
 from itertools import groupby
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from langgraph.checkpoint.base import CheckpointTuple
 from langgraph.constants import START
 
 from echelons.checkpoints.coordination.branches import Branch, read_latest_branch
-from echelons.checkpoints.queries import AllCheckpoints, LatestCheckpointId, ReadPlan, Saver
+from echelons.checkpoints.coordination.budget_ledger import (
+    CHARGE,
+    GRANT,
+    ChargeRecord,
+    GrantRecord,
+)
+from echelons.checkpoints.ledger import Ledger, StoredRecord, Transaction, build_key
+from echelons.checkpoints.queries import (
+    AllCheckpoints,
+    AllThreadIds,
+    LatestCheckpointId,
+    LedgerQuery,
+    ReadPlan,
+    Saver,
+)
 from echelons.checkpoints.storage.event_rows import build_write_events
 from echelons.checkpoints.storage.usage_rows import CallRow, build_call_row, load_call_rows
 from echelons.checkpoints.thread_events import WriteLocation
-from echelons.errors import ThreadNotFound
+from echelons.errors import LedgerDamaged, ThreadNotFound
+from echelons.guards.budget import load_amounts
 from echelons.guards.prices import Prices
 from echelons.langgraph_internals import NS_SEP
 from echelons.tree.names import RUN
-from echelons.tree.usage_report import UsageReport
+from echelons.tree.usage_report import GrantedAmount, StoredCall, UsageReport
 
 _RUN_START = f"{NS_SEP}{RUN}:"
 
@@ -96,22 +113,138 @@ def read_usage(
     Raises:
         ThreadNotFound: The thread has never run.
         CheckpointTampered: A row of it is damaged.
+        LedgerDamaged: A grant or a charge is damaged.
     """
     rows: list[CallRow] = yield StoredCalls(thread_id)
-    if thread_id is not None and not rows and (yield LatestCheckpointId(thread_id)) is None:
-        raise ThreadNotFound(thread_id)
-    rows = _leave_out_passed_on(rows)
+    threads = dict.fromkeys(row.call.thread_id for row in rows)
+    if thread_id is not None:
+        if not rows and (yield LatestCheckpointId(thread_id)) is None:
+            raise ThreadNotFound(thread_id)
+        threads = {thread_id: None}
+    else:
+        listed: list[str] | None = yield AllThreadIds()
+        threads |= dict.fromkeys(listed or ())
+    accounts: _Accounts = yield LedgerQuery(partial(_read_accounts, threads=[*threads]))
+    rows = [*_leave_out_passed_on(rows, accounts.charged_steps), *accounts.charges]
+    grants = accounts.grants
     if branch:
-        seen: list[CallRow] = []
-        for each in dict.fromkeys(row.call.thread_id for row in rows):
-            sees = yield from _read_sight(each)
+        seen, left = list[CallRow](), list[_GrantRow]()
+        for each in threads:
+            sees, sees_root = yield from _read_sight(each)
             seen += [row for row in rows if row.call.thread_id == each and sees(row)]
-        rows = seen
-    return UsageReport([row.call for row in rows], (), prices)
+            left += [row for row in grants if row.amount.thread_id == each and sees_root(row.after)]
+        rows, grants = seen, left
+    return UsageReport([row.call for row in rows], [row.amount for row in grants], prices)
 
 
-def _read_sight(thread_id: str) -> ReadPlan[Callable[[CallRow], bool]]:
-    """Return what tells whether a call was made on the branch on which a thread goes on."""
+class _GrantRow(NamedTuple):
+    amount: GrantedAmount
+    after: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Accounts:
+    """The charges and grants of some threads.
+
+    Attributes:
+        charges: The charges as calls; `checkpoint_ns` is empty, and the checkpoint is the root's.
+        charged_steps: Thread, namespace and checkpoint of the steps whose model call was charged.
+        grants: The grants, by unit.
+    """
+
+    charges: list[CallRow]
+    charged_steps: frozenset[tuple[str, str, str]]
+    grants: list[_GrantRow]
+
+
+def _read_accounts(ledger: Ledger, threads: Iterable[str]) -> _Accounts:
+    charges, steps, grants = list[CallRow](), set[tuple[str, str, str]](), list[_GrantRow]()
+    for thread_id in threads:
+        stored, granted = ledger.query(partial(_list_records, thread_id=thread_id))
+        is_running = bool(stored) and ledger.get_holder(build_key(thread_id)) is not None
+        for record in stored:
+            charge = record.value
+            if charge.kind == "model":
+                steps.add((thread_id, charge.checkpoint_ns, charge.checkpoint_id))
+            elif charge.state != "lost":
+                continue  # the calls of tools are counted as they are in the conversation
+            call = _build_charged_call(record, thread_id, is_running)
+            charges.append(CallRow(call, "", charge.after))
+        for grant in granted:
+            grants += _list_amounts(grant, thread_id)
+    return _Accounts(charges, frozenset(steps), grants)
+
+
+def _list_records(
+    open_: Transaction, thread_id: str
+) -> tuple[list[StoredRecord[ChargeRecord]], list[StoredRecord[GrantRecord]]]:
+    charges = open_.list_records(CHARGE, build_key(thread_id, CHARGE.name, ""))
+    return charges, open_.list_records(GRANT, build_key(thread_id, GRANT.name, ""))
+
+
+def _build_charged_call(
+    record: StoredRecord[ChargeRecord], thread_id: str, is_running: bool
+) -> StoredCall:
+    charge = record.value
+    tokens = charge.input_tokens, charge.output_tokens, charge.cached_tokens
+    if min(tokens) < 0 or charge.tokens < 0:
+        raise LedgerDamaged(record.key, "its tokens are negative", CHARGE.name)
+    # The process that has reserved it is dead, though nothing has been charged since.
+    state = "lost" if charge.state == "reserved" and not is_running else charge.state
+    try:
+        charged = load_amounts({"money": charge.money} if charge.money else {})
+    except ValueError as error:
+        raise LedgerDamaged(record.key, str(error), CHARGE.name) from error
+    return StoredCall(
+        charge.kind,
+        state,
+        thread_id,
+        charge.agent_thread_id,
+        charge.path,
+        record.at,
+        charge.model,
+        *tokens,
+        charged_tokens=max(charge.tokens - charge.input_tokens - charge.output_tokens, 0),
+        money=Decimal(charged["money"]) if charged else None,
+        currency=charge.currency,
+    )
+
+
+def _list_amounts(record: StoredRecord[GrantRecord], thread_id: str) -> Iterator[_GrantRow]:
+    grant, prefix = record.value, build_key(thread_id, GRANT.name, "")
+    turn_id, _, grant_id = record.key.removeprefix(prefix).partition("/")
+    try:
+        granted, spent, reserved = (
+            {unit: Decimal(str(amount)) for unit, amount in load_amounts(amounts).items()}
+            for amounts in (grant.granted, grant.spent, grant.reserved)
+        )
+    except ValueError as error:
+        raise LedgerDamaged(record.key, str(error), GRANT.name) from error
+    for unit, amount in granted.items():
+        yield _GrantRow(
+            GrantedAmount(
+                grant.path,
+                thread_id,
+                turn_id,
+                grant_id,
+                unit,
+                amount,
+                spent.get(unit, Decimal(0)),
+                reserved.get(unit, Decimal(0)),
+                grant.closed,
+                grant.currency if unit == "money" else "",
+            ),
+            grant.after,
+        )
+
+
+def _read_sight(
+    thread_id: str,
+) -> ReadPlan[tuple[Callable[[CallRow], bool], Callable[[str], bool]]]:
+    """Return what tells what was made on the branch on which a thread goes on.
+
+    The first is for a call, the second for the root's checkpoint after which something was stored.
+    """
     branch: Branch = yield from read_latest_branch(thread_id)
     roots: Mapping[str, str] = yield RootCheckpoints(thread_id)
 
@@ -120,11 +253,13 @@ def _read_sight(thread_id: str) -> ReadPlan[Callable[[CallRow], bool]]:
         # Of a graph whose checkpoints were pruned, no other branch is left.
         return branch.sees(roots.get(top, "") if top else row.checkpoint_id)
 
-    return sees
+    return sees, branch.sees
 
 
-def _leave_out_passed_on(rows: Iterable[CallRow]) -> list[CallRow]:
-    """Return calls without the replies that a level without an agent has only passed on.
+def _leave_out_passed_on(
+    rows: Iterable[CallRow], charged_steps: Collection[tuple[str, str, str]]
+) -> list[CallRow]:
+    """Return calls without the replies that were charged, or only passed on.
 
     The answer of a graph, a Runnable or a function is a message of its own. If models have replied
     within, it is the last of their replies once more.
@@ -138,7 +273,11 @@ def _leave_out_passed_on(rows: Iterable[CallRow]) -> list[CallRow]:
     return [
         row
         for row in found
-        if row.call.kind == "tool" or (row.call.thread_id, row.checkpoint_ns) not in passing
+        if row.call.kind == "tool"
+        or (
+            (row.call.thread_id, row.checkpoint_ns) not in passing
+            and (row.call.thread_id, row.checkpoint_ns, row.checkpoint_id) not in charged_steps
+        )
     ]
 
 

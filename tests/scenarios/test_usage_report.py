@@ -14,7 +14,8 @@ from langgraph.checkpoint.memory import InMemorySaver
 
 from echelons import Agent, Session, SqliteCheckpointer, ThreadStore
 from echelons.delegation import Usage
-from echelons.errors import CheckpointTampered, ThreadNotFound, UnknownPath
+from echelons.errors import CheckpointTampered, LedgerDamaged, ThreadNotFound, UnknownPath
+from echelons.guards.budget import Budget
 from echelons.guards.prices import Price, Prices
 from echelons.testing import Call, Reply, ScriptedModel, delegate
 from echelons.tree.usage_report import UsageReport, UsageTotals
@@ -267,3 +268,151 @@ def test_a_turn_that_waits_has_used_what_was_answered(any_saver: Any) -> None:
 
         assert to_usage(session.usage().total) == first.usage + second.usage
         check_view(any_saver, session.usage())
+
+
+def build_spender(usage: tuple[int, int] | None = (100, 20)) -> Agent:
+    """Return a root that grants its subordinate a part of its budget."""
+    args = {"subordinate": "scout", "message": "Look", "budget": {"tokens": 4000}}
+    model = ScriptedModel(
+        {
+            "head": [
+                Reply("", [Call("call_subordinate", args)], usage=(100, 20)),
+                Reply("Done.", usage=(100, 20)),
+            ],
+            "scout": [
+                Reply("", [Call("look", {"what": "hole"})], usage=usage),
+                Reply("Seen.", usage=(100, 20)),
+            ],
+        }
+    )
+    return Agent("head", model=model, subordinates=[Agent("scout", tools=[look])])
+
+
+def amounts(report: UsageReport) -> dict[tuple[str, str], tuple[str, ...]]:
+    """Return what was granted, spent, reserved, is free, and was spent beyond."""
+    return {
+        (each.path, each.unit): tuple(
+            each.to_json()[name] for name in ("granted", "spent", "reserved", "free", "overdraft")
+        )
+        for each in report.grants
+    }
+
+
+def test_what_was_charged_is_counted_in_place_of_the_replies(world: World, any_saver: Any) -> None:
+    session = Session(build_spender(), any_saver)
+
+    result = world.send(session, "Go", budget=Budget(tokens=10_000, tool_calls=5))
+
+    report = session.usage()
+    assert to_usage(report.total) == result.usage
+    assert (report.total.tool_calls, report.total.charged_tokens) == (1, 0)
+    assert {each.state for each in report.calls if each.kind == "model"} == {"charged"}
+    assert amounts(report) == {
+        ("head", "tokens"): ("10000", "480", "0", "9520", "0"),
+        ("head", "tool_calls"): ("5", "1", "0", "4", "0"),
+        ("head/scout", "tokens"): ("4000", "240", "0", "0", "0"),
+    }
+    assert [each.closed for each in report.grants if each.path == "head/scout"] == [True]
+    assert [*amounts(session.usage("head/scout"))] == [("head/scout", "tokens")]
+    assert session.usage(branch=True) == report
+    check_view(any_saver, report)
+
+
+def test_what_a_silent_model_was_charged_is_an_estimate(world: World, any_saver: Any) -> None:
+    session = Session(build_spender(None), any_saver)
+
+    result = world.send(session, "Go", budget=Budget(tokens=10_000))
+
+    total = session.usage().total
+    assert result.usage.unknown_calls == total.estimated_calls == 1
+    assert (total.unknown_calls, total.model_calls) == (0, result.usage.model_calls)
+    [root, *_] = [each for each in session.usage().grants if each.path == "head"]
+    assert root.spent == total.tokens > total.input_tokens + total.output_tokens
+    if isinstance(any_saver, SqliteCheckpointer):
+        query = "SELECT sum(input_tokens + output_tokens + charged_tokens) FROM usage"
+        assert any_saver.conn.execute(query).fetchone()[0] == total.tokens
+
+
+def test_the_cost_is_what_was_charged_to_the_last_cent(world: World, any_saver: Any) -> None:
+    price = Price("0.333333333", "0.7")
+    prices = Prices("EUR", {"scripted": price, "ScriptedModel": price}, per=1)
+    session = Session(build_spender(), any_saver, prices=prices)
+
+    world.send(session, "Go", budget=Budget(money="1000"))
+
+    report = session.usage()
+    [root] = [each for each in report.grants if each.path == "head"]
+    assert report.total.cost == root.spent == 4 * (100 * Decimal("0.333333333") + 14)
+    assert (root.unit, root.currency, root.free) == ("money", "EUR", 1000 - root.spent)
+    others = session.thread_store.usage(session.thread_id)
+    assert (others.currency, others.total.cost) == ("EUR", root.spent)
+    # What was charged in another currency is priced by the table that is given.
+    dollars = Prices("USD", {"scripted": Price("1", "1")}, per=1)
+    converted = session.thread_store.usage(session.thread_id, prices=dollars)
+    assert (converted.currency, converted.total.cost) == ("USD", 480)
+    if isinstance(any_saver, SqliteCheckpointer):
+        rows = any_saver.conn.execute("SELECT agent_path, granted, free, currency FROM grants")
+        [(path, granted, free, currency)] = [row for row in rows if row[0] == "head"]
+        assert (path, granted, currency) == ("head", "1000", "EUR")
+        assert free == pytest.approx(float(root.free))
+
+
+def test_a_call_that_its_process_has_not_survived_is_lost(
+    world: World, saver: SqliteCheckpointer
+) -> None:
+    session = Session(build_spender(), saver)
+    result = world.send(session, "Go", budget=Budget(tokens=10_000))
+    key = saver.conn.execute("SELECT key FROM ledger_values WHERE key GLOB '*/charge/*'").fetchone()
+    found = saver.ledger.get(key[0])
+    assert found is not None
+    # As a call leaves it that was made again after the death of its process.
+    lost = {**found.value, "state": "reserved", "input_tokens": 0, "output_tokens": 0}
+    saver.ledger.compare_and_set(f"{key[0]}x", None, {**lost, "tokens": 700})
+
+    total = session.usage().total
+
+    assert to_usage(total) == result.usage
+    assert (total.lost_calls, total.charged_tokens, total.tokens) == (1, 700, 480 + 700)
+    states = saver.conn.execute("SELECT state, charged_tokens FROM usage WHERE charged_tokens > 0")
+    assert states.fetchall() == [("reserved", 700)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "change"),
+    [
+        ("charge", "value = '{'"),
+        ("charge", "value = json_set(value, '$.tokens', -1)"),
+        ("charge", "value = json_set(value, '$.tokens', 'many')"),
+        ("charge", "value = json_set(value, '$.money', 'much')"),
+        ("charge", "value = json_set(value, '$.state', 'paid')"),
+        ("grant", "value = '7'"),
+        ("grant", "value = json_set(value, '$.granted.tokens', -1)"),
+        ("grant", "value = json_set(value, '$.spent.tokens', '1')"),
+    ],
+)
+def test_a_damaged_grant_or_charge_is_named(
+    world: World, saver: SqliteCheckpointer, kind: str, change: str
+) -> None:
+    session = Session(build_spender(), saver)
+    world.send(session, "Go", budget=Budget(tokens=10_000))
+    with saver.cursor() as cursor:
+        cursor.execute(f"UPDATE ledger_values SET {change} WHERE key GLOB '*/{kind}/*'")
+
+    with pytest.raises(LedgerDamaged, match=f"/{kind}/"):
+        session.usage()
+    # The views show what can be read, and no more is free than before.
+    saver.conn.execute("SELECT * FROM usage").fetchall()
+    free = saver.conn.execute("SELECT free FROM grants WHERE agent_path = 'head'").fetchall()
+    assert all(each <= 9520 for (each,) in free)
+
+
+def test_a_fork_counts_its_grants_on_its_own_branch(any_saver: Any) -> None:
+    with Session(build_spender(), any_saver) as session:
+        session.send("Go", budget=Budget(tokens=10_000)).result()
+        begin = [*session.graph.get_state_history(session.config)][-1]
+        session.graph.invoke(None, begin.config)
+
+        everything, present = session.usage(), session.usage(branch=True)
+
+    assert everything.total.tokens == 2 * 480
+    assert present.total.tokens == 480
