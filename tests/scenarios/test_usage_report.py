@@ -349,7 +349,7 @@ def test_the_cost_is_what_was_charged_to_the_last_cent(world: World, any_saver: 
     # What was charged in another currency is priced by the table that is given.
     dollars = Prices("USD", {"scripted": Price("1", "1")}, per=1)
     converted = session.thread_store.usage(session.thread_id, prices=dollars)
-    assert (converted.currency, converted.total.cost) == ("USD", 480)
+    assert (converted.currency, converted.total.cost) == ("USD", Decimal(480))
     if isinstance(any_saver, SqliteCheckpointer):
         rows = any_saver.conn.execute("SELECT agent_path, granted, free, currency FROM grants")
         [(path, granted, free, currency)] = [row for row in rows if row[0] == "head"]
