@@ -23,6 +23,7 @@ from echelons.checkpoints.thread_events import WriteLocation
 from echelons.checkpoints.threads.agent_states import read_registry
 from echelons.checkpoints.threads.answer_outbox import read_open_questions
 from echelons.checkpoints.threads.stop_and_pause import locate_order
+from echelons.checkpoints.threads.thread_status import read_thread_status
 from echelons.guards.dismissals import Dismissal
 from echelons.messaging.mail import USER
 from echelons.tree.agent_registry import AgentKind, AgentState
@@ -85,7 +86,14 @@ def dismiss_agent(
         lambda ledger: commit_dismissal(ledger, where, new, hidden)
     )
     left = {each.id for each in (yield from read_open_questions(thread_id))}
-    gone = (each for each in before if is_under(PATH_SEPARATOR.join(each.path), path))
+    status = yield from read_thread_status(thread_id)
+    withdrawn = status.pending_work.dismissed
+    # Whether a request may be sent is asked for the superior.
+    gone = (
+        each
+        for each in before
+        if each.id in withdrawn or is_under(PATH_SEPARATOR.join(each.path), path)
+    )
     above = (each.path for each in registry.ancestors(path)[::-1])
     living = (each for each in above if registry.get(each).state is not AgentState.DISMISSED)
     return DismissedSubtree(

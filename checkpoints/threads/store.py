@@ -19,6 +19,7 @@ from echelons.checkpoints.coordination.agent_aliases import list_aliases_by_path
 from echelons.checkpoints.coordination.answer_mark import OPEN_EPOCH
 from echelons.checkpoints.coordination.branches import read_latest_branch
 from echelons.checkpoints.coordination.control_orders import ControlOrders, build_orders_key
+from echelons.checkpoints.coordination.dismissal_ledger import read_dismissals
 from echelons.checkpoints.coordination.failure_ledger import read_failures
 from echelons.checkpoints.coordination.usage_meter import METER
 from echelons.checkpoints.ledger import Ledger, Transaction, build_key
@@ -39,7 +40,7 @@ from echelons.checkpoints.thread_events import EventKind, ThreadEvent, UserActio
 from echelons.checkpoints.threads.agent_states import read_registry
 from echelons.checkpoints.threads.answer_outbox import read_open_questions
 from echelons.checkpoints.threads.graph_state import read_graph_calls
-from echelons.checkpoints.threads.late_results import read_late_answers
+from echelons.checkpoints.threads.late_results import list_open_calls, read_late_answers
 from echelons.checkpoints.threads.pending_work import Question
 from echelons.checkpoints.threads.segments import (
     EARLIER_TURNS_KEY,
@@ -76,6 +77,7 @@ from echelons.identity.thread_history import Head
 from echelons.langgraph_internals import DELTA_COUNTERS_KEY
 from echelons.text.input_limits import read_text
 from echelons.tree.agent_registry import AgentKind, AgentRegistry
+from echelons.tree.names import PATH_SEPARATOR
 from echelons.tree.usage_report import UsageReport
 
 DAMAGE = (CheckpointTampered, LedgerDamaged, UnreadableRecord)
@@ -443,7 +445,13 @@ def read_thread(
     assert identity is not None  # noqa: S101  rows are found by their identity
     latest = _build_query(newest)
     own = yield from read_past(newest, list_pending_writes(newest))
-    late = yield from read_late_answers(newest, own.messages, ended=False)
+    ended = False
+    if list_open_calls(own.messages):
+        # Nothing goes on in a thread whose agent was dismissed.
+        dismissals = yield from read_dismissals(latest.thread_id)
+        dismissal = dismissals.find(PATH_SEPARATOR.join(identity.path))
+        ended = dismissal is not None and not dismissal.graceful
+    late = yield from read_late_answers(newest, own.messages, ended=ended)
     parts = [(latest.checkpoint_ns, (*own.messages, *late))]
     previous, heads = get_previous_head(newest), dict(own.heads)
     while earlier := find_segment_end(previous, latest.thread_id):

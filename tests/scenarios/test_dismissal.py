@@ -6,6 +6,7 @@ import asyncio
 import re
 import threading
 from collections.abc import Sequence
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +27,7 @@ from echelons.errors import (
 )
 from echelons.testing import Call, ScriptedModel, delegate, per_conversation
 from echelons.tree.agent_registry import AgentState
-from tests.scenarios.drivers.camp import asked, first, team, told, waiting
+from tests.scenarios.drivers.camp import asked, first, look, team, told, waiting
 
 if TYPE_CHECKING:
     from tests.scenarios.conftest import World
@@ -460,3 +461,191 @@ def test_an_agent_that_may_not_spawn_has_no_such_tool(
     world.send(session, "go")
 
     assert told(session)[0].startswith("Error: there is no such tool")
+
+
+BRANCHES = ("east", "west", "south")
+
+
+def expedition(dig: Any) -> Agent:
+    """Return a head whose north has three branches at once, each of which digs again and again."""
+    digging = per_conversation([Call("dig"), Call("dig"), Call("dig"), Call("dig"), "dug out"])
+    model = ScriptedModel(
+        {
+            "head": [delegate("north", "dig"), "over"],
+            "north": [[delegate(name, "dig") for name in BRANCHES], "north is done"],
+            **dict.fromkeys(BRANCHES, digging),
+        }
+    )
+    north = Agent("north", subordinates=[Agent(name, tools=[dig]) for name in BRANCHES])
+    return Agent("head", model=model, subordinates=[north])
+
+
+def watch_journal(saver: SqliteCheckpointer) -> list[str]:
+    """Return a list to which a word is added for each call begun, and for a dismissal."""
+    seen: list[str] = []
+
+    def note(statement: str) -> None:
+        if statement.startswith("INSERT INTO ledger_values"):
+            if '"state":"started"' in statement:
+                seen.append("call")
+            elif "/dismissal/" in statement:
+                seen.append("dismissal")
+
+    saver.conn.set_trace_callback(note)
+    return seen
+
+
+def read_findings(session: Session) -> list[str]:
+    return [
+        str(each.text)
+        for name in BRANCHES
+        for found in session.trace().walk()
+        if found.agent == name
+        for each in session.thread_store.get(found.thread_id).messages
+        if each.type == "tool"
+    ]
+
+
+def test_in_three_branches_at_once_no_call_begins_after_the_commit(
+    saver: SqliteCheckpointer,
+) -> None:
+    seen = watch_journal(saver)
+    dug = count(1)
+    together = threading.Barrier(3, timeout=60)
+
+    @tool
+    def dig() -> str:
+        """Dig."""
+        number = next(dug)
+        if number == 5:
+            session.dismiss("head/north")
+        elif number < 4:
+            together.wait()
+        return f"found {number}"
+
+    session = Session(expedition(dig), saver)
+
+    assert session.send("go").result().text == "over"
+
+    place = seen.index("dismissal")
+    assert seen[:place].count("call") >= 5
+    assert seen[place:] == ["dismissal"]
+    findings = read_findings(session)
+    # What was under way has come to its end, and is kept.
+    assert [each for each in findings if each.startswith("found")]
+    assert {"found 1", "found 2", "found 3", "found 5"} <= {*findings}
+    assert told(session) == [f"[unable] {DISMISSED}"]
+
+
+async def test_in_an_event_loop_three_branches_are_cut_short_at_once(
+    saver: SqliteCheckpointer,
+) -> None:
+    seen = watch_journal(saver)
+    dug, all_hang = count(1), asyncio.Event()
+    cancelled: list[int] = []
+
+    @tool
+    async def dig() -> str:
+        """Dig."""
+        number = next(dug)
+        if number <= 3:
+            return f"found {number}"
+        if number == 6:
+            all_hang.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            cancelled.append(number)
+            raise
+        return "never said"
+
+    session = Session(expedition(dig), saver)
+    run = asyncio.create_task((await session.asend("go")).result())
+    await all_hang.wait()
+
+    done = await session.adismiss("head/north")
+
+    assert (await run).text == "over"
+    assert sorted(cancelled) == [4, 5, 6]
+    assert seen[seen.index("dismissal") :] == ["dismissal"]
+    assert {str(each) for each in done.outcome_unknown} == {
+        f"dig of head/north/{name}" for name in BRANCHES
+    }
+    findings = read_findings(session)
+    assert {"found 1", "found 2", "found 3"} <= {*findings}
+    assert findings.count("cut short, and what came of it is not known") == 3
+
+
+def test_who_is_dismissed_gracefully_finishes_and_delegates_no_more(
+    world: World, saver: SqliteCheckpointer
+) -> None:
+    def dismissing(_: Sequence[BaseMessage]) -> Any:
+        session.dismiss("head/north", graceful=True)
+        return [Call("look"), delegate("camp", "go")]
+
+    north = Agent(
+        "north", tools=[look], subordinates=[Agent("camp")], permissions=Permissions(spawn=Spawn())
+    )
+    steps: list[Any] = [dismissing, [spawn("scout")], "north is done"]
+    twice: list[Any] = [delegate("north", "go"), delegate("north", "go on"), "over"]
+    model = ScriptedModel(
+        {
+            "head": lambda messages: play(twice, messages),
+            "north": lambda messages: play(steps, messages),
+        }
+    )
+    session = Session(Agent("head", model=model, subordinates=[north]), saver)
+
+    assert world.send(session, "go").text == "over"
+
+    assert told(session, "north") == ["nothing"] + [f"[unable] {DISMISSED}"] * 2
+    assert told(session) == ["north is done", f"[unable] {DISMISSED}"]
+    assert states(session)["head/north"] == "dismissed"
+
+
+def test_a_graceful_dismissal_lets_a_question_be_answered_and_an_immediate_one_ends_it(
+    world: World, saver: SqliteCheckpointer
+) -> None:
+    session = Session(waiting(), saver)
+    [question] = world.send(session, "go").questions
+
+    gently = world.do(session, "dismiss", "head/north", graceful=True)
+    assert gently.questions == ()
+    assert [each.id for each in world.do(session, "inbox")] == [question.id]
+    assert states(session)["head/north"] == "waiting"
+    with pytest.raises(AgentDismissed):
+        world.do(session, "steer", "head/north/camp", "listen")
+    again = world.do(session, "dismiss", "head/north", graceful=True)
+    assert not again.is_new
+
+    saver.copy_thread(session.thread_id, "copy")
+    assert world.answer(session, {question.id: "left"}).text == "over"
+    assert told(session)[0] == "north is done"
+    assert states(session)["head/north/camp"] == "dismissed"
+
+    now = world.do(session, "dismiss", "head/north")
+    assert (now.is_new, now.dismissal.graceful) == (True, False)
+    assert not world.do(session, "dismiss", "head/north", graceful=True).is_new
+
+
+def test_nobody_is_asked_whether_a_request_may_go_to_who_is_dismissed(
+    world: World, saver: SqliteCheckpointer
+) -> None:
+    model = ScriptedModel({"head": [delegate("north", "go"), "over"], "north": ["never"]})
+    head = Agent(
+        "head",
+        model=model,
+        subordinates=[Agent("north")],
+        permissions=Permissions(approvals={"north": "ask"}),
+    )
+    session = Session(head, saver)
+    [question] = world.send(session, "go").questions
+
+    done = world.do(session, "dismiss", "head/north", graceful=True)
+    assert done.questions == (question.id,)
+    with pytest.raises(AgentDismissed):
+        world.answer(session, {question.id: "approve"})
+    result = world.resume(session)
+
+    assert (result.text, result.questions) == ("over", ())
+    assert told(session) == [f"[unable] {DISMISSED}"]
