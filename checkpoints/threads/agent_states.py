@@ -174,7 +174,8 @@ class TreeSnapshot:
             return AgentState.PAUSED, ()
         whom = [each.addressee or USER for each in asked]
         for each in working:
-            whom += [_join(path, one.agent) for one in each.subordinates if self._is_open(one)]
+            below = (_join(path, one.agent) for one in each.subordinates if self._is_open(one))
+            whom += [one for one in below if not self._is_ended(one)]
         if any(each.status == Status.NEEDS_INPUT for each in traces):
             whom.append(path.rpartition(PATH_SEPARATOR)[0])
         if whom:
@@ -184,6 +185,11 @@ class TreeSnapshot:
         if any(each.status == Status.UNABLE for each in traces):
             return AgentState.FAILED, ()
         return (AgentState.DONE if traces else AgentState.IDLE), ()
+
+    def _is_ended(self, path: str) -> bool:
+        """Return whether nobody waits any more for an agent, as it was dismissed at once."""
+        dismissal = self.dismissals.find(path)
+        return dismissal is not None and not dismissal.graceful
 
     def _find_segment(self, trace: Trace) -> str:
         """Return the request that an agent works on, or the turn of the root; empty for none."""

@@ -1,4 +1,4 @@
-"""Whatever is spawned, called, forked and resumed: who is there is what the rules say."""
+"""Whatever is spawned, called, dismissed, forked, resumed: who is there is what the rules say."""
 
 from __future__ import annotations
 
@@ -17,10 +17,13 @@ from langchain_core.messages import BaseMessage, HumanMessage
 from langgraph.types import Command
 
 from echelons import Agent, Permissions, Spawn, SqliteCheckpointer, ThreadStore
+from echelons.checkpoints.queries import run_plan
+from echelons.checkpoints.threads.dismissal import dismiss_agent
 from echelons.testing import Call, ScriptedModel
 from tests.proof import sample
 
 AT_ONCE, TOTAL = 3, 8
+IN_TURN = "in a turn"
 MADE = re.compile(r"\[((?:mortal|drone)-[0-9a-f]{8})[ ,]")
 LISTED = re.compile(r"^- (\S+): \"", re.MULTILINE)
 
@@ -33,8 +36,10 @@ class Made:
         kind: Its kind.
         keep: Whether it is kept.
         asks: Whether it waits for an answer of its superior.
-        ended: Whether it is dismissed.
+        ended: Whether it has come to its end, as its kind does.
         below: How many agents it has made and keeps.
+        dismissed_at: The root's checkpoint after which it was dismissed, or `IN_TURN`; empty if it
+            was not.
     """
 
     kind: str
@@ -42,6 +47,11 @@ class Made:
     asks: bool = False
     ended: bool = False
     below: int = 0
+    dismissed_at: str = ""
+
+    @property
+    def is_there(self) -> bool:
+        return not (self.ended or self.dismissed_at)
 
 
 @dataclass
@@ -53,7 +63,11 @@ class Branch:
 
     @property
     def living(self) -> list[str]:
-        return [name for name, each in self.agents.items() if not each.ended]
+        return [name for name, each in self.agents.items() if each.is_there]
+
+    @property
+    def checkpoint(self) -> str:
+        return str(self.config["configurable"].get("checkpoint_id", ""))
 
 
 def lists(messages: Sequence[BaseMessage]) -> list[str]:
@@ -79,6 +93,9 @@ class Growing(RuleBasedStateMachine):
         self.branches: list[Branch] = []
         self.number = count()
         self.names: set[str] = set()
+        self.left: set[str] = set()
+        self.ordered: dict[str, set[str]] = {}
+        self.is_forked, self.begun_at = False, "not yet"
         self.reopen()
         start = {"configurable": {"thread_id": "t"}}
         self.now = Branch(start)
@@ -101,6 +118,7 @@ class Growing(RuleBasedStateMachine):
     )
     def spawn(self, wanted: list[tuple[str, bool, bool]]) -> None:
         """Make some at once, which answer or ask."""
+        self.begin_branch()
         self.end_task()
         calls = []
         for kind, keep, asks in wanted:
@@ -157,13 +175,49 @@ class Growing(RuleBasedStateMachine):
         said = self.send([["call_subordinate", {"subordinate": name, "message": task}]])
 
         [result] = said["results"]
-        if made.ended:
-            assert f"'{name}' is dismissed" in result
+        if not made.is_there:
+            why = "was dismissed, for good" if made.dismissed_at else "is dismissed: "
+            assert f"'{name}' {why}" in result
         else:
             made.asks = how == "ask"
             # One that does not outlive a task was there only because it had asked.
             made.ended = not made.asks and not made.keep
             made.below += how == "spawn" and made.kind == "mortal"
+        self.check(said)
+
+    @precondition(lambda self: self.now.agents and not self.is_forked)
+    @rule(place=st.integers(0, 99), graceful=st.booleans())
+    def dismiss(self, place: int, graceful: bool) -> None:
+        """Dismiss one from outside, whether it is there or not."""
+        name = [*self.now.agents][place % len(self.now.agents)]
+        made = self.now.agents[name]
+
+        plan = dismiss_agent("t", f"head/{name}", {}, "anna", graceful=graceful)
+        done = run_plan(self.saver, plan)
+
+        # A graceful one is still to be made an immediate one.
+        assert done.is_new or made.dismissed_at
+        if not made.dismissed_at:
+            made.dismissed_at = self.now.checkpoint
+            self.ordered.setdefault(self.now.checkpoint, set()).add(name)
+
+    @precondition(lambda self: self.now.agents)
+    @rule(place=st.integers(0, 99))
+    def dismiss_by_head(self, place: int) -> None:
+        """Let the head dismiss one, whether it is there or not."""
+        name = [*self.now.agents][place % len(self.now.agents)]
+        made = self.now.agents[name]
+
+        said = self.send([["dismiss_subordinate", {"name": name}]])
+
+        [result] = said["results"]
+        if made.is_there:
+            assert result == f"{name} is dismissed, with all below it"
+            made.dismissed_at = IN_TURN
+        elif made.dismissed_at:
+            assert result == f"Error: '{name}' was dismissed already"
+        else:
+            assert result.startswith(f"Error: '{name}' is dismissed: ")
         self.check(said)
 
     @rule()
@@ -182,6 +236,7 @@ class Growing(RuleBasedStateMachine):
     def fork(self, place: int) -> None:
         """Go on from an earlier place."""
         self.now = deepcopy(self.branches[place % len(self.branches)])
+        self.is_forked, self.begun_at = True, "not yet"
 
     @precondition(lambda self: "checkpoint_id" in self.now.config["configurable"])
     @invariant()
@@ -190,10 +245,42 @@ class Growing(RuleBasedStateMachine):
         for each in ThreadStore(self.saver).trace("t").walk():
             assert each.agent == "head" or each.requests
 
+    @precondition(lambda self: self.now.checkpoint and not self.is_forked)
+    @invariant()
+    def the_registry_says_the_same(self) -> None:
+        """Look at the registry: it has the same agents, and nobody below one that is gone."""
+        registry = ThreadStore(self.saver).registry("t")
+        states = {each.path: each.state for each in registry.agents}
+        assert len({each.id for each in registry.agents}) == len(states)
+        for name, each in self.now.agents.items():
+            # Between two turns the head works on nothing that one could be kept for.
+            is_gone = not each.is_there or not (each.keep or each.asks)
+            assert (states[f"head/{name}"] == "dismissed") == is_gone, name
+        for path, state in states.items():
+            above = path.rpartition("/")[0]
+            assert state == "dismissed" or states.get(above) != "dismissed", path
+
     def write_task(self, asks: bool = False, calls: Sequence[Any] = ()) -> str:
         """Return a task that no agent has been given before."""
         made = [["ask_superior", {"question": "?"}]] if asks else list(calls)
         return json.dumps({"calls": made, "number": next(self.number)})
+
+    def begin_branch(self) -> None:
+        """Note who is dismissed on the branch that begins: what was ordered at its very start
+        holds only if nothing has gone on from there yet.
+        """
+        start = self.now.checkpoint
+        if start == self.begun_at:
+            return
+        if start in self.left:
+            for each in self.now.agents.values():
+                if each.dismissed_at == start:
+                    each.dismissed_at = ""
+        else:
+            for name in self.ordered.get(start, ()):
+                self.now.agents[name].dismissed_at = start
+        self.left.add(start)
+        self.begun_at, self.is_forked = start, False
 
     def end_task(self) -> None:
         """Note that those have ended that do not outlive the turn before."""
@@ -202,6 +289,7 @@ class Growing(RuleBasedStateMachine):
 
     def send(self, calls: list[Any]) -> dict[str, Any]:
         """Have a turn, and return what the head has said."""
+        self.begin_branch()
         self.end_task()
         task = HumanMessage(self.write_task(calls=calls))
         out = self.graph.invoke({"messages": [task]}, self.now.config)

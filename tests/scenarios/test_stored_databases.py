@@ -19,6 +19,9 @@ f78a464 (`step_3_without_journal.db` by 385ab98, as the effect journal came betw
 agents that were made at run time. Steps 1 and 2 and the
 earlier one of step 3 know no pause. CONTRIBUTING says when there is to be another.
 
+`dismissed.db` has a thread in which agents were dismissed, written by the script
+`drivers/dismissed_team.py` with the first code that could.
+
 They are never written anew: what is stored by a release must be read by all later
 ones, and a test that fails here has found a name that is stored and was changed.
 """
@@ -43,9 +46,15 @@ from langchain_core.messages import AIMessage, ToolMessage
 from echelons import Result, Session, SqliteCheckpointer, ThreadStore
 from echelons.checkpoints.coordination.circuit_breakers import list_circuits
 from echelons.checkpoints.storage.migrations import MIGRATION_STEPS
-from echelons.errors import CheckpointTampered, QuestionClosed, UnfinishedTurn, UnknownSealKey
+from echelons.errors import (
+    AgentDismissed,
+    CheckpointTampered,
+    QuestionClosed,
+    UnfinishedTurn,
+    UnknownSealKey,
+)
 from echelons.testing import ScriptedModel
-from tests.scenarios.drivers import schema_steps
+from tests.scenarios.drivers import dismissed_team, schema_steps
 from tests.scenarios.drivers.stored import FAILING, KEY, PLAIN, SEALED, TASK, Trees, turn_id
 
 if TYPE_CHECKING:
@@ -384,6 +393,38 @@ def test_an_agent_that_any_step_has_made_is_answered_and_keeps_its_name(
 
 
 # Names
+
+
+def test_who_was_dismissed_before_is_dismissed(world: World, tmp_path: Path) -> None:
+    path = Path(shutil.copy(FIXTURES / "dismissed.db", tmp_path))
+    with (
+        SqliteCheckpointer(path) as saver,
+        Session(dismissed_team.build_team(), saver, thread=dismissed_team.THREAD) as session,
+    ):
+        assert saver.check().is_sound
+        agents = {each.name.partition("-")[0]: each for each in session.registry().agents}
+        scout = agents["scout"].path
+        assert {name: str(each.state) for name, each in agents.items()} == {
+            # Its turn has not ended, and no process is at work on it.
+            "head": "idle",
+            "north": "dismissed",
+            "scout": "dismissed",
+            "digger": "done",
+        }
+        assert session.inbox() == []
+        with pytest.raises(AgentDismissed, match="dismissed by 'anna' at 20"):
+            world.do(session, "steer", scout, "Hurry")
+        assert not world.do(session, "dismiss", scout, by="berta").is_new
+
+        assert world.resume(session).text == "go is over"
+        assert world.send(session, "look again").text == "look again is over"
+
+        [*_, told] = [
+            str(each.text)
+            for each in ThreadStore(saver).get(session.thread_id).messages
+            if isinstance(each, ToolMessage)
+        ]
+        assert told == "[unable] dismissed: head/north was dismissed"
 
 
 @pytest.mark.parametrize(("name", "threads"), FILES.items())

@@ -21,6 +21,7 @@ from echelons.checkpoints.ledger import build_key
 from echelons.testing import Call, ScriptedModel, delegate
 from tests.crash.drivers.trials import main
 from tests.crash.drivers.trip import Place
+from tests.told_lines import without_told
 
 MADE = re.compile(r"\[(scout-[0-9a-f]{8}) is there")
 
@@ -86,7 +87,7 @@ def live(place: Place, world: str) -> dict[str, Any]:
         return {
             "said": said,
             "told": [
-                re.sub("scout-[0-9a-f]{8}", "scout", str(each.text))
+                re.sub("scout-[0-9a-f]{8}", "scout", without_told(str(each.text)))
                 for each in session.thread_store.get(session.thread_id).messages
                 if each.type == "tool"
             ],
