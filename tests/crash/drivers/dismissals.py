@@ -107,6 +107,7 @@ def live(place: Place, world: str) -> dict[str, Any]:
 
 
 def _turn(session: Session, place: Place, world: str, turn: str) -> str:
+    result: Any = None
     for _ in range(8):
         result = asyncio.run(_asend(session, turn)) if world == "async" else _send(session, turn)
         if result.status not in ("asking", "paused"):
