@@ -28,6 +28,7 @@ from echelons import (
 )
 from echelons.errors import MissingAgents, MissingTool
 from echelons.nodes.dispatch import MAX_NODES
+from echelons.nodes.planning.system_prompt import MAX_LISTED
 from echelons.testing import Call, ScriptedModel, delegate, delegate_many
 from echelons.workspace_tools import file_tools
 
@@ -179,6 +180,31 @@ def test_one_that_is_kept_is_there_in_later_turns_and_processes(
     assert re.sub(r"-[0-9a-f]{8}", "", again) == (
         "read: 4 messages\n[scout is there; call_subordinate reaches it by this name]"
     )
+
+
+def test_the_latest_32_are_listed_and_the_others_can_be_called_all_the_same(
+    world: World, saver: SqliteCheckpointer
+) -> None:
+    made: list[str] = []
+
+    def head(messages: Sequence[BaseMessage]) -> Any:
+        texts = [str(each.text) for each in messages if each.type == "tool"]
+        made.extend(re.findall(r"\[(r\d+-[0-9a-f]{8}) is there", "".join(texts)))
+        if messages[-1].text == "go":
+            return [spawn(f"r{number}", keep=True) for number in range(MAX_LISTED + 2)]
+        if messages[-1].text != "again":
+            return f"read: {messages[-1].text}"
+        listed = list_spawned(messages)
+        assert [name.partition("-")[0] for name in listed] == [
+            f"r{number}" for number in range(2, MAX_LISTED + 2)
+        ]
+        assert "(and 2 others)" in str(messages[0].text)
+        return delegate(next(name for name in made if name.startswith("r0-")), "more")
+
+    session = Session(build({"head": head}, Spawn(at_once=50)), saver)
+    world.send(session, "go")
+
+    assert world.send(session, "again").text.startswith("read: did: more")
 
 
 def test_a_drone_ends_with_its_answer_and_is_refused_by_its_name(
