@@ -24,3 +24,7 @@ def test_the_benchmark_measures_and_stores(tmp_path: Path) -> None:
     assert (few["agents"], many["agents"], many["names for people"]) == (4, 13, 12)
     assert few["database bytes"] < many["database bytes"]
     assert "| agents | 4 | 13 |" in text
+
+    main(["--spawning"], tmp_path / "figures", width=5, spawned=(2,))
+    again = json.loads((tmp_path / "figures.json").read_text(encoding="utf-8"))
+    assert (again["registry"], len(again["spawning"])) == (stored["registry"], 1)
