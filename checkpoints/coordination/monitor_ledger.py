@@ -21,6 +21,10 @@ from echelons.checkpoints.coordination.control_orders import (
     GivenOrder,
     build_orders_key,
 )
+from echelons.checkpoints.coordination.dismissal_ledger import (
+    list_dismissal_keys,
+    load_dismissals,
+)
 from echelons.checkpoints.coordination.mailbox import StoredMail, add_mail, check_room
 from echelons.checkpoints.coordination.turns import Turn
 from echelons.checkpoints.coordination.usage_meter import Meter
@@ -33,7 +37,7 @@ from echelons.checkpoints.thread_events import (
 )
 from echelons.delegation.request import Usage
 from echelons.errors import MailboxFull
-from echelons.guards.gate import Halt, Step
+from echelons.guards.gate import Halt, Pause, Step
 from echelons.guards.limits import Limits
 from echelons.identity.lineage import ECHELONS_NS
 from echelons.messaging.mail import MailKind
@@ -123,30 +127,36 @@ class MonitorLedger:
 
         return self._ledger.commit(begin)
 
-    def reserve_call(self) -> str:
-        """Count a model call before it is made; return why it must not be made, or nothing."""
+    def reserve_call(self) -> Halt | Pause | None:
+        """Count a model call before it is made; return why it must not be made, or `None`."""
         budget = self._placed.monitor.budget
 
-        def reserve(open_: Transaction) -> Callable[[], str]:
+        def reserve(open_: Transaction) -> Callable[[], Halt | Pause | None]:
             self._turn.check_in(open_)
             state = self._read(open_)
+            if order := self._find_order(open_):
+                return lambda: order
             for unit, spent, limit in (
                 ("calls", state.calls, budget.calls),
                 ("tokens", state.tokens, budget.tokens),
             ):
                 if limit is not None and spent >= limit:
-                    reached = f"budget: {spent:,} of {limit:,} {unit}"
+                    reached = Halt("limit", f"{spent:,} of {limit:,} {unit} of its budget")
                     return lambda: reached
-            counted = self._meter.count(open_, Step.MODEL)
             self._store(open_, replace(state, calls=state.calls + 1))
-
-            def finish() -> str:
-                halt = counted()
-                return f"limit: {halt.why}" if halt else ""
-
-            return finish
+            return self._meter.count(open_, Step.MODEL)
 
         return self._ledger.commit(reserve)()
+
+    def _find_order(self, open_: Transaction) -> Halt | Pause | None:
+        """Return the dismissal or the order that it is under, or an agent above it."""
+        path, thread_id = self._placed.path, self._turn.thread_id
+        keys = list_dismissal_keys(open_, thread_id)
+        found = load_dismissals(open_, keys, self._turn.hidden_dismissals).find(path)
+        if found:
+            return Halt("dismissed", found.why)
+        orders = ControlOrders.read(open_, build_orders_key(thread_id, self._turn.id))
+        return orders.find_order(path)
 
     def store_verdict(
         self, judged: JudgedEvents, verdict: Verdict, decisions: Sequence[AlertDecision]

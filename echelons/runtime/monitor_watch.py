@@ -36,6 +36,7 @@ from echelons.errors import (
     StorageError,
 )
 from echelons.graphs.compiled_tree import AgentGraph
+from echelons.guards.gate import Halt
 from echelons.monitors.alert import Alert, AlertDecision, decide_alert
 from echelons.monitors.monitor import PlacedMonitor
 from echelons.monitors.verdict import (
@@ -231,8 +232,8 @@ class _Watcher:
         """
         try:
             while self._wait():
-                if why := self._try_once():
-                    self._say_end(why)
+                if halt := self._try_once():
+                    self._say_end(halt)
                     return
         except (LeaseLost, DatabaseClosed):
             return  # the run ends by the same
@@ -240,19 +241,22 @@ class _Watcher:
             if not self._watch.is_closed:
                 self.note_failure(error)
 
-    def _try_once(self) -> str:
+    def _try_once(self) -> Halt | None:
         """Judge the unread events, of which there are some; return why it cannot any more."""
         self._last, self._has_failed = self._ledger.get_time(), True
         try:
-            if why := self._record.reserve_call():
-                return why
-            self._judge(self._unread[:MAX_EVENTS])
+            held = self._record.reserve_call()
+            if isinstance(held, Halt):
+                return held
+            # One that is paused looks later.
+            if held is None:
+                self._judge(self._unread[:MAX_EVENTS])
         except DatabaseClosed:
             raise
         except StorageError as error:
             # Another process writes; it reads the events again.
             self.note_failure(error)
-        return ""
+        return None
 
     def _wait(self) -> bool:
         """Wait until it is time to judge the unread events; return whether the run goes on."""
@@ -356,9 +360,10 @@ class _Watcher:
         LOG.warning("monitor %s: %s", self.path, why)
         self._watch.note(RunEvent(self.path, RunEventKind.ERROR, why))
 
-    def _say_end(self, why: str) -> None:
-        LOG.warning("monitor %s looks no more in this turn: %s", self.path, why)
-        self._watch.note(RunEvent(self.path, RunEventKind.ERROR, f"looks no more: {why}"))
+    def _say_end(self, halt: Halt) -> None:
+        LOG.warning("monitor %s looks no more in this turn: %s", self.path, halt.reason)
+        said = f"looks no more: {halt.reason}"
+        self._watch.note(RunEvent(self.path, RunEventKind.WARNING, said))
 
 
 def build_alert_event(alert: Alert, decision: str) -> RunEvent:

@@ -735,7 +735,7 @@ class Session:
 
     def _give_order(self, order: ControlOrder, path: str | None, by: str | None) -> ReadPlan[str]:
         name = choose_user_name(by)
-        known = frozenset(place.path_text for place in walk_tree(self.graph.agent))
+        known = self._list_kinds()
         with self._name_thread_in_errors():
             return (yield from give_order(order, self.thread_id, path, known, name))
 

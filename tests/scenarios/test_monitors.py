@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
@@ -278,7 +278,13 @@ def test_a_monitor_looks_no_more_when_its_budget_is_spent(
         events.extend(run)
 
     assert (field.looks, asked(tree, "watch")) == (40, 1)
-    assert watch_events(events) == [("error", WATCH, "looks no more: budget: 1 of 1 calls")]
+    assert watch_events(events) == [
+        (
+            "warning",
+            WATCH,
+            "looks no more: limit: 1 of 1 calls of its budget",
+        )
+    ]
     # The next turn has a budget of its own.
     world.send(session, "again")
     assert asked(tree, "watch") == 2
@@ -298,7 +304,13 @@ def test_a_monitor_looks_no_more_when_its_tokens_are_spent(saver: SqliteCheckpoi
     events = list(session.send("go"))
 
     assert asked(tree, "watch") == 2
-    assert watch_events(events) == [("error", WATCH, "looks no more: budget: 70 of 60 tokens")]
+    assert watch_events(events) == [
+        (
+            "warning",
+            WATCH,
+            "looks no more: limit: 70 of 60 tokens of its budget",
+        )
+    ]
 
 
 def test_a_run_does_not_wait_for_a_slow_monitor_and_hears_no_more_of_it(
@@ -579,6 +591,51 @@ def test_the_registry_has_it_in_every_process(saver: SqliteCheckpointer) -> None
 
 def kinds_and_states(registry: AgentRegistry) -> dict[str, str]:
     return {each.path: f"{each.kind} {each.state}" for each in registry.agents}
+
+
+@pytest.mark.parametrize(
+    ("end", "reason"),
+    [
+        (lambda session: session.stop(WATCH), f"stopped: {WATCH} was told to stop"),
+        (lambda session: session.dismiss(WATCH), f"dismissed: {WATCH} was dismissed"),
+    ],
+)
+def test_a_monitor_can_be_stopped_and_dismissed_like_an_agent(
+    saver: SqliteCheckpointer, end: Callable[[Session], object], reason: str
+) -> None:
+    field = Field(waits_at=4)
+
+    def watch(_: Any) -> str:
+        end(session)
+        field.go_on.set()
+        return "nothing"
+
+    monitor = Monitor("watch", watches="scout", every_events=2)
+    tree = build_tree(watch, field, most=9, monitors=[monitor])
+    session = Session(tree, saver)
+
+    events = list(session.send("go"))
+
+    assert (field.looks, asked(tree, "watch")) == (9, 1)
+    assert watch_events([each for each in events if each.kind == "warning"]) == [
+        ("warning", WATCH, f"looks no more: {reason}")
+    ]
+
+
+def test_a_monitor_that_is_paused_does_not_look(saver: SqliteCheckpointer) -> None:
+    field = Field(waits_at=4)
+
+    def watch(_: Any) -> str:
+        session.pause(WATCH)
+        field.go_on.set()
+        return "nothing"
+
+    monitor = Monitor("watch", watches="scout", every_events=2)
+    tree = build_tree(watch, field, most=9, monitors=[monitor])
+    session = Session(tree, saver)
+
+    assert session.send("go").result().text == "over"
+    assert (field.looks, asked(tree, "watch")) == (9, 1)
 
 
 def test_a_damaged_record_of_a_monitor_does_not_hinder_the_turn(

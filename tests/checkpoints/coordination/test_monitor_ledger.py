@@ -21,6 +21,7 @@ from echelons.checkpoints.ledger import Lease, build_key
 from echelons.delegation.request import Usage
 from echelons.errors import LeaseLost, LedgerDamaged
 from echelons.guards.budget import Budget
+from echelons.guards.gate import Halt
 from echelons.messaging.mail import MAX_UNREAD
 from echelons.monitors import Alert, Monitor
 from echelons.monitors.monitor import PlacedMonitor
@@ -85,22 +86,26 @@ def test_it_remembers_its_latest_verdicts(saver: SqliteCheckpointer, lease: Leas
 def test_a_call_is_counted_before_it_is_made(saver: SqliteCheckpointer, lease: Lease) -> None:
     record = build(saver, lease, budget=Budget(calls=2))
 
-    assert [record.reserve_call() for _ in range(3)] == ["", "", "budget: 2 of 2 calls"]
+    assert [record.reserve_call() for _ in range(3)] == [
+        None,
+        None,
+        Halt("limit", "2 of 2 calls of its budget"),
+    ]
     assert record.begin(0).calls == 2
 
 
 def test_its_tokens_are_spent_when_they_are_known(saver: SqliteCheckpointer, lease: Lease) -> None:
     record = build(saver, lease, budget=Budget(tokens=1000))
-    assert record.reserve_call() == ""
+    assert record.reserve_call() is None
     record.store_verdict(judge(1, tokens=1500), Verdict(), ())
 
-    assert record.reserve_call() == "budget: 1,500 of 1,000 tokens"
+    assert record.reserve_call() == Halt("limit", "1,500 of 1,000 tokens of its budget")
 
 
 def test_the_limits_of_the_tree_hold_for_it(saver: SqliteCheckpointer, lease: Lease) -> None:
     record = build(saver, lease, limits=Limits(calls=1))
 
-    assert [record.reserve_call() for _ in range(2)] == ["", "limit: 1 of 1 model calls"]
+    assert [record.reserve_call() for _ in range(2)] == [None, Halt("limit", "1 of 1 model calls")]
 
 
 def test_who_is_stopped_already_is_not_stopped_again(
