@@ -14,7 +14,6 @@ from langchain_core.messages import BaseMessage, HumanMessage
 from langgraph.types import interrupt
 
 from echelons import Agent, Limits, Permissions, Spawn, ThreadStore
-from echelons.checkpoints.coordination.change_signals import get_signals
 from echelons.checkpoints.ledger import build_key, get_ledger
 from echelons.errors import (
     CheckpointTampered,
@@ -25,6 +24,7 @@ from echelons.errors import (
 )
 from echelons.monitors import Monitor
 from echelons.testing import Call, ScriptedModel, delegate
+from tests.scenarios.drivers.watched import call_when_told
 from tests.scenarios.drivers.ways import THREAD, AnySaver, InSession, OnServer, OurSaver, Way
 from tests.told_lines import without_told
 
@@ -299,7 +299,7 @@ def who_was_dismissed_begins_nothing(way: Way, move: Moving) -> bool:
 def an_alert_of_a_monitor_is_told_once(way: Way, move: Moving) -> bool:
     def tree() -> Agent:
         stored = Event()
-        get_signals(get_ledger(way.saver)).listen(stored.set)
+        call_when_told(way.saver, stored.set)
 
         def look() -> str:
             """Look, until the alert is stored."""

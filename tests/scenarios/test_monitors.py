@@ -14,13 +14,11 @@ from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.memory import InMemorySaver
 
 from echelons import Agent, DelegationPolicy, Limits, Session, SqliteCheckpointer
-from echelons.checkpoints.coordination.change_signals import get_signals
-from echelons.checkpoints.ledger import get_ledger
 from echelons.errors import SessionNeeded
 from echelons.guards.budget import Budget
 from echelons.monitors import Alert, Monitor
 from echelons.runtime.run_events import RunEvent, RunEventKind
-from echelons.testing import Call, Reply, ScriptedModel, delegate
+from echelons.testing import Call, OpenAIServer, Reply, ScriptedModel, delegate
 from echelons.tree.agent_registry import AgentRegistry
 from tests.scenarios.drivers.watched import (
     ALERT,
@@ -31,6 +29,7 @@ from tests.scenarios.drivers.watched import (
     Field,
     Hands,
     build_tree,
+    call_when_told,
     once,
 )
 
@@ -44,15 +43,15 @@ def hands() -> Hands:
 
 
 @pytest.fixture
-def timed(hands: Hands) -> Iterator[SqliteCheckpointer]:
-    """A database whose clock the test moves."""
+def saver(hands: Hands) -> Iterator[SqliteCheckpointer]:
+    """A database whose clock stands still until the test moves it."""
     with SqliteCheckpointer(":memory:", clock=hands) as saver:
         yield saver
 
 
 def go_on_when_told(saver: BaseCheckpointSaver[Any], field: Field) -> None:
     """Let the scout go on as soon as an alert is stored."""
-    get_signals(get_ledger(saver)).listen(field.go_on.set)
+    call_when_told(saver, field.go_on.set)
 
 
 def say_nothing(called: Event) -> str:
@@ -104,12 +103,12 @@ def test_a_runaway_is_stopped_within_twenty_events(world: World, saver: SqliteCh
 
 
 def test_a_runaway_is_stopped_within_five_seconds(
-    world: World, timed: SqliteCheckpointer, hands: Hands
+    world: World, saver: SqliteCheckpointer, hands: Hands
 ) -> None:
     field, began = Field(waits_at=5, clock=hands), hands.now
     monitor = Monitor("watch", watches="scout", every_events=1000)
-    session = Session(build_tree(once(), field, monitors=[monitor]), timed)
-    go_on_when_told(timed, field)
+    session = Session(build_tree(once(), field, monitors=[monitor]), saver)
+    go_on_when_told(saver, field)
 
     world.send(session, "go")
 
@@ -203,7 +202,7 @@ def test_a_function_that_fails_or_answers_anything_tells(saver: SqliteCheckpoint
 
 
 def test_a_model_that_fails_reads_the_same_events_again(
-    world: World, timed: SqliteCheckpointer, hands: Hands
+    world: World, saver: SqliteCheckpointer, hands: Hands
 ) -> None:
     field = Field(waits_at=12, clock=hands)
 
@@ -212,8 +211,8 @@ def test_a_model_that_fails_reads_the_same_events_again(
 
     monitor = Monitor("watch", watches="scout", every_events=3, every_seconds=6)
     tree = build_tree(watch, field, monitors=[monitor])
-    session = Session(tree, timed)
-    go_on_when_told(timed, field)
+    session = Session(tree, saver)
+    go_on_when_told(saver, field)
 
     world.send(session, "go")
 
@@ -636,6 +635,28 @@ def test_a_monitor_that_is_paused_does_not_look(saver: SqliteCheckpointer) -> No
 
     assert session.send("go").result().text == "over"
     assert (field.looks, asked(tree, "watch")) == (9, 1)
+
+
+def test_a_provider_is_asked_for_a_verdict_by_its_real_client(
+    world: World, saver: SqliteCheckpointer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    field = Field(waits_at=8)
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    with OpenAIServer([Reply(calls=[ALERT], usage=(30, 5))]) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        monitor = Monitor("watch", watches="scout", model="openai:gpt-5-mini", prompt="Seek loops.")
+        session = Session(build_tree([], field, monitors=[monitor]), saver)
+        go_on_when_told(saver, field)
+        usage = world.send(session, "go").usage
+
+    assert told(session) == [("stopped", SCOUT, "It goes round in circles.")]
+    assert server.requests[0].model == "gpt-5-mini"
+    tools = server.requests[0].body["tools"]
+    assert [each["function"]["name"] for each in tools] == ["alert", "report"]
+    assert "Seek loops." in str(server.requests[0].messages[0])
+    own = world.do(session, "usage").group("agent")[WATCH]
+    assert (own.input_tokens, own.output_tokens) == (30, 5)
+    assert (usage.input_tokens, usage.output_tokens) == (30, 5)
 
 
 def test_a_damaged_record_of_a_monitor_does_not_hinder_the_turn(

@@ -22,12 +22,11 @@ from typing import Any
 from langchain_core.messages import BaseMessage
 
 from echelons import Agent, Session, SqliteCheckpointer
-from echelons.checkpoints.coordination.change_signals import get_signals
 from echelons.checkpoints.coordination.control_orders import ControlOrders, build_orders_key
 from echelons.testing.crash import Count, Death, Watch, fork, watched
 from tests.crash.drivers.trials import WORLDS, Report, place_in, spread
 from tests.crash.drivers.trip import Place
-from tests.scenarios.drivers.watched import SCOUT, WATCH, Field, build_tree, once
+from tests.scenarios.drivers.watched import SCOUT, WATCH, Field, build_tree, call_when_told, once
 
 LOOKS = 30
 """Looks of a scout that nobody stops."""
@@ -61,7 +60,7 @@ def live(place: Place, world: str, asked: Callable[[], object] = lambda: None) -
     """Run the turn; the scout waits until the monitor's alert is stored."""
     field = Field(waits_at=WAITS_AT)
     with SqliteCheckpointer(place.database) as saver:
-        get_signals(saver.ledger).listen(field.go_on.set)
+        call_when_told(saver, field.go_on.set)
         with Session(build(asked, field), saver, thread="t") as session:
             submit(session, world)
 
@@ -73,7 +72,7 @@ def finish(place: Place, world: str) -> dict[str, Any]:
         SqliteCheckpointer(place.database) as saver,
         Session(build(lambda: None, field), saver, thread="t") as session,
     ):
-        get_signals(saver.ledger).listen(field.go_on.set)
+        call_when_told(saver, field.go_on.set)
         text = submit(session, world)
         stored = saver.read_events(session.thread_id, 0)
         orders = ControlOrders.read_from(saver.ledger, build_orders_key(session.thread_id, "1"))

@@ -11,8 +11,12 @@ from threading import Event
 from typing import Any
 
 from langchain_core.messages import BaseMessage
+from langgraph.checkpoint.base import BaseCheckpointSaver
 
 from echelons import Agent, DelegationPolicy, effect
+from echelons.checkpoints.coordination.change_signals import get_signals
+from echelons.checkpoints.coordination.monitor_ledger import MONITOR
+from echelons.checkpoints.ledger import Transaction, get_ledger
 from echelons.monitors import Monitor
 from echelons.testing import Call, Reply, ScriptedModel, delegate
 
@@ -62,6 +66,23 @@ class Field:
             self.reached.set()
             assert self.go_on.wait(PATIENCE), "the monitor has not said what the scout waits for"
         return f"saw {place}"
+
+
+def call_when_told(saver: BaseCheckpointSaver[Any], callback: Callable[[], object]) -> None:
+    """Call a function once something that a monitor says is stored."""
+    ledger = get_ledger(saver)
+
+    def has_said(open_: Transaction) -> bool:
+        keys = [key for key in open_.list_keys("thread/") if f"/{MONITOR.name}/" in key]
+        found = [open_.get_record(MONITOR, key) for key in keys]
+        return any(each.value.said for each in found if each)
+
+    def look() -> None:
+        # A run in an event loop is told of all that is written.
+        if ledger.query(has_said):
+            callback()
+
+    get_signals(ledger).listen(look)
 
 
 def wander(most: int) -> Callable[[Sequence[BaseMessage]], Any]:
