@@ -54,7 +54,7 @@ from echelons.checkpoints.threads.segments import (
     read_segment,
 )
 from echelons.checkpoints.threads.thread import Thread
-from echelons.checkpoints.threads.thread_usage import read_usage
+from echelons.checkpoints.threads.thread_usage import read_open_grants, read_usage
 from echelons.checkpoints.threads.trace import (
     Trace,
     TraceLink,
@@ -78,7 +78,7 @@ from echelons.langgraph_internals import DELTA_COUNTERS_KEY
 from echelons.text.input_limits import read_text
 from echelons.tree.agent_registry import AgentKind, AgentRegistry
 from echelons.tree.names import PATH_SEPARATOR
-from echelons.tree.usage_report import UsageReport
+from echelons.tree.usage_report import GrantedAmount, UsageReport
 
 DAMAGE = (CheckpointTampered, LedgerDamaged, UnreadableRecord)
 """The errors of a thread whose stored rows cannot be read."""
@@ -244,6 +244,14 @@ class ThreadStore:
     ) -> UsageReport:
         """Async version of `usage`."""
         return await arun_plan(self._saver, _read_usage(root, prices, branch))
+
+    def grants(self, root: str) -> list[GrantedAmount]:
+        """Return what was granted on a root's thread to requests that are not yet answered."""
+        return run_plan(self._saver, read_open_grants(_check_thread_id(root)))
+
+    async def agrants(self, root: str) -> list[GrantedAmount]:
+        """Async version of `grants`."""
+        return await arun_plan(self._saver, read_open_grants(_check_thread_id(root)))
 
     def failures(self, root: str) -> tuple[LoggedFailure, ...]:
         """Return the latest failures under a root, at most 100, oldest first."""

@@ -134,7 +134,26 @@ def read_usage(
             seen += [row for row in rows if row.call.thread_id == each and sees(row)]
             left += [row for row in grants if row.amount.thread_id == each and sees_root(row.after)]
         rows, grants = seen, left
-    return UsageReport([row.call for row in rows], [row.amount for row in grants], prices)
+    amounts = sorted((row.amount for row in grants), key=lambda each: each.path)
+    return UsageReport([row.call for row in rows], amounts, prices)
+
+
+def read_open_grants(thread_id: str) -> ReadPlan[list[GrantedAmount]]:
+    """Return what was granted on a thread and not yet settled, on the branch on which it goes on.
+
+    Raises:
+        LedgerDamaged: A grant is damaged.
+    """
+    prefix = build_key(thread_id, GRANT.name, "")
+    stored: list[StoredRecord[GrantRecord]] = yield LedgerQuery(
+        lambda ledger: ledger.query(lambda open_: open_.list_records(GRANT, prefix))
+    )
+    opened = [each for each in stored if not each.value.closed]
+    if not opened:
+        return []
+    branch: Branch = yield from read_latest_branch(thread_id)
+    rows = [row for each in opened for row in _list_amounts(each, thread_id)]
+    return [row.amount for row in rows if branch.sees(row.after)]
 
 
 class _GrantRow(NamedTuple):

@@ -12,6 +12,7 @@ from decimal import Decimal
 from typing import Any, Final, Literal, TypeAlias
 
 from echelons.errors import UnknownPath
+from echelons.guards.budget import format_amount, format_number
 from echelons.guards.prices import Prices, add_money, format_money
 from echelons.tree.names import PATH_SEPARATOR
 
@@ -96,6 +97,11 @@ class GrantedAmount:
         """What was spent beyond what was granted."""
         return max(add_money(self.spent, self.reserved, -self.granted), Decimal(0))
 
+    def describe_left(self) -> str:
+        """Return what is left of it, such as `"3,200 of 5,000 tokens left"`."""
+        whole = format_amount(self.unit, self.granted, self.currency)
+        return f"{format_number(self.free)} of {whole} left"
+
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON; amounts are texts, or they would not be exact."""
         amounts = {
@@ -164,7 +170,7 @@ class UsageReport:
 
     Attributes:
         calls: The stored calls, oldest first for each thread.
-        grants: What was granted, by grant and unit.
+        grants: What was granted, by grant and unit, superiors first.
         prices: What the tokens of models cost; `None` if that is not known.
     """
 

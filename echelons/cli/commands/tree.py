@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from echelons.checkpoints.checkpointer import SqliteCheckpointer
+    from echelons.checkpoints.threads.store import ThreadStore
     from echelons.tree.agent_registry import AgentRecord
+    from echelons.tree.usage_report import GrantedAmount
 
 AgentArgument = Annotated[
     str | None,
@@ -80,19 +82,25 @@ def tree(
         store = ThreadStore(saver)
 
         def draw() -> Text:
-            found = store.registry(root.id)
+            found, left = store.registry(root.id), _read_left(store, root.id)
             lines = found.list_lines(agent, depth)
             if flat:
-                drawn = [_format_line("", _format_path(each.agent), each.agent) for each in lines]
+                drawn = [
+                    _format_line("", _format_path(each.agent), each.agent, left=left)
+                    for each in lines
+                ]
             else:
-                drawn = [_format_line(one.guide, one.name, one.agent, one.rest) for one in lines]
+                drawn = [
+                    _format_line(one.guide, one.name, one.agent, one.rest, left) for one in lines
+                ]
                 if agent and found.ancestors(agent):
                     drawn.insert(0, Text(escape_controls(found.format_breadcrumbs(agent))))
             return Text("\n").join(drawn)
 
         if how.json:
             lines = store.registry(root.id).list_lines(agent, depth)
-            listed = [_to_json(each.agent) for each in lines]
+            granted = store.grants(root.id)
+            listed = [_to_json(each.agent, granted) for each in lines]
             output.print_json({"thread": database.root_label(root), "agents": listed})
         elif watch:
             return _watch(saver, draw)
@@ -117,18 +125,42 @@ def _watch(saver: SqliteCheckpointer, draw: Callable[[], Text]) -> ExitCode:
             return ExitCode.INTERRUPTED
 
 
+def _read_left(store: ThreadStore, root: str) -> dict[str, list[str]]:
+    """Return what is left of the budgets of the agents at work, by path."""
+    from echelons.errors import LedgerDamaged
+
+    left: dict[str, list[str]] = {}
+    try:
+        for each in store.grants(root):
+            left.setdefault(each.path, []).append(each.describe_left())
+    except LedgerDamaged as error:
+        # Nothing is free then; the agents are shown nevertheless.
+        output.print_remark(f"budgets are not shown: {error}")
+    return left
+
+
 def _format_path(agent: AgentRecord) -> str:
     return f"{agent.path} ({agent.alias})" if agent.alias else agent.path
 
 
-def _format_line(guide: str, name: str, agent: AgentRecord, rest: str = "") -> Text:
-    """Return the line of an agent: what it is doing, in the colour of its state, and its age."""
+def _format_line(
+    guide: str,
+    name: str,
+    agent: AgentRecord,
+    rest: str = "",
+    left: Mapping[str, Sequence[str]] | None = None,
+) -> Text:
+    """Return the line of an agent: what it is doing, in the colour of its state, and its age.
+
+    After it comes what is left of its budgets.
+    """
     from rich.text import Text
 
     from echelons.checkpoints.clock import utc_now
     from echelons.tree.agent_registry import describe_state
 
     doing = describe_state(agent).removeprefix(agent.state)
+    budget = ", ".join((left or {}).get(agent.path, ()))
     age = ""
     if agent.since:
         seconds = (utc_now() - datetime.fromisoformat(agent.since)).total_seconds()
@@ -138,9 +170,11 @@ def _format_line(guide: str, name: str, agent: AgentRecord, rest: str = "") -> T
         f"{escape_controls(name)}: ",
         (str(agent.state), STATE_STYLES[agent.state]),
         escape_controls(doing),
-        (f"{age}{rest}", "dim"),
+        (f"{age}{f' ({escape_controls(budget)})' if budget else ''}{rest}", "dim"),
     )
 
 
-def _to_json(agent: AgentRecord) -> dict[str, Any]:
-    return {"name": agent.name, "level": agent.level, **asdict(agent), "state": str(agent.state)}
+def _to_json(agent: AgentRecord, granted: Sequence[GrantedAmount]) -> dict[str, Any]:
+    own = [each.to_json() for each in granted if each.path == agent.path]
+    shown = {"name": agent.name, "level": agent.level, **asdict(agent), "state": str(agent.state)}
+    return {**shown, "grants": own} if own else shown

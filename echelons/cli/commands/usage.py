@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from echelons.checkpoints.threads.store import RootThread
     from echelons.guards.prices import Prices
-    from echelons.tree.usage_report import UsageGroup, UsageReport, UsageTotals
+    from echelons.tree.usage_report import GrantedAmount, UsageGroup, UsageReport, UsageTotals
 
 # As in `echelons.tree.usage_report`, which `--help` need not load.
 GROUPS = ("agent", "thread", "tree", "day", "model")
@@ -116,6 +116,7 @@ def usage(  # noqa: PLR0913  its options
                 "by": group,
                 "groups": listed,
                 "unpriced_models": found.unpriced_models,
+                "grants": [each.to_json() for each in found.grants],
             }
         )
         return ExitCode.FINISHED
@@ -123,6 +124,9 @@ def usage(  # noqa: PLR0913  its options
         output.print_remark("nothing was used yet")
         return ExitCode.FINISHED
     _print_table(found, groups, group)
+    if found.grants and by == "agent":
+        output.print_result("")
+        output.print_drawing(_build_grants_table(found.grants))
     for remark in _list_remarks(found):
         output.print_remark(remark)
     return ExitCode.FINISHED
@@ -200,6 +204,17 @@ def _build_table(first: str, titles: Any, rows: Mapping[str, list[str]]) -> Tabl
         table.add_column(title, justify="right")
     for name, row in rows.items():
         table.add_row(escape_controls(name), *row, style="bold" if name == "total" else None)
+    return table
+
+
+def _build_grants_table(grants: Sequence[GrantedAmount]) -> Table:
+    from echelons.guards.budget import format_number
+
+    columns = ("granted", "spent", "reserved", "free", "overdraft")
+    table = _build_table("GRANT", ("UNIT", *map(str.upper, columns)), {})
+    for each in grants:
+        row = [format_number(getattr(each, name)) for name in columns]
+        table.add_row(escape_controls(each.path), each.currency or each.unit, *row)
     return table
 
 

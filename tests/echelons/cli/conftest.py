@@ -31,6 +31,7 @@ from langgraph.types import interrupt
 
 from echelons import Agent, DelegationPolicy, Limits, Permissions, Spawn
 from echelons.capabilities.capability import check_capabilities
+from echelons.guards.budget import Budget
 from echelons.routing import LexicalMatcher
 from echelons.testing import Call, Reply, ScriptedModel, delegate, report
 
@@ -112,6 +113,35 @@ counted = Agent(
         }
     ),
     subordinates=[Agent("leaf", "Eats")],
+)
+budgeted = replace(
+    asking,
+    model=ScriptedModel(
+        {
+            "head": [
+                Reply(
+                    "",
+                    [
+                        Call(
+                            "call_subordinate",
+                            {
+                                "subordinate": "clerk",
+                                "message": "Book",
+                                "budget": {"tokens": 4000},
+                            },
+                        )
+                    ],
+                    usage=(900, 100),
+                ),
+                Reply("Booked.", usage=(500, 50)),
+            ],
+            "clerk": [
+                Reply("", [Call("confirm", {"what": "Book it?"})], usage=(300, 10)),
+                Reply("It is.", usage=(300, 10)),
+            ],
+        }
+    ),
+    permissions=Permissions(budget=Budget(tokens=20_000)),
 )
 wordless = Agent("head", model=ScriptedModel([""]))
 escaping = Agent("head", "Answers", model=ScriptedModel(["red \\x1b[31malert"]))

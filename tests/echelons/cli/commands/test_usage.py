@@ -135,3 +135,39 @@ def test_no_thread_has_used_nothing(echelons: Call) -> None:
     assert echelons("delete", "t", "--yes").exit_code == 0
 
     assert echelons("usage", "--all").stderr == "nothing was used yet\n"
+
+
+def test_grants_are_shown_with_what_is_left(echelons: Call) -> None:
+    assert echelons("run", "trips:budgeted", "go", "--thread", "t").exit_code == 4
+
+    shown = [line.split() for line in echelons("usage").stdout.splitlines()]
+    assert shown[-3:] == [
+        ["GRANT", "UNIT", "GRANTED", "SPENT", "RESERVED", "FREE", "OVERDRAFT"],
+        ["head", "tokens", "20,000", "1,000", "4,000", "15,000", "0"],
+        ["head/clerk", "tokens", "4,000", "310", "0", "3,690", "0"],
+    ]
+    head, clerk = echelons("tree").stdout.splitlines()
+    assert head.endswith("(15,000 of 20,000 tokens left)")
+    assert clerk.endswith("(3,690 of 4,000 tokens left)")
+    _, told = json.loads(echelons("tree", "--json").stdout)["agents"]
+    assert [(each["unit"], each["free"]) for each in told["grants"]] == [("tokens", "3690")]
+
+    assert echelons("answer", "yes", "-q").exit_code == 0
+    assert "left" not in echelons("tree", "head/clerk").stdout
+    grants = json.loads(echelons("usage", "--json").stdout)["grants"]
+    assert [(each["path"], each["spent"], each["closed"]) for each in grants] == [
+        ("head", "2170", True),
+        ("head/clerk", "620", True),
+    ]
+
+
+def test_a_damaged_grant_hides_no_agent(echelons: Call) -> None:
+    assert echelons("run", "trips:budgeted", "go", "--thread", "t").exit_code == 4
+    with sqlite3.connect("trips.sqlite") as connection:
+        connection.execute("UPDATE ledger_values SET value = '{' WHERE key GLOB '*/grant/*/root'")
+
+    shown = echelons("tree")
+
+    assert (shown.exit_code, len(shown.stdout.splitlines())) == (0, 2)
+    assert "budgets are not shown" in shown.stderr
+    assert echelons("usage").exit_code == 3
