@@ -246,7 +246,10 @@ class ThreadStore:
         return await arun_plan(self._saver, _read_usage(root, prices, branch))
 
     def grants(self, root: str) -> list[GrantedAmount]:
-        """Return what was granted on a root's thread to requests that are not yet answered."""
+        """Return what was granted in the last turn of a root's thread, to the root and to requests.
+
+        Those of requests that were answered are left out.
+        """
         return run_plan(self._saver, read_open_grants(_check_thread_id(root)))
 
     async def agrants(self, root: str) -> list[GrantedAmount]:

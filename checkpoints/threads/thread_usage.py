@@ -25,6 +25,7 @@ from echelons.checkpoints.queries import (
     AllThreadIds,
     LatestCheckpointId,
     LedgerQuery,
+    OneCheckpoint,
     ReadPlan,
     Saver,
 )
@@ -139,7 +140,7 @@ def read_usage(
 
 
 def read_open_grants(thread_id: str) -> ReadPlan[list[GrantedAmount]]:
-    """Return what was granted on a thread and not yet settled, on the branch on which it goes on.
+    """Return what was granted in the last turn of a thread and not yet closed, on its branch.
 
     Raises:
         LedgerDamaged: A grant is damaged.
@@ -151,9 +152,16 @@ def read_open_grants(thread_id: str) -> ReadPlan[list[GrantedAmount]]:
     opened = [each for each in stored if not each.value.closed]
     if not opened:
         return []
+    latest: CheckpointTuple | None = yield OneCheckpoint(thread_id)
+    metadata: Mapping[str, Any] = latest.metadata if latest else {}
     branch: Branch = yield from read_latest_branch(thread_id)
-    rows = [row for each in opened for row in _list_amounts(each, thread_id)]
-    return [row.amount for row in rows if branch.sees(row.after)]
+    return [
+        row.amount
+        for each in opened
+        for row in _list_amounts(each, thread_id)
+        if branch.sees(row.after)
+        and row.amount.turn_id == metadata.get("turn_id", row.amount.turn_id)
+    ]
 
 
 class _GrantRow(NamedTuple):

@@ -53,6 +53,8 @@ STATE_STYLES = {
     "idle": "dim",
 }
 """The style of each state on a terminal, as far as that has colours and `NO_COLOR` is not set."""
+ENDED_STATES = ("done", "failed", "dismissed")
+"""The states of agents that have nothing left to spend."""
 POLL_INTERVAL = 0.2
 """Seconds between two looks at the database of `tree --watch`."""
 
@@ -160,7 +162,9 @@ def _format_line(
     from echelons.tree.agent_registry import describe_state
 
     doing = describe_state(agent).removeprefix(agent.state)
-    budget = ", ".join((left or {}).get(agent.path, ()))
+    # The grant of a root is there until its next turn.
+    own = () if agent.state in ENDED_STATES or left is None else left.get(agent.path, ())
+    budget = ", ".join(own)
     age = ""
     if agent.since:
         seconds = (utc_now() - datetime.fromisoformat(agent.since)).total_seconds()

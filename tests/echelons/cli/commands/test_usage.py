@@ -153,10 +153,10 @@ def test_grants_are_shown_with_what_is_left(echelons: Call) -> None:
     assert [(each["unit"], each["free"]) for each in told["grants"]] == [("tokens", "3690")]
 
     assert echelons("answer", "yes", "-q").exit_code == 0
-    assert "left" not in echelons("tree", "head/clerk").stdout
+    assert "left" not in echelons("tree").stdout
     grants = json.loads(echelons("usage", "--json").stdout)["grants"]
     assert [(each["path"], each["spent"], each["closed"]) for each in grants] == [
-        ("head", "2170", True),
+        ("head", "2170", False),
         ("head/clerk", "620", True),
     ]
 
