@@ -16,6 +16,7 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 from echelons.checkpoints.coordination.agent_aliases import ALIAS, ALIAS_NAME, ALIAS_POOL
 from echelons.checkpoints.coordination.answer_mark import OPEN_EPOCH
 from echelons.checkpoints.coordination.approval_ledger import APPROVAL
+from echelons.checkpoints.coordination.budget_ledger import CHARGE, GRANT
 from echelons.checkpoints.coordination.capability_cache import DERIVED
 from echelons.checkpoints.coordination.circuit_breakers import CIRCUIT, INTENSITY
 from echelons.checkpoints.coordination.control_orders import ORDERS
@@ -49,7 +50,7 @@ THREAD_KINDS: dict[str, RecordKind[Any]] = {
     for kind in (
         *(TURN, ORDERS, METER, EFFECT, FAILURE, FAILURE_COUNT, RACE, ANSWER, OPEN_EPOCH),
         *(MAILBOX, MAIL, MAIL_READ, STEERED, APPROVAL, LATER, CHANGE, NOTE, ALIAS, DISMISSAL),
-        MONITOR,
+        *(MONITOR, GRANT, CHARGE),
     )
 }
 """The kinds of the records of a thread, by the name that their keys have."""

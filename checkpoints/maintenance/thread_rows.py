@@ -9,6 +9,7 @@ from __future__ import annotations
 from sqlite3 import Cursor
 
 from echelons.checkpoints.coordination.agent_aliases import ALIAS
+from echelons.checkpoints.coordination.budget_ledger import CHARGE, GRANT
 from echelons.checkpoints.ledger import build_key
 from echelons.checkpoints.ledger.sqlite_ledger import MAX_FLOOR
 
@@ -64,6 +65,11 @@ def copy_thread_rows(cursor: Cursor, source: str, target: str) -> None:
             *(*_get_key_range(source), *_get_key_range(source, ALIAS.name)),
         ),
     )
+    for kind in (GRANT, CHARGE):
+        first, end = _get_key_range(target, kind.name)
+        cursor.execute(
+            _RENAME_ACCOUNTS, {"source": source, "target": target, "first": first, "end": end}
+        )
 
 
 def _get_key_range(thread_id: str, *parts: str) -> tuple[str, str]:
@@ -90,6 +96,11 @@ SELECT
     :target, checkpoint_ns, checkpoint_id, parent_checkpoint_id, type, checkpoint,
     CAST(json_replace({_TEXT}, {_RENAMED_IDS}, '$.thread_name', '') AS BLOB)
 FROM checkpoints WHERE thread_id = :source
+"""  # noqa: S608
+_RENAME_ACCOUNTS = f"""
+UPDATE ledger_values SET value = json_replace(value, '$.thread_id', :target, '$.agent_thread_id',
+    {_build_rename("json_extract(value, '$.agent_thread_id')")})
+WHERE key >= :first AND key < :end AND json_valid(value)
 """  # noqa: S608
 _COPY_WRITES = """
 INSERT INTO writes (

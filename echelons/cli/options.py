@@ -122,6 +122,17 @@ WorkspaceOption = Annotated[
     ),
 ]
 
+BudgetOption = Annotated[
+    str | None,
+    typer.Option(
+        "--budget",
+        metavar="UNIT=AMOUNT,…",
+        help="What all agents may spend in the turn: tokens, money (needs [b]--prices[/b]), calls, "
+        "tool_calls and seconds, as in [b]tokens=50000,calls=20[/b].",
+        callback=check_value_argument,
+    ),
+]
+
 PricesOption = Annotated[
     Path | None,
     typer.Option(

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from decimal import Decimal, DecimalException
 from typing import Any, Final, NamedTuple, Protocol, Self, TypeAlias
 
 from pydantic import Field, field_validator, model_validator
 
+from echelons.errors import InvalidSetting
 from echelons.guards.prices import MONEY, add_money, format_money, read_amount
 from echelons.settings import Settings
 from echelons.text.input_limits import shorten_repr
@@ -30,6 +32,7 @@ StoredAmounts: TypeAlias = Mapping[str, int | float | str]
 ALLOWANCE_KEY: Final = "__echelons_allowance"
 """Config key of what the agent at work may spend; LangGraph stores no key with this prefix."""
 UNITS: Final = ("tokens", "money", "calls", "tool_calls", "seconds")
+UNIT_LIST: Final = ", ".join(UNITS)
 DEFAULT_REPLY_TOKENS: Final = 1_024
 """Tokens that are reserved for a reply whose model declares no `max_tokens`."""
 MAX_AMOUNT: Final = 10**15
@@ -98,8 +101,33 @@ class Budget(Settings):
     @model_validator(mode="after")
     def _refuse_empty(self) -> Self:
         if not self.amounts:
-            raise ValueError(f"a budget limits one of {', '.join(UNITS)}; give one")
+            raise ValueError(f"a budget limits one of {UNIT_LIST}; give one")
         return self
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Return the budget in a text of units and amounts.
+
+        Raises:
+            InvalidSetting: It is none.
+
+        Examples:
+            >>> Budget.parse("tokens=50000, money=0.25").amounts
+            {'tokens': 50000, 'money': Decimal('0.25')}
+        """
+        given: dict[str, Any] = {}
+        for part in text.split(","):
+            unit, is_given, amount = (each.strip() for each in part.partition("="))
+            if unit not in UNITS or not is_given or unit in given:
+                why = f"give units with their amounts, as in 'tokens=50000,money=0.25': {UNIT_LIST}"
+                raise InvalidSetting(cls.__name__, "budget", text, why)
+            # Whatever is no number is refused as a value of its unit.
+            whole = amount.replace("_", "")
+            given[unit] = int(whole) if whole.isdecimal() and unit != "money" else amount
+            if unit == "seconds":
+                with suppress(ValueError):
+                    given[unit] = float(amount)
+        return cls(**given)
 
     @property
     def amounts(self) -> dict[Unit, Amount]:

@@ -573,3 +573,57 @@ def test_parallel_exploring_draws_on_one_grant(world: World, saver: SqliteCheckp
     [shared] = [each for each in grants.values() if each.id != "root"]
     assert result.finished
     assert (shared.spent, shared.record.closed) == ({"calls": 2}, True)
+
+
+def test_the_accounts_of_a_thread_are_copied_and_deleted_with_it(saver: SqliteCheckpointer) -> None:
+    model = ScriptedModel(
+        {"head": [ask(grant("scout", "Look", calls=3)), say("Done.")], "scout": [say("Seen.")]}
+    )
+    with build_session(Agent("head", model=model, subordinates=[Agent("scout")]), saver) as session:
+        session.send("Go", budget=Budget(calls=10)).result()
+        before = check_accounts(saver, session.thread_id)
+        saver.copy_thread(session.thread_id, "copy")
+        saver.delete_thread(session.thread_id)
+        after = check_accounts(saver, "copy")
+        charges = read_charges(saver, "copy").values()
+
+    assert not read_grants(saver, session.thread_id)
+    assert {path: each.spent for path, each in after.items()} == {
+        path: each.spent for path, each in before.items()
+    }
+    assert {each.thread_id for each in charges} == {"copy"}
+    assert {each.agent_thread_id == "copy" for each in charges if each.path == "head"} == {True}
+
+
+def test_a_dismissed_subtree_gives_back_what_it_has_not_spent_once(
+    saver: SqliteCheckpointer,
+) -> None:
+    def check(what: str) -> str:
+        """Check with a person.
+
+        Args:
+            what: What.
+        """
+        return str(interrupt(what))
+
+    model = ScriptedModel(
+        {
+            "head": [ask(grant("north", "Look", tokens=1000)), say("Done.")],
+            "north": [ask(grant("camp", "Look", tokens=500))],
+            "camp": [ask(Call("check", {"what": "it"}))],
+        }
+    )
+    north = Agent("north", subordinates=[Agent("camp", tools=[check])])
+    with build_session(Agent("head", model=model, subordinates=[north]), saver) as session:
+        session.send("Go", budget=Budget(tokens=2000)).result()
+        before = check_accounts(saver, session.thread_id)["head"]
+        for _ in range(2):
+            session.dismiss("head/north")
+            after = check_accounts(saver, session.thread_id)["head"]
+        result = session.resume().result()
+        last = check_accounts(saver, session.thread_id)["head"]
+
+    assert (before.spent, before.reserved) == ({"tokens": 120}, {"tokens": 1000})
+    assert (after.spent, after.reserved) == ({"tokens": 360}, {})
+    assert result.finished
+    assert last.spent == {"tokens": 480}

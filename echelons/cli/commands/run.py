@@ -19,6 +19,7 @@ from echelons.cli.display.text_format import (
 )
 from echelons.cli.exit_codes import ExitCode
 from echelons.cli.options import (
+    BudgetOption,
     ByOption,
     PricesOption,
     RunOutputOptions,
@@ -35,6 +36,7 @@ from echelons.cli.team_loader import (
     load_team,
 )
 from echelons.errors import InvalidTask
+from echelons.guards.budget import Budget
 
 TaskArgument = Annotated[
     str,
@@ -73,6 +75,7 @@ def run(  # noqa: PLR0913  its options
     turn_id: TurnOption = None,
     to: AddresseeOption = None,
     prices: PricesOption = None,
+    budget: BudgetOption = None,
     *,
     place: ThreadOptions,
     making: RunTeamOptions,
@@ -83,12 +86,14 @@ def run(  # noqa: PLR0913  its options
     Without [b]--thread[/b] the task starts a new thread.
     With it, the team remembers the earlier turns of that thread.
     With [b]--to[/b], the agents above get the answer, and the root replies.
+    With [b]--budget[/b], the turn ends with what it has when that is spent.
     """
     words = read_text_argument(task)
     if turn_id is not None and place.thread is None:
         raise typer.BadParameter("--turn names a turn of a thread: give --thread, too")
     if not words.strip():
         raise InvalidTask(task)
+    limit = None if budget is None else Budget.parse(budget)
     docs = making.docs and expand_home(making.docs).absolute()
     folder = making.workspace and expand_home(making.workspace).absolute()
     prices = prices and expand_home(prices).absolute()
@@ -130,7 +135,7 @@ def run(  # noqa: PLR0913  its options
             team=name,
             thread=thread,
             db=place.db,
-            start=lambda session: session.asend(words, turn_id=turn_id, to=to),
+            start=lambda session: session.asend(words, turn_id=turn_id, to=to, budget=limit),
             opening_remarks=tuple(filter(None, (remarks, f"thread {thread}"))),
             closing_remarks=after,
         )
