@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from echelons.effects.journal import effect, idempotency_key
     from echelons.effects.unknown_outcome import OutcomeUnknown
     from echelons.errors import EchelonsError
+    from echelons.guards.budget import Budget
     from echelons.guards.circuit_breaker import BreakerPolicy
     from echelons.guards.deadlines import time_left
     from echelons.guards.limits import Limits
@@ -37,6 +38,7 @@ _HOMES = {
     "Agent": "agent",
     "AsyncRun": "runtime.session_run",
     "BreakerPolicy": "guards.circuit_breaker",
+    "Budget": "guards.budget",
     "Capability": "capabilities.capability",
     "Contract": "delegation.contract",
     "Decision": "effects.human_review",
@@ -71,6 +73,7 @@ __all__ = [
     "Agent",
     "AsyncRun",
     "BreakerPolicy",
+    "Budget",
     "Capability",
     "Contract",
     "Decision",

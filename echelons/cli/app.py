@@ -74,6 +74,7 @@ EXAMPLES: dict[Callable[..., None], tuple[str, ...]] = {
         'run travel "A table for two" --thread rome --turn order-17',
         'run travel "Find a cheaper flight" --thread rome --to head/flights',
         'run office/ "Tidy up the docs" --workspace ~/project',
+        'run travel "Plan a trip to Italy" --budget calls=20,seconds=60',
     ),
     new: ("new office",),
     check: ("check office", "check office --json"),

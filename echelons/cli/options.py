@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from echelons.checkpoints.default_path import DATABASE_VARIABLE
-from echelons.cli.display.text_format import check_name_argument
+from echelons.cli.display.text_format import check_name_argument, check_value_argument
 from echelons.errors import EchelonsError
 
 

@@ -16,6 +16,7 @@ FROZEN = [
     "Agent",
     "AsyncRun",
     "BreakerPolicy",
+    "Budget",
     "Capability",
     "Contract",
     "Decision",

@@ -19,7 +19,6 @@ from echelons.testing import Call, Reply, ScriptedModel
 from tests.accounts import check_accounts, read_charges, read_grants
 from tests.proof import sample
 
-ASKED = re.compile(r'"ask": true')
 AMOUNTS = st.integers(1, 4000)
 USAGE = st.tuples(st.integers(0, 900), st.integers(0, 900))
 TASKS: Any = st.deferred(
@@ -98,8 +97,8 @@ class Spending(RuleBasedStateMachine):
         self.saver = SqliteCheckpointer(Path(self.folder.name) / "spending.sqlite")
         self.player = Player()
         self.open_turn = False
+        self.questions: list[str] = []
         self.thread = ""
-        self.limit: dict[str, int] = {}
 
     def teardown(self) -> None:
         self.saver.close()
@@ -121,9 +120,11 @@ class Spending(RuleBasedStateMachine):
         with self.open() as session:
             try:
                 result = begin(session).result()
-                self.open_turn = result.status not in ("finished", "limited", "stopped")
             except Killed:
-                self.open_turn = True
+                self.open_turn, self.questions = True, []
+            else:
+                self.questions = [each.id for each in result.questions]
+                self.open_turn = bool(self.questions)
 
     @precondition(lambda self: not self.open_turn)
     @rule(task=TASKS, tokens=st.one_of(st.none(), AMOUNTS))
@@ -134,9 +135,10 @@ class Spending(RuleBasedStateMachine):
 
     @precondition(lambda self: self.open_turn)
     @rule()
-    def resume(self) -> None:
-        """Go on with a turn whose process has died."""
-        self.run(lambda session: session.resume())
+    def go_on(self) -> None:
+        """Answer what the user is asked, or go on with a turn whose process has died."""
+        answers = dict.fromkeys(self.questions, "This one")
+        self.run(lambda session: session.answer(answers) if answers else session.resume())
 
     @precondition(lambda self: self.thread)
     @rule(path=st.sampled_from(["head/north", "head/south", "head/north/camp"]))
