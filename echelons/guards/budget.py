@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal, DecimalException
 from typing import Any, Final, NamedTuple, Protocol, Self, TypeAlias
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, field_validator
 
 from echelons.errors import InvalidSetting
 from echelons.guards.prices import MONEY, add_money, format_money, read_amount
@@ -67,8 +67,8 @@ class Budget(Settings):
             the model has read and its reply, that returns the input and the output tokens.
 
     Raises:
-        InvalidSetting: An amount is negative, not finite, above 10^15, or not exact; no unit is
-            given, or `estimator` is no function.
+        InvalidSetting: An amount is negative, not finite, above 10^15, or not exact, or `estimator`
+            is no function.
 
     Examples:
         >>> Budget(tokens=50_000, money="0.25").amounts
@@ -98,12 +98,6 @@ class Budget(Settings):
             raise ValueError("give a function of the messages and the reply, or leave it out")
         return given
 
-    @model_validator(mode="after")
-    def _refuse_empty(self) -> Self:
-        if not self.amounts:
-            raise ValueError(f"a budget limits one of {UNIT_LIST}; give one")
-        return self
-
     @classmethod
     def parse(cls, text: str) -> Self:
         """Return the budget in a text of units and amounts.
@@ -128,6 +122,11 @@ class Budget(Settings):
                 with suppress(ValueError):
                     given[unit] = float(amount)
         return cls(**given)
+
+    @property
+    def fault(self) -> str:
+        """Why it can limit nothing; empty if it can."""
+        return "" if self.amounts else f"a budget limits one of {UNIT_LIST}; give one"
 
     @property
     def amounts(self) -> dict[Unit, Amount]:

@@ -196,6 +196,13 @@ class Permissions(Settings):
             raise ValueError("give a list of names")
         return given
 
+    @field_validator("budget")
+    @classmethod
+    def _check_budget(cls, given: Budget | None) -> Budget | None:
+        if given and given.fault:
+            raise ValueError(given.fault)
+        return given
+
     @field_validator("paths")
     @classmethod
     def _check_paths(cls, given: tuple[str, ...] | None) -> tuple[str, ...] | None:

@@ -338,6 +338,8 @@ class Session:
             return None
         if not issubclass(type(given), Budget):
             raise InvalidSetting("send", "budget", given, "give a Budget, or leave it out")
+        if given.fault:
+            raise InvalidSetting("send", "budget", given, given.fault)
         graph = self.graph
         allowed = graph.agent.permissions.budget
         most = allowed.amounts if allowed else {}

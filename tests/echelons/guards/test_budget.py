@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from echelons import Agent, Permissions, Session
 from echelons.errors import InvalidSetting
 from echelons.guards.budget import (
     Amount,
@@ -58,7 +59,12 @@ def test_a_wrong_amount_is_refused_with_its_unit(setting: str, wrong: Any) -> No
 
 def test_a_budget_of_nothing_is_refused() -> None:
     with pytest.raises(InvalidSetting, match="a budget limits one of tokens, money"):
-        Budget(warn_at=0.5)
+        Permissions(budget=Budget(warn_at=0.5))
+    with (
+        Session(Agent("head"), ":memory:") as session,
+        pytest.raises(InvalidSetting, match="a budget limits one of tokens, money"),
+    ):
+        session.send("Go", budget=Budget(warn_at=0.5))
 
 
 def test_money_is_kept_exactly_as_it_was_given() -> None:
