@@ -9,10 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from langchain.agents import create_agent
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.types import Command
 
 from echelons import SqliteCheckpointer, ThreadStore
 from tests.fork_server import ForkServer
+from tests.proof import WHOLE
 from tests.scenarios.drivers.forks import Ended, Forks
+from tests.scenarios.drivers.stock import CASES, TASK, build_logged_model, build_logged_tools
 
 Step = Callable[..., Ended]
 
@@ -36,9 +41,48 @@ def go(request: pytest.FixtureRequest, forks: Forks, tmp_path: Path) -> Step:
     return step
 
 
-def read_log(folder: Path) -> list[str]:
-    log = folder / "log.txt"
+def read_log(folder: Path, name: str = "log.txt") -> list[str]:
+    log = folder / name
     return log.read_text(encoding="utf-8").splitlines() if log.exists() else []
+
+
+@pytest.fixture(scope="module")
+def stock_forks(fork_server: ForkServer) -> Iterator[Forks]:
+    """Runs steps of trees with stock middleware, each in a process of its own."""
+    forks = Forks(fork_server, "tests.scenarios.drivers.stock")
+    yield forks
+    forks.end()
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("mode", ["sync", "async"])
+def test_a_stock_middleware_goes_on_in_another_process_as_in_create_agent(
+    stock_forks: Forks, tmp_path: Path, case: str, mode: str
+) -> None:
+    if not WHOLE and mode != ("sync", "async")[[*CASES].index(case) % 2]:
+        pytest.skip("each in one of the two worlds; the proof has both")
+    theirs, ours = tmp_path / "theirs.txt", tmp_path / "ours.txt"
+    graph: Any = create_agent(
+        build_logged_model(theirs, case),
+        build_logged_tools(theirs, case),
+        middleware=[CASES[case].build()],
+        checkpointer=InMemorySaver(),
+    )
+    config: Any = {"configurable": {"thread_id": "t"}}
+    graph.invoke({"messages": [("user", TASK)]}, config)
+    expected = graph.invoke(Command(resume="noon"), config)["messages"][-1]
+
+    def go(action: str, given: Any) -> Any:
+        paths = (str(tmp_path / "runs.sqlite"), str(ours))
+        return stock_forks.run(*paths, case, mode, json.dumps([action, given])).returned
+
+    asked = go("send", "go")
+    [question] = asked["questions"]
+    done = go("answer", {question: "noon"})
+
+    assert read_log(tmp_path, ours.name) == read_log(tmp_path, theirs.name)
+    # Beneath the answer, the superior is told what the user was asked past it.
+    assert done["text"].partition("\n[told to you]")[0] == str(expected.text)
 
 
 @pytest.mark.parametrize("middleware", ["review", "review of each"])
@@ -113,3 +157,15 @@ def test_a_reviewer_that_is_killed_reviews_the_answer_that_there_is(
         assert all(link.holds for link in store.verify(root.id))
         agents = [each.agent for each in store.trace(root.id).walk()]
     assert agents == ["boss", "head", "mid", "reviewer"]
+
+
+def test_a_plan_that_is_reported_to_a_superior_that_is_killed_is_not_written_again(
+    go: Step, tmp_path: Path
+) -> None:
+    planned = "planned, killed in the superior"
+    assert go(planned, "send", "go").code == -signal.SIGKILL
+    assert read_log(tmp_path) == ["plans"]
+    done = go(planned, "resume")
+    assert done.returned == {"questions": {}, "text": "end"}
+    # Rejected once, then accepted, and only then is the tool run.
+    assert read_log(tmp_path) == ["plans", "plans", "paid 3"]

@@ -6,33 +6,24 @@ the tool is run, and what is answered.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from langchain.agents import create_agent
 from langchain.agents.middleware import (
-    AgentMiddleware,
-    ClearToolUsesEdit,
-    ContextEditingMiddleware,
     HumanInTheLoopMiddleware,
-    LLMToolSelectorMiddleware,
     ModelCallLimitMiddleware,
     ModelFallbackMiddleware,
-    ModelRetryMiddleware,
-    PIIMiddleware,
-    SummarizationMiddleware,
     TodoListMiddleware,
-    ToolCallLimitMiddleware,
-    ToolRetryMiddleware,
 )
 from langchain_core.messages import AIMessage, BaseMessage
-from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import tool
 
 from echelons import Agent, Decision, Session
-from echelons.testing import Call, ScriptedModel, delegate
+from echelons.testing import ScriptedModel, delegate
+from tests.scenarios.drivers.stock import CASES, SEARCH, scripted
 
 if TYPE_CHECKING:
     from tests.scenarios.conftest import World
@@ -74,84 +65,6 @@ class Script:
             return f"sun in {place}"
 
         return [search, weather]
-
-
-@dataclass(frozen=True)
-class Case:
-    """A middleware and the script that shows its effect."""
-
-    build: Callable[[], AgentMiddleware[Any, Any]]
-    steps: Sequence[Any]
-    failures: int = 0
-
-
-SEARCH = Call("search", {"place": "Rome"})
-
-CASES: dict[str, Case] = {
-    "summarization": Case(
-        lambda: SummarizationMiddleware(
-            scripted(*["all in short"] * 9), trigger=("messages", 4), keep=("messages", 2)
-        ),
-        [SEARCH, Call("search", {"place": "Oslo"}), Call("search", {"place": "Bern"}), "done"],
-    ),
-    "pii": Case(lambda: PIIMiddleware("email", strategy="redact"), ["done"]),
-    "pii of an answer": Case(
-        lambda: PIIMiddleware("email", strategy="mask", apply_to_output=True),
-        ["write to bob@example.com"],
-    ),
-    "model fallback": Case(
-        lambda: ModelFallbackMiddleware(scripted("of the second")), [ConnectionError("down")]
-    ),
-    "model retry": Case(
-        lambda: ModelRetryMiddleware(max_retries=2, initial_delay=0, retry_on=(ConnectionError,)),
-        [ConnectionError("down"), ConnectionError("down"), "at last"],
-    ),
-    "tool retry": Case(
-        lambda: ToolRetryMiddleware(max_retries=2, initial_delay=0), [SEARCH, "done"], failures=2
-    ),
-    "tool retry that gives up": Case(
-        lambda: ToolRetryMiddleware(max_retries=1, initial_delay=0), [SEARCH, "done"], failures=5
-    ),
-    "model call limit": Case(
-        lambda: ModelCallLimitMiddleware(run_limit=2, exit_behavior="end"), [SEARCH] * 5
-    ),
-    "tool call limit": Case(
-        lambda: ToolCallLimitMiddleware(run_limit=1, exit_behavior="continue"),
-        [SEARCH, Call("search", {"place": "Oslo"}), "done"],
-    ),
-    "tool call limit that ends": Case(
-        lambda: ToolCallLimitMiddleware(tool_name="search", run_limit=1, exit_behavior="end"),
-        [SEARCH, Call("search", {"place": "Oslo"}), "done"],
-    ),
-    "context editing": Case(
-        lambda: ContextEditingMiddleware(
-            edits=[ClearToolUsesEdit(trigger=1, keep=1, placeholder="[cleared]")]
-        ),
-        [SEARCH, Call("search", {"place": "Oslo"}), "done"],
-    ),
-    "todo list": Case(
-        TodoListMiddleware,
-        [Call("write_todos", {"todos": [{"content": "search", "status": "pending"}]}), "done"],
-    ),
-    "tool selection": Case(
-        lambda: LLMToolSelectorMiddleware(model=Selecting(), max_tools=1), [SEARCH, "done"]
-    ),
-}
-
-
-class Selecting(ScriptedModel):
-    """A model that selects the tool `search`."""
-
-    def __init__(self) -> None:
-        super().__init__(["unused"])
-
-    def with_structured_output(self, schema: Any, **kwargs: Any) -> Any:
-        return RunnableLambda(lambda _: {"tools": ["search"]})
-
-
-def scripted(*steps: Any) -> ScriptedModel:
-    left = iter(steps)
-    return ScriptedModel(lambda messages: next(left))
 
 
 def read(model: ScriptedModel) -> list[list[tuple[str, str]]]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import signal
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from langchain.agents.middleware import HumanInTheLoopMiddleware, ToolRetryMiddl
 from langchain_core.tools import tool
 
 from echelons import Agent, Result, Session
-from echelons.middleware import VerificationMiddleware
+from echelons.middleware import PlanMiddleware, VerificationMiddleware
 from echelons.testing import Call, ScriptedModel, delegate
 
 
@@ -74,24 +75,12 @@ def build_tree(log: Path, middleware: str) -> Agent:
         "review of each": lambda: HumanInTheLoopMiddleware(allowed, interrupt_mode="per_call"),
     }.get(middleware, lambda: ToolRetryMiddleware(retry_on=decide, initial_delay=0, jitter=False))
     steps: Any = [Call("pay", {"amount": 3}), "done"]
-    if middleware == "reviewed, killed in the reviewer":
-
-        def review(messages: Any) -> str:
-            if not (dead := log.with_suffix(".dead")).exists():
-                dead.touch()
-                os.kill(os.getpid(), signal.SIGKILL)
-            return "OK" if count_runs(log) > 1 else "too few"
-
-        by_reviewer = [VerificationMiddleware("reviewer")]
-        members = [Agent("mid", tools=[pay]), Agent("reviewer")]
-        reviewed: dict[str, Any] = {
-            "boss": [delegate("head", "go"), "end"],
-            "head": [delegate("mid", "go"), "done"],
-            "reviewer": review,
-            "mid": steps,
-        }
-        head = Agent("head", middleware=by_reviewer, subordinates=members)
-        return Agent("boss", model=ScriptedModel(reviewed), subordinates=[head])
+    built_whole = {
+        "planned, killed in the superior": build_planned_tree,
+        "reviewed, killed in the reviewer": build_reviewed_tree,
+    }
+    if middleware in built_whole:
+        return built_whole[middleware](log, pay)
     if middleware.startswith("verify"):
         # Around the request to the agent with the tool, whose first answer is rejected.
         check = VerificationMiddleware(lambda _, said: "" if count_runs(log) > 1 else "too few")
@@ -106,3 +95,57 @@ def build_tree(log: Path, middleware: str) -> Agent:
     )
     mid = Agent("mid", tools=[pay], middleware=[built()], subordinates=[Agent("leaf")])
     return Agent("head", model=model, subordinates=[mid])
+
+
+def build_planned_tree(log: Path, pay: Any) -> Agent:
+    """Return a tree whose third agent reports its plan to the second, which is killed once."""
+    answers = ["Pay three.", "accept"]
+
+    def lead(messages: Any) -> Any:
+        last = str(messages[-1].text)
+        if asked := re.search(r'answers="(\w+)"', last):
+            if not (dead := log.with_suffix(".dead")).exists():
+                dead.touch()
+                os.kill(os.getpid(), signal.SIGKILL)
+            answer = answers[last.count("Pay three")]
+            return Call("call_subordinate", {"message": answer, "answers": asked[1]})
+        return delegate("mid", "go") if messages[-1].type == "human" else "done"
+
+    def work(messages: Any) -> Any:
+        if "accept" in str(messages[-1].text):
+            return Call("pay", {"amount": 3})
+        if "paid" in str(messages[-1].text):
+            return "done"
+        with log.open("a", encoding="utf-8") as lines:
+            lines.write("plans\n")
+        return "Pay three" if "Pay three" in str(messages[-1].text) else "Pay a lot"
+
+    script: dict[str, Any] = {
+        "boss": [delegate("head", "go"), "end"],
+        "head": lead,
+        "mid": work,
+    }
+    mid = Agent("mid", tools=[pay], middleware=[PlanMiddleware(approve="superior")])
+    head = Agent("head", subordinates=[mid])
+    return Agent("boss", model=ScriptedModel(script), subordinates=[head])
+
+
+def build_reviewed_tree(log: Path, pay: Any) -> Agent:
+    """Return a tree whose third agent is reviewed by another, which is killed once."""
+
+    def review(messages: Any) -> str:
+        if not (dead := log.with_suffix(".dead")).exists():
+            dead.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return "OK" if count_runs(log) > 1 else "too few"
+
+    by_reviewer = [VerificationMiddleware("reviewer")]
+    members = [Agent("mid", tools=[pay]), Agent("reviewer")]
+    reviewed: dict[str, Any] = {
+        "boss": [delegate("head", "go"), "end"],
+        "head": [delegate("mid", "go"), "done"],
+        "reviewer": review,
+        "mid": [Call("pay", {"amount": 3}), "done"],
+    }
+    head = Agent("head", middleware=by_reviewer, subordinates=members)
+    return Agent("boss", model=ScriptedModel(reviewed), subordinates=[head])
