@@ -475,7 +475,7 @@ class _LevelFactory:
     ) -> LevelBuilder:
         if isinstance(member, Agent):
             return self.build_level(member, above, superior, siblings)
-        return build_foreign_level(member, self.history)
+        return build_foreign_level(member, self.history, self.journal)
 
 
 def resolve_policies(

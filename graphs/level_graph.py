@@ -58,6 +58,7 @@ from echelons.nodes.planning.tool_schemas import (
 from echelons.nodes.reason import Reason, ReasonSettings
 from echelons.nodes.run import RunFunction, RunGraph, RunHuman, RunRunnable
 from echelons.nodes.tool_execution.approval import ToolApprovals
+from echelons.nodes.tool_execution.told_run import ToldRun
 from echelons.prompts import build_guidance
 from echelons.tree.members import FunctionMember, GraphMember, Member, RunnableMember
 from echelons.tree.names import (
@@ -212,14 +213,21 @@ def _build_hooks(agent: Agent, position: LevelPosition, tools: list[BaseTool]) -
     return LevelHooks(agent, position, tools)
 
 
-def build_foreign_level(member: Member, history: GraphHistory) -> LevelBuilder:
+def build_foreign_level(
+    member: Member, history: GraphHistory, journal: Journal | None = None
+) -> LevelBuilder:
     """Return the one-node graph of a level whose member is not an agent, not yet compiled.
+
+    With a journal, its superior is told what it has asked the user.
 
     Raises:
         TypeError: The member is of an unknown kind.
     """
     builder = _create_builder(reports=True)
-    builder.add_node(RUN, _create_run_node(member, history))
+    node = _create_run_node(member, history)
+    if journal and not isinstance(member, Human):
+        node = ToldRun(node, member.name, journal)
+    builder.add_node(RUN, node)
     builder.add_edge(START, RUN)
     builder.add_edge(RUN, END)
     return builder

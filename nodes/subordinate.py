@@ -524,6 +524,8 @@ def build_response(
     usage = sum(map(read_message_usage, messages), Usage())
     last = messages[-1] if messages else None
     said = _complete_report(reported, last)
+    # A subordinate that is no agent has asked by itself.
+    asked = [*results, last] if isinstance(last, AIMessage) else results
     status, reason = Status(said["status"]), said.get("reason", "")
     if last and not reason and UNASKED_KEY in last.response_metadata:
         reason = f"no subordinate was asked: {request.current} answered by itself"
@@ -543,7 +545,7 @@ def build_response(
             ),
             "user_answers": tuple(
                 told.model_copy(update={"path": request.path})
-                for told in _iter_user_answers(results, below)
+                for told in _iter_user_answers(asked, below)
             ),
             "subordinate_responses": without_results(below),
             "partial_results": _list_partial_results(said, results),
@@ -579,7 +581,7 @@ def apply_output(answer: DelegationResponse, contract: Contract) -> DelegationRe
 
 
 def _iter_user_answers(
-    results: Iterable[ToolMessage], below: Iterable[DelegationResponse]
+    results: Iterable[BaseMessage], below: Iterable[DelegationResponse]
 ) -> Iterator[UserAnswer]:
     """Yield what the user was asked for the calls of an agent, and about its requests."""
     for each in results:

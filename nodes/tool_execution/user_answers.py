@@ -76,6 +76,21 @@ def mark_user_answers(
     questions: Iterable[CallQuestion] = (),
 ) -> Any:
     """Return the update of a call, its answer marked with what the superior is told."""
+    marks = list_user_answers(told, questions)
+    if not marks:
+        return outcome
+
+    def mark(answer: ToolMessage) -> ToolMessage:
+        metadata = {**answer.response_metadata, USER_ANSWERS_KEY: marks}
+        return answer.model_copy(update={"response_metadata": metadata})
+
+    return change_answer(outcome, call_id, mark)
+
+
+def list_user_answers(
+    told: Iterable[UserAnswer], questions: Iterable[CallQuestion]
+) -> list[dict[str, Any]]:
+    """Return the marks of an answer: what its superior is told, as JSON."""
     asked = [
         *told,
         *(
@@ -84,15 +99,7 @@ def mark_user_answers(
             if each.answer is not None
         ),
     ]
-    if not asked:
-        return outcome
-    marks = [each.stored() for each in asked[-MAX_SHOWN:]]
-
-    def mark(answer: ToolMessage) -> ToolMessage:
-        metadata = {**answer.response_metadata, USER_ANSWERS_KEY: marks}
-        return answer.model_copy(update={"response_metadata": metadata})
-
-    return change_answer(outcome, call_id, mark)
+    return [each.stored() for each in asked[-MAX_SHOWN:]]
 
 
 def build_unjournaled_answers(tool: str, answers: Iterable[Any]) -> list[UserAnswer]:

@@ -19,6 +19,7 @@ from echelons.checkpoints.threads.thread import Thread
 from echelons.errors import InvalidSubordinate
 from echelons.testing import ScriptedModel, delegate
 from tests.failure_ids import without_ids
+from tests.told_lines import without_told
 
 if TYPE_CHECKING:
     from tests.scenarios.conftest import World
@@ -92,7 +93,7 @@ def threads(session: Session) -> tuple[Thread, Thread]:
 
 
 def told(messages: Sequence[BaseMessage]) -> list[str]:
-    return [str(each.text) for each in messages if isinstance(each, ToolMessage)]
+    return [without_told(each.text) for each in messages if isinstance(each, ToolMessage)]
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ from echelons import Agent, Session, SqliteCheckpointer
 from echelons.cli.app import app
 from echelons.testing import Call, Reply, ScriptedModel, delegate
 from tests.failure_ids import without_ids
+from tests.told_lines import without_told
 
 if TYPE_CHECKING:
     from tests.scenarios.conftest import World
@@ -116,7 +117,7 @@ def list_answers(session: Session) -> list[str]:
     """Return the answers that the middle has got."""
     [mid] = session.trace().subordinates
     messages: Sequence[BaseMessage] = session.thread_store.get(mid.thread_id).messages
-    return [str(each.text) for each in messages if isinstance(each, ToolMessage)]
+    return [without_told(each.text) for each in messages if isinstance(each, ToolMessage)]
 
 
 @pytest.mark.parametrize("state", [Notebook, Deltas, Plain])

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import pytest
 from langchain_core.messages import ToolMessage
+from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import InjectedToolCallId, tool
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.types import Command, interrupt
@@ -118,6 +119,96 @@ def test_a_question_of_a_graph_that_a_tool_runs_is_told(
                 'clerk asked the user: "Why?" The answer was: "so"',
             ]
         ]
+
+
+def ask_twice(state: MessagesState) -> dict[str, Any]:
+    return {"messages": [("ai", f"{interrupt('Which?')} and {interrupt({'why': 'so'})}")]}
+
+
+def ask_in_steps() -> Any:
+    """Return a graph that asks in one node, and then in another."""
+    inner: Any = StateGraph(MessagesState)
+    inner.add_node("first", lambda _: {"messages": [("ai", f"{interrupt('Which?')}")]})
+    inner.add_node("then", lambda _: {"messages": [("ai", f"so {interrupt({'why': 'so'})}")]})
+    inner.add_edge(START, "first").add_edge("first", "then").add_edge("then", END)
+    return inner.compile(name="clerk")
+
+
+def ask_at_once() -> Any:
+    inner: Any = StateGraph(MessagesState)
+    inner.add_node("ask", ask_twice).add_edge(START, "ask").add_edge("ask", END)
+    return inner.compile(name="clerk")
+
+
+def clerk(task: str) -> str:
+    """Ask twice."""
+    return f"{interrupt('Which?')} and {interrupt({'why': 'so'})}"
+
+
+ASKING: dict[str, Any] = {
+    "function": lambda: clerk,
+    "runnable": lambda: RunnableLambda(clerk, name="clerk"),
+    "graph": ask_at_once,
+    "graph in steps": ask_in_steps,
+}
+
+
+@pytest.mark.parametrize("kind", ASKING)
+def test_the_superior_of_what_is_no_agent_is_told_what_it_has_asked(
+    world: World, saver: SqliteCheckpointer, kind: str
+) -> None:
+    model = ScriptedModel(
+        {
+            "head": [delegate("mid", "go"), "over"],
+            "mid": [delegate("clerk", "go"), "passed on"],
+        }
+    )
+    mid = Agent("mid", subordinates=[ASKING[kind]()])
+    agent = Agent("head", model=model, subordinates=[mid])
+    with Session(agent, saver) as session:
+        [first] = world.send(session, "go").questions
+    # In another session, each time.
+    with Session(agent, saver) as session:
+        [second] = world.answer(session, {first.id: "this"}).questions
+    with Session(agent, saver) as session:
+        assert world.answer(session, {second.id: "that"}).finished
+
+        asked = "clerk asked the user: "
+        assert told(session, "mid") == [
+            [
+                f'{asked}"Which?" The answer was: "this"',
+                f'{asked}"{{\\"why\\": \\"so\\"}}" The answer was: "that"',
+            ]
+        ]
+        assert told(session, "head") == [[]]
+        [trace] = [each for each in session.trace().walk() if each.agent == "clerk"]
+        response = trace.requests[0].response
+        assert response
+        assert [each.answer for each in response.user_answers] == ["this", "that"]
+
+
+def test_of_two_that_ask_at_the_same_time_each_is_told_of(
+    world: World, saver: SqliteCheckpointer
+) -> None:
+    def build(name: str) -> Any:
+        inner: Any = StateGraph(MessagesState)
+        inner.add_node("ask", lambda _: {"messages": [("ai", f"{interrupt(f'{name}?')}")]})
+        inner.add_edge(START, "ask").add_edge("ask", END)
+        return inner.compile(name=name)
+
+    requests = [delegate(name, f"ask {name}") for name in ("one", "two")]
+    model = ScriptedModel({"head": [delegate_many(*requests), "over"]})
+    agent = Agent("head", model=model, subordinates=[build("one"), build("two")])
+    with Session(agent, saver) as session:
+        questions = {each.value: each.id for each in world.send(session, "go").questions}
+        result = world.answer(session, {questions["two?"]: "yes"})
+        assert [each.value for each in result.questions] == ["one?"]
+        assert world.answer(session, {questions["one?"]: "no"}).finished
+        [lines] = told(session, "head")
+    assert lines == [
+        'one asked the user: "one?" The answer was: "no"',
+        'two asked the user: "two?" The answer was: "yes"',
+    ]
 
 
 DECISIONS = {

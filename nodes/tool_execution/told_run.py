@@ -1,0 +1,114 @@
+"""`ToldRun`: what the user is asked by a function, Runnable or graph that is a subordinate.
+
+The journal keeps the questions while the run waits, and its answer is marked with them, so that its
+superior is told. A run that never asks is not in the journal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import replace
+from functools import partial
+from typing import Any, cast
+
+from langchain_core.messages import AIMessage
+from langchain_core.runnables import RunnableConfig
+from langgraph.errors import GraphInterrupt
+
+from echelons.effects.journal import CallStart, CallState, EffectKind, Journal, JournalEntry
+from echelons.identity.lineage import USER_ANSWERS_KEY
+from echelons.langgraph_internals import RESUMING_KEY
+from echelons.nodes.base_node import Node
+from echelons.nodes.tool_execution.at_most_once import PlanStep
+from echelons.nodes.tool_execution.journaled_call import build_journal_call
+from echelons.nodes.tool_execution.scratchpad import Scratchpad
+from echelons.nodes.tool_execution.user_answers import (
+    build_unjournaled_answers,
+    list_user_answers,
+    note_answers,
+    note_questions,
+)
+from echelons.plans import adrive_plan, drive_plan
+
+
+class ToldRun(Node):
+    """The node of a subordinate that is no agent, whose superior is told what it asks.
+
+    Args:
+        node: Runs it.
+        member: Its name.
+        journal: Keeps its questions.
+    """
+
+    def __init__(self, node: Node, member: str, journal: Journal) -> None:
+        super().__init__(node.name or "", node.deps)
+        self._node = node
+        self._member = member
+        self._journal = journal
+
+    def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
+        """Run it, and return its answer with what the user was asked.
+
+        Raises:
+            GraphInterrupt: It asks.
+        """
+        plan = self._plan(self._build_step(input, config, kwargs), config or {})
+        return drive_plan(plan, lambda step: step.run())
+
+    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
+        """Async version of `invoke`."""
+        plan = self._plan(self._build_step(input, config, kwargs), config or {})
+        return await adrive_plan(plan, lambda step: step.arun())
+
+    def _build_step(
+        self, given: Any, config: RunnableConfig | None, kwargs: dict[str, Any]
+    ) -> PlanStep:
+        node = self._node
+        return PlanStep(
+            partial(node.invoke, given, config, **kwargs),
+            partial(node.ainvoke, given, config, **kwargs),
+        )
+
+    def _plan(self, run: PlanStep, config: RunnableConfig) -> Generator[PlanStep, Any, Any]:
+        journal, pad = self._journal, Scratchpad(config)
+        call = build_journal_call(config, "", self._member, {}, EffectKind.READS_ONLY)
+
+        def step(work: Any) -> PlanStep:
+            return PlanStep(work, partial(journal.arun, work, config))
+
+        keeps, entry = journal.keeps(config), cast("JournalEntry | None", None)
+        if keeps and config["configurable"].get(RESUMING_KEY):
+            entry = yield step(partial(journal.find, call, config))
+        if entry and entry.state is not CallState.DONE:
+            told = note_answers(entry, pad, pad.answers)
+            if told != entry.told:
+                # Before it goes on: the answers are known now alone.
+                now = replace(entry, at="", told=told)
+                entry = yield step(partial(journal.note, call, now, config))
+        try:
+            update = yield run
+        except GraphInterrupt as stop:
+            told = note_questions(entry.told if entry else (), stop.args[0] if stop.args else ())
+            if keeps and told and (entry is None or told != entry.told):
+                if entry is None:
+                    begun: CallStart = yield step(partial(journal.begin, call, config))
+                    if begun.halt:
+                        raise
+                    entry = begun.entry
+                now = replace(entry, state=CallState.SUSPENDED, at="", told=told)
+                yield step(partial(journal.note, call, now, config))
+            raise
+        if entry and entry.state is not CallState.DONE:
+            yield step(partial(journal.end, call, entry, None, config))
+        told_unkept = [] if keeps else build_unjournaled_answers(self._member, pad.answers)
+        return _mark(update, list_user_answers(told_unkept, entry.told if entry else ()))
+
+
+def _mark(update: Any, marks: list[dict[str, Any]]) -> Any:
+    """Return the update of a run, its answer marked with what its superior is told."""
+    messages = update.get("messages") or ()
+    if not (marks and messages and isinstance(messages[-1], AIMessage)):
+        return update
+    metadata = {**messages[-1].response_metadata, USER_ANSWERS_KEY: marks}
+    answer = messages[-1].model_copy(update={"response_metadata": metadata})
+    return {**update, "messages": [*messages[:-1], answer]}
