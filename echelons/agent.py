@@ -47,6 +47,7 @@ from echelons.tree.name_themes import NameTheme, check_theme
 from echelons.tree.names import (
     BUILT_IN_TOOLS,
     PATH_SEPARATOR,
+    PRIVATE_KEYS,
     check_name,
     get_provider_tool_name,
 )
@@ -499,6 +500,11 @@ def _check_middleware(agent: Agent) -> tuple[Any, ...]:
         if each.name in names:
             raise DuplicateName(each.name, (f"middleware of {agent.name}",))
         names.add(each.name)
+        # LangChain's own state has `jump_to`, too.
+        added = getattr(each.state_schema, "__annotations__", {})
+        for key in (PRIVATE_KEYS - {"jump_to"}) & added.keys():
+            where = ("the state of every agent", f"that of the middleware {each.name}")
+            raise DuplicateName(key, where)
     check_middleware_tools(agent, checked)
     return checked
 

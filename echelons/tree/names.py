@@ -16,6 +16,22 @@ RUN = "run"
 RESERVED_NAMES = frozenset({"reason", "act", "delegate", "refuse", "dispatch", RUN})
 """Names of the nodes of every level and delegation graph."""
 
+PRIVATE_KEYS = frozenset(
+    {
+        "cut",
+        "forward",
+        "heads",
+        "jump_to",
+        "parts",
+        "previous",
+        "replied",
+        "request",
+        "response",
+        "unhooked",
+    }
+)
+"""Keys of a level's state that no tool and no middleware may write."""
+
 PATH_SEPARATOR = "/"
 
 CALL_SUBORDINATE = "call_subordinate"

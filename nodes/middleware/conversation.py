@@ -19,7 +19,7 @@ from echelons.identity.thread_history import Past
 from echelons.nodes.messages import sanitize_message
 from echelons.nodes.planning.tool_calls import assign_call_ids
 from echelons.nodes.tool_execution.current_request import find_payload
-from echelons.nodes.tool_execution.journaled_call import PRIVATE_KEYS
+from echelons.tree.names import PRIVATE_KEYS
 
 
 def build_hook_state(

@@ -196,18 +196,21 @@ class ModelCalls:
         self, bound: BoundModel, first: ModelRequest[Any], given: Any, config: RunnableConfig
     ) -> BoundModel:
         """Return the model of a request, with its tools."""
+        if not isinstance(given.messages, list) or not hasattr(given.model, "bind_tools"):
+            raise self._fail("its request has no messages, or no chat model", config)
         if given.response_format is not None:
             raise self._fail("it sets response_format, which agents do not have", config)
+        shown = list(given.tools or ())
         unknown = [
             each.name
-            for each in given.tools
+            for each in shown
             if isinstance(each, BaseTool) and each.name not in self._own_names
         ]
         if unknown:
             why = f"it adds the tools {', '.join(unknown)}; give them in its attribute tools"
             raise self._fail(why, config)
-        same_tools = len(given.tools) == len(first.tools) and all(
-            one is other for one, other in zip(given.tools, first.tools, strict=True)
+        same_tools = len(shown) == len(first.tools) and all(
+            one is other for one, other in zip(shown, first.tools, strict=True)
         )
         is_same = given.model is first.model and same_tools
         if is_same and given.tool_choice is None and not given.model_settings:
@@ -216,7 +219,7 @@ class ModelCalls:
         if given.tool_choice is not None:
             settings["tool_choice"] = given.tool_choice
         model = given.model
-        own = model.bind_tools(given.tools, **settings) if given.tools else model.bind(**settings)
+        own = model.bind_tools(shown, **settings) if shown else model.bind(**settings)
         return BoundModel.from_runnable(own, model if takes_timeout(model) else None)
 
     def _fail(self, why: str, config: RunnableConfig) -> EchelonsError:

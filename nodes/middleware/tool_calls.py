@@ -8,7 +8,7 @@ answer of the call if they let it pass.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -34,6 +34,7 @@ from echelons.nodes.tool_execution.tool_failure import (
     rebuild_exception,
     remove_failure,
 )
+from echelons.text.input_limits import shorten_repr
 
 WRAP = "wrap_tool_call"
 
@@ -218,9 +219,20 @@ class _Run:
         return update
 
     def finish(self, result: Any) -> Any:
-        """Return the update of a call for what the outermost wrap has returned."""
+        """Return the update of a call for what the outermost wrap has returned.
+
+        Raises:
+            MiddlewareFailed: It leaves the call without an answer, or leads elsewhere.
+        """
         update = {"messages": [result]} if isinstance(result, ToolMessage) else result
         update = [update] if isinstance(update, Command) else update
+        if isinstance(update, list):
+            # As of a tool that returns several.
+            update = [{"messages": [e]} if isinstance(e, ToolMessage) else e for e in update]
+        call_id = self.request.tool_call["id"]
+        if not any(each.tool_call_id == call_id for each in _iterate_answers(update)):
+            why = f"it returned {shorten_repr(result)}, which does not answer the call {call_id!r}"
+            raise self._calls.fail(why, self.config)
         try:
             return sanitize_output(update, self.config, was_recorded=True)
         except ToolException as error:
@@ -234,6 +246,15 @@ class _Run:
         if self._failed is None or error is not self._failed[0]:
             return None
         return remove_failure(self._failed[1])
+
+
+def _iterate_answers(update: Any) -> Iterator[ToolMessage]:
+    """Yield the answers to calls in an update."""
+    for each in update if isinstance(update, list) else [update]:
+        own = each.update if isinstance(each, Command) else each
+        messages = own.get("messages") if isinstance(own, Mapping) else own
+        listed = messages if isinstance(messages, list | tuple) else [messages]
+        yield from (message for message in listed if isinstance(message, ToolMessage))
 
 
 def _read_result(result: Any) -> Any:

@@ -16,9 +16,8 @@ from echelons.identity.lineage import require_identity
 from echelons.identity.thread_history import Past
 from echelons.nodes.tool_execution.async_only import arun_function, run_function
 from echelons.nodes.tool_execution.current_request import find_payload
-from echelons.nodes.tool_execution.journaled_call import PRIVATE_KEYS
 from echelons.text.error_lines import describe_failure
-from echelons.tree.names import PATH_SEPARATOR
+from echelons.tree.names import PATH_SEPARATOR, PRIVATE_KEYS
 
 
 class StateFunction:

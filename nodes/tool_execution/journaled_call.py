@@ -35,22 +35,8 @@ from echelons.nodes.tool_execution.scratchpad import AnswerPlaces
 from echelons.nodes.tool_execution.tool_failure import note_failure
 from echelons.text.error_lines import read_error_text
 from echelons.text.input_limits import shorten_repr
+from echelons.tree.names import PRIVATE_KEYS
 
-PRIVATE_KEYS = frozenset(
-    {
-        "cut",
-        "forward",
-        "heads",
-        "jump_to",
-        "parts",
-        "previous",
-        "replied",
-        "request",
-        "response",
-        "unhooked",
-    }
-)
-"""Keys of a level's state that a tool must not write."""
 DETACHED_CALL_KEY = "__echelons_latecomer"
 """Key of the config under which a call's detached thread is passed to the tool wrapper."""
 INVALID_CALL_TEXT = "Error: not run: "

@@ -757,6 +757,78 @@ def test_a_hook_that_returns_nonsense_is_named(world: World, update: Any, why: s
     assert why in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    "answer",
+    [
+        lambda request: ToolMessage("x", tool_call_id="another"),
+        lambda request: Command(update={"messages": []}),
+        lambda request: Command(update={"messages": [HumanMessage("x")]}),
+        lambda request: Command(update=None),
+        lambda request: [],
+    ],
+)
+def test_a_wrap_that_leaves_a_call_without_an_answer_is_named(world: World, answer: Any) -> None:
+    class Quiet(AgentMiddleware[Any, Any]):
+        def wrap_tool_call(self, request: Any, handler: Any) -> Any:
+            return answer(request)
+
+        async def awrap_tool_call(self, request: Any, handler: Any) -> Any:
+            return answer(request)
+
+    agent, model = team(Quiet(), steps=[Call("book", {"city": "Rome"})])
+    with Session(agent, ":memory:") as session:
+        assert world.send(session, "go").text == "end"
+    assert "does not answer the call" in str(model.calls[-1].messages[-1].text)
+
+
+def test_a_wrap_may_answer_with_several_messages(world: World) -> None:
+    class Several(AgentMiddleware[Any, Any]):
+        def _build(self, request: Any) -> Any:
+            answer = ToolMessage("by the wrap", tool_call_id=request.tool_call["id"])
+            return [answer, Command(update={"messages": [HumanMessage("and more")]})]
+
+        def wrap_tool_call(self, request: Any, handler: Any) -> Any:
+            return self._build(request)
+
+        async def awrap_tool_call(self, request: Any, handler: Any) -> Any:
+            return self._build(request)
+
+    agent, model = team(Several(), steps=[Call("book", {"city": "Rome"}), "done"])
+    with Session(agent, ":memory:") as session:
+        assert world.send(session, "go").text == "end"
+    assert shown(model)[-1] == ["go", "", "by the wrap", "and more"]
+
+
+@pytest.mark.parametrize("field", ["messages", "model"])
+def test_a_wrap_that_asks_for_no_model_or_with_no_messages_is_named(
+    world: World, field: str
+) -> None:
+    class Empty(AgentMiddleware[Any, Any]):
+        def wrap_model_call(self, request: Any, handler: Any) -> Any:
+            return handler(request.override(**{field: None}))
+
+        async def awrap_model_call(self, request: Any, handler: Any) -> Any:
+            return await handler(request.override(**{field: None}))
+
+    agent, model = team(Empty())
+    with Session(agent, ":memory:") as session:
+        assert world.send(session, "go").text == "end"
+    said = str(model.calls[-1].messages[-1].text)
+    assert "wrap_model_call of the middleware 'Empty' of 'head/mid' failed" in said
+    assert "has no messages, or no chat model" in said
+
+
+def test_a_state_key_of_ours_is_refused_when_the_agent_is_made() -> None:
+    class Taken(AgentState[Any]):
+        heads: NotRequired[int]
+
+    class Evil(AgentMiddleware[Any, Any]):
+        state_schema = Taken
+
+    with pytest.raises(DuplicateName, match="'heads' stands more than once"):
+        team(Evil())
+
+
 def test_an_interrupt_that_is_swallowed_is_an_error_and_is_asked_when_that_is_mended(
     world: World,
 ) -> None:
