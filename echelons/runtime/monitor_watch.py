@@ -11,18 +11,21 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
+from functools import partial
 from threading import Event, Lock, Thread
 from typing import Any, Protocol
+from uuid import uuid4
 
-from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import BaseCheckpointSaver
 
 from echelons.checkpoints.checkpointer import SqliteCheckpointer
+from echelons.checkpoints.coordination.budget_ledger import TreeBudgets
 from echelons.checkpoints.coordination.change_signals import POLL_INTERVAL, get_signals
 from echelons.checkpoints.coordination.control_orders import is_under
 from echelons.checkpoints.coordination.monitor_ledger import JudgedEvents, MonitorLedger
-from echelons.checkpoints.coordination.turns import Turn
+from echelons.checkpoints.coordination.turns import TURN_KEY, Turn
 from echelons.checkpoints.ledger import get_ledger
 from echelons.checkpoints.queries import LatestCheckpointId
 from echelons.checkpoints.storage.event_rows import StoredEvent
@@ -36,7 +39,10 @@ from echelons.errors import (
     StorageError,
 )
 from echelons.graphs.compiled_tree import AgentGraph
+from echelons.guards.budget import NO_ALLOWANCE
 from echelons.guards.gate import Halt
+from echelons.guards.prices import Prices
+from echelons.langgraph_internals import CHECKPOINT_MAP_KEY, TASK_ID_KEY
 from echelons.monitors.alert import Alert, AlertDecision, decide_alert
 from echelons.monitors.monitor import PlacedMonitor
 from echelons.monitors.verdict import (
@@ -50,6 +56,7 @@ from echelons.monitors.verdict import (
     shorten_words,
 )
 from echelons.nodes.messages import read_message_usage
+from echelons.nodes.planning.budgeted_call import CallRefused, charge_call
 from echelons.runtime.run_events import RunEvent, RunEventKind
 from echelons.text.content_blocks import describe_content
 from echelons.text.error_lines import describe_error
@@ -112,6 +119,7 @@ class MonitorWatch:
         turn: The turn.
         config: The config of the run, whose callbacks and tags their models get.
         note: Is told what they say, as events; from any thread.
+        prices: What models cost; `None` if that is not known.
 
     Attributes:
         source: Where they read the events of the run.
@@ -119,6 +127,8 @@ class MonitorWatch:
         usage: What they have spent.
         is_closed: Whether they must say nothing more.
         lock: Is held while one of them stores what it says.
+        budgets: Where their calls are charged to the budget of the turn.
+        allowance: That budget; `None` if the turn has none.
     """
 
     def __init__(
@@ -128,6 +138,7 @@ class MonitorWatch:
         turn: Turn,
         config: RunnableConfig,
         note: Callable[[RunEvent], object],
+        prices: Prices | None = None,
     ) -> None:
         self.graph = graph
         self.saver = saver
@@ -140,6 +151,14 @@ class MonitorWatch:
             self.source = StoredEvents(saver, turn.thread_id)
         else:
             self.source = self.observed = ObservedEvents()
+        self.budgets = TreeBudgets(
+            get_ledger(saver), turn.thread_id, turn.id, graph.agent.name, turn.fence
+        )
+        self.budgets.prices = prices
+        self.allowance = turn.root.allowance
+        if self.allowance is None and (own := graph.agent.permissions.budget):
+            self.budgets.root_budget = own
+            self.allowance = NO_ALLOWANCE.extend(self.budgets.root_grant, own.amounts, own)
         self.usage = Usage()
         self.is_closed = False
         self.lock = Lock()
@@ -250,7 +269,7 @@ class _Watcher:
                 return held
             # One that is paused looks later.
             if held is None:
-                self._judge(self._unread[:MAX_EVENTS])
+                return self._judge(self._unread[:MAX_EVENTS])
         except DatabaseClosed:
             raise
         except StorageError as error:
@@ -283,21 +302,23 @@ class _Watcher:
         is_many = len(self._unread) >= monitor.every_events and not self._has_failed
         return bool(self._unread) and (is_many or is_late)
 
-    def _judge(self, events: Sequence[WatchedEvent]) -> None:
+    def _judge(self, events: Sequence[WatchedEvent]) -> Halt | None:
+        """Judge some events; return why the budget of the turn has nothing left for it."""
         self._watch.add_usage(Usage(model_calls=1))
         messages = [
             SystemMessage(build_system_text(self._placed)),
             HumanMessage(build_segment_text(events, self._notes)),
         ]
-        config = _build_config(self._watch.config, self._placed)
         try:
-            reply = self._model.invoke(messages, config)
+            reply = self._call_model(messages)
+        except CallRefused as refused:
+            return refused.verdict if isinstance(refused.verdict, Halt) else None
         except Exception as error:  # noqa: BLE001  code of others; it reads the events again
             self.note_failure(error)
-            return
+            return None
         if not isinstance(reply, AIMessage):
             self.note_failure(TypeError(f"its model returned a {type(reply).__name__}"))
-            return
+            return None
         usage = read_message_usage(reply)
         self._watch.add_usage(usage.model_copy(update={"model_calls": 0}))
         verdict = self._read_reply(reply)
@@ -306,7 +327,7 @@ class _Watcher:
         judged = JudgedEvents(events[-1].number, reply, usage, after)
         with self._watch.lock:
             if self._watch.is_closed:
-                return
+                return None
             self._record.store_verdict(judged, verdict, decisions)
             self._watch.note(self._build_reply_event(judged))
             for alert, decision in zip(verdict.alerts, decisions, strict=True):
@@ -320,6 +341,26 @@ class _Watcher:
         del self._unread[: len(events)]
         self._notes = (*self._notes, *verdict.notes)
         self._has_failed = False
+        return None
+
+    def _call_model(self, messages: Sequence[BaseMessage]) -> Any:
+        """Return the reply of its model, charged to the budget of the turn if there is one."""
+        watch, allowance = self._watch, self._watch.allowance
+        config = _build_config(watch.config, self._placed)
+        call = partial(self._model.invoke, [*messages], config)
+        if allowance is None:
+            return call()
+        after = self._find_root_checkpoint()
+        place = {
+            TASK_ID_KEY: uuid4().hex,
+            TURN_KEY: watch.turn,
+            "checkpoint_ns": "",
+            CHECKPOINT_MAP_KEY: {"": after},
+        }
+        own = {"agent_path": self.path, "agent_thread_id": self._record.thread_id}
+        charged = {"configurable": place, "metadata": own}
+        model = self._placed.model
+        return charge_call(watch.budgets, allowance, model, messages, charged, call)
 
     def _build_reply_event(self, judged: JudgedEvents) -> RunEvent:
         model = str(judged.reply.response_metadata.get("model_name", ""))

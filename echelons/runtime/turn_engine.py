@@ -261,7 +261,7 @@ class TurnEngine:
         if self.graph.monitors:
             config = options.build_config(self.thread)
             record.watch = watch = MonitorWatch(
-                self.graph, self.saver, turn, config, record.note_event
+                self.graph, self.saver, turn, config, record.note_event, self.prices
             )
             is_new = isinstance(given, Mapping)
             yield LedgerQuery(lambda _: watch.begin(is_new=is_new))

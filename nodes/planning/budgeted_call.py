@@ -13,6 +13,7 @@ from langchain_core.messages.utils import count_tokens_approximately
 from echelons.guards.budget import (
     DEFAULT_REPLY_TOKENS,
     Allowance,
+    Budgets,
     CallEstimate,
     CallUsage,
 )
@@ -52,7 +53,18 @@ def call_within(
     Raises:
         CallRefused: Nothing is left of the budget.
     """
-    budgets = get_gate(config).budgets
+    return charge_call(get_gate(config).budgets, allowance, model, messages, config, call)
+
+
+def charge_call(
+    budgets: Budgets,
+    allowance: Allowance,
+    model: Any,
+    messages: Sequence[BaseMessage],
+    config: Mapping[str, Any],
+    call: Callable[[], Any],
+) -> Any:
+    """Return the reply of a model call that some budgets are charged with, see `call_within`."""
     reserved = budgets.reserve(estimate_call(model, messages, allowance), allowance, config)
     if isinstance(reserved, Halt):
         raise CallRefused(reserved)

@@ -337,6 +337,37 @@ def test_a_run_does_not_wait_for_a_slow_monitor_and_hears_no_more_of_it(
     assert not [each for each in saver.read_events(session.thread_id) if each.agent_path == WATCH]
 
 
+def test_the_budget_of_the_turn_is_charged_with_the_calls_of_a_monitor(
+    world: World, saver: SqliteCheckpointer
+) -> None:
+    field = Field(waits_at=8)
+    tree = build_tree(once(usage=(3000, 500)), field, most=10, on_alert="tell")
+    session = Session(tree, saver)
+    go_on_when_told(saver, field)
+
+    usage = world.send(session, "go", budget=Budget(calls=100)).usage
+
+    report = world.do(session, "usage")
+    assert report.total.model_calls == usage.model_calls == len(calls_of(tree))
+    assert (report.total.input_tokens, report.total.output_tokens) == (3000, 500)
+    [grant] = report.grants
+    assert (grant.unit, grant.spent, grant.reserved) == ("calls", usage.model_calls, 0)
+
+
+def test_a_monitor_looks_no_more_when_the_budget_of_the_turn_is_spent(
+    saver: SqliteCheckpointer,
+) -> None:
+    field = Field(waits_at=3)
+    field.go_on.set()
+    monitor = Monitor("watch", watches="scout", every_events=4)
+    tree = build_tree(["nothing"] * 9, field, most=40, monitors=[monitor])
+
+    events = list(Session(tree, saver).send("go", budget=Budget(calls=6)))
+
+    assert len(calls_of(tree)) <= 6
+    assert all(kind == "warning" and "budget" in text for kind, _, text in watch_events(events))
+
+
 def test_what_a_monitor_spends_is_usage_of_the_tree(
     world: World, saver: SqliteCheckpointer
 ) -> None:
