@@ -21,7 +21,7 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 .DELETE_ON_ERROR:
 .PHONY: demo test studio-test hosts check format formatted lint types imports docs notebooks compat \
         compat-lowest compat-newest bench bench-counts bench-routing bench-peers bench-research bench-registry \
-        proof clean help
+        bench-usage proof clean help
 
 demo: $(READY) ## Run the travel team offline, then print the thread of every agent
 	@rm -f $(DEMO) $(DEMO)-wal $(DEMO)-shm
@@ -93,6 +93,9 @@ bench-research: $(READY) ## Measure the research team on DATA=folder with the qu
 
 bench-registry: $(READY) ## Measure the registry, its drawing and its view over 1,000 and 10,000 agents
 	@$(BIN)/python -m tests.benchmarks.registry
+
+bench-usage: $(READY) ## Measure the sums of what 1,000 and 10,000 agents have used, and their views
+	@$(BIN)/python -m tests.benchmarks.usage
 
 clean: ## Remove all that make and the tools have made (.venv, caches, builds, the demo)
 	@rm -rf $(VENV) .compat-* .peers build dist *.egg-info $(DEMO) $(DEMO)-wal $(DEMO)-shm
