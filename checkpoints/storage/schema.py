@@ -397,8 +397,8 @@ WHERE iif(kind = 'tool',
         'delegate_many', 'pin', 'recall', 'report', 'send_message', 'spawn_subordinate'),
     (thread_id, checkpoint_ns) NOT IN (
         SELECT thread_id, substr(checkpoint_ns, 1, stop - 1) FROM run_levels
-    ) AND (thread_id, checkpoint_ns, checkpoint_id) NOT IN (
-        SELECT thread_id, checkpoint_ns, checkpoint_id FROM charges WHERE kind = 'model'
+    ) AND (agent_thread_id, checkpoint_ns, checkpoint_id) NOT IN (
+        SELECT agent_thread_id, checkpoint_ns, checkpoint_id FROM charges WHERE kind = 'model'
     ))
 UNION ALL
 SELECT thread_id, agent_thread_id, agent_path, at, kind, state, model,

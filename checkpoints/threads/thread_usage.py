@@ -175,7 +175,7 @@ class _Accounts:
 
     Attributes:
         charges: The charges as calls; `checkpoint_ns` is empty, and the checkpoint is the root's.
-        charged_steps: Thread, namespace and checkpoint of the steps whose model call was charged.
+        charged_steps: The agents' threads with the steps in which their model calls were charged.
         grants: The grants, by unit.
     """
 
@@ -192,7 +192,7 @@ def _read_accounts(ledger: Ledger, threads: Iterable[str]) -> _Accounts:
         for record in stored:
             charge = record.value
             if charge.kind == "model":
-                steps.add((thread_id, charge.checkpoint_ns, charge.checkpoint_id))
+                steps.add((charge.agent_thread_id, charge.checkpoint_ns, charge.checkpoint_id))
             elif charge.state != "lost":
                 continue  # the calls of tools are counted as they are in the conversation
             call = _build_charged_call(record, thread_id, is_running)
@@ -303,7 +303,8 @@ def _leave_out_passed_on(
         if row.call.kind == "tool"
         or (
             (row.call.thread_id, row.checkpoint_ns) not in passing
-            and (row.call.thread_id, row.checkpoint_ns, row.checkpoint_id) not in charged_steps
+            and (row.call.agent_thread_id, row.checkpoint_ns, row.checkpoint_id)
+            not in charged_steps
         )
     ]
 

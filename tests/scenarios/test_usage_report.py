@@ -416,3 +416,25 @@ def test_a_fork_counts_its_grants_on_its_own_branch(any_saver: Any) -> None:
 
     assert everything.total.tokens == 2 * 480
     assert present.total.tokens == 480
+
+
+def test_another_agent_s_reply_at_a_step_that_was_charged_counts(
+    world: World, saver: SqliteCheckpointer
+) -> None:
+    session = Session(build_spender(), saver)
+    world.send(session, "Go", budget=Budget(tokens=10_000))
+    # As a monitor stores its reply, which has no step of its own.
+    with saver.cursor() as cursor:
+        cursor.execute(
+            """INSERT INTO events (thread_id, agent_thread_id, agent_path, checkpoint_ns,
+                checkpoint_id, at, kind, key, data)
+            SELECT thread_id, 'watch', 'head/watch', checkpoint_ns, checkpoint_id, at, kind,
+                'its reply', data
+            FROM events WHERE kind = 'message' AND json_extract(data, '$.role') = 'ai' LIMIT 1"""
+        )
+
+    report = session.usage()
+
+    assert report.group("agent")["head/watch"].tokens == 120
+    assert report.total.tokens == 480 + 120
+    check_view(saver, report)
