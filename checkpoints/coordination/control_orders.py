@@ -27,7 +27,7 @@ class GivenOrder:
         at: When, ISO 8601, UTC.
     """
 
-    order: Literal["stop", "pause", "resume"]
+    order: Literal["stop", "pause", "resume", "dismiss"]
     path: str
     by: str
     at: str

@@ -23,12 +23,14 @@ from echelons.checkpoints.coordination.branches import (
     read_branch,
     read_latest_branch,
 )
+from echelons.checkpoints.coordination.dismissal_ledger import read_dismissals
 from echelons.checkpoints.coordination.turns import Turn, get_turn
 from echelons.checkpoints.ledger import Ledger, RecordKind, Transaction, build_key, get_ledger
 from echelons.checkpoints.queries import LedgerQuery, ReadPlan, run_plan
 from echelons.errors import FileTooLarge, LedgerDamaged, UnknownPath
 from echelons.guards.permissions import ALL_GRANTED, GRANT_KEY, Grant
 from echelons.identity.lineage import require_identity
+from echelons.messaging.mail import USER
 from echelons.tree.names import PATH_SEPARATOR
 from echelons.workspace.changes import (
     MAX_CHANGES,
@@ -189,6 +191,8 @@ def list_changes(
 ) -> ReadPlan[list[ChangedFile]]:
     """Plan: what the agents of a thread would change, those of one agent or of all.
 
+    An agent also has the changes that those below it have left who were dismissed.
+
     Args:
         workspace: The workspace.
         thread_id: The root's thread.
@@ -199,15 +203,21 @@ def list_changes(
         UnknownPath: There is no such agent.
     """
     agents = yield from find_changing_agents(thread_id)
+    dismissals = yield from read_dismissals(thread_id)
+    left = {each: dismissals.find_heir(each) for each in agents}
+    heirs = {each: heir or USER for each, heir in left.items() if heir is not None}
     if path is not None:
         _check_agent(path, agents, known)
-        agents = [path]
+        agents = [each for each in agents if path in (each, heirs.get(each))]
     branch = yield from read_latest_branch(thread_id)
 
     def read(ledger: Ledger) -> list[ChangedFile]:
         stores = {each: LedgerChanges(ledger, thread_id, each, branch) for each in agents}
-        sets = (Changeset(workspace, agent, store) for agent, store in stores.items())
-        return [change for each in sets for change in each.list_changes()]
+        return [
+            change._replace(heir=heirs.get(agent, ""))
+            for agent, store in stores.items()
+            for change in Changeset(workspace, agent, store).list_changes()
+        ]
 
     found: list[ChangedFile] = yield LedgerQuery(read)
     return found

@@ -15,6 +15,7 @@ from echelons.checkpoints.coordination.dismissal_ledger import (
     CommittedDismissal,
     CutCall,
     commit_dismissal,
+    read_dismissals,
     read_hidden_dismissals,
 )
 from echelons.checkpoints.coordination.workspace_changes import find_changing_agents
@@ -94,8 +95,7 @@ def dismiss_agent(
         for each in before
         if each.id in withdrawn or is_under(PATH_SEPARATOR.join(each.path), path)
     )
-    above = (each.path for each in registry.ancestors(path)[::-1])
-    living = (each for each in above if registry.get(each).state is not AgentState.DISMISSED)
+    dismissals = yield from read_dismissals(thread_id)
     return DismissedSubtree(
         done.dismissal,
         done.is_new,
@@ -103,5 +103,5 @@ def dismiss_agent(
         done.cut_calls,
         tuple(each.id for each in gone if each.id not in left),
         tuple(each for each in changing if is_under(each, path)),
-        next(living, USER),
+        dismissals.find_heir(path) or USER,
     )

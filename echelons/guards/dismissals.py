@@ -77,6 +77,21 @@ class Dismissals:
         held = [each for way in ways if (each := self._found.get(way))]
         return min(held, key=lambda each: each.graceful, default=None)
 
+    def find_heir(self, path: str) -> str | None:
+        """Return who has what a dismissed agent leaves: its nearest superior that was not.
+
+        Empty for the user, as the root was dismissed; `None` if the agent was not.
+
+        Examples:
+            >>> found = Dismissals([Dismissal("head/north"), Dismissal("head/north/camp")])
+            >>> found.find_heir("head/north/camp"), found.find_heir("head/south")
+            ('head', None)
+        """
+        names = path.split(_SEPARATOR)
+        ways = (_SEPARATOR.join(names[: end + 1]) for end in range(len(names)))
+        highest = next((way for way in ways if way in self._found), None)
+        return None if highest is None else highest.rpartition(_SEPARATOR)[0]
+
     def list_below(self, path: str) -> frozenset[str]:
         """Return the paths below an agent that were dismissed themselves, as it sees them.
 

@@ -117,6 +117,8 @@ class ChangedFile(NamedTuple):
         kind: `"added"`, `"changed"` or `"deleted"`.
         diff: The change as a unified diff of the folder's file.
         conflict: Why it cannot be merged; empty if it can.
+        heir: Who has it now if the agent was dismissed: path of its nearest superior that is there,
+            or `"the user"`; empty if it was not.
     """
 
     agent: str
@@ -124,6 +126,7 @@ class ChangedFile(NamedTuple):
     kind: Literal["added", "changed", "deleted"]
     diff: str
     conflict: str = ""
+    heir: str = ""
 
 
 class Changeset:

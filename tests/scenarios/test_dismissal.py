@@ -27,6 +27,7 @@ from echelons.errors import (
 )
 from echelons.testing import Call, ScriptedModel, delegate, per_conversation
 from echelons.tree.agent_registry import AgentState
+from echelons.workspace_tools import file_tools, note_tools
 from tests.scenarios.drivers.camp import asked, first, look, team, told, waiting
 
 if TYPE_CHECKING:
@@ -649,3 +650,108 @@ def test_nobody_is_asked_whether_a_request_may_go_to_who_is_dismissed(
 
     assert (result.text, result.questions) == ("over", ())
     assert told(session) == [f"[unable] {DISMISSED}"]
+
+
+def test_a_crew_talks_at_once_and_what_it_leaves_goes_to_the_next_superior(
+    world: World, saver: SqliteCheckpointer, tmp_path: Path
+) -> None:
+    """A chief makes two scouts, who write to each other and share notes; then it is dismissed."""
+    both = threading.Barrier(2, timeout=60)
+
+    def scout(messages: Sequence[BaseMessage]) -> Any:
+        task = str(next(each.text for each in messages if each.text in ("food", "rooms")))
+        step = sum(each.type == "ai" for each in messages)
+        told = " ".join(str(each.text) for each in messages)
+        [beside, *_] = BESIDE.findall(told)
+        if step == 0 and world.__class__.__name__ == "Sync":
+            both.wait()
+        steps: list[Any] = [
+            [
+                Call("send_message", {"to": beside, "message": f"I look for {task}"}),
+                Call("note_write", {"name": task, "text": f"{task} found"}),
+                Call("write_file", {"path": f"{task}.md", "text": f"{task}\n"}),
+            ],
+            Call("note_read", {"name": "rooms" if task == "food" else "food"}),
+            f"{task} noted",
+        ]
+        return steps[min(step, 2)]
+
+    made = [
+        Call("spawn_subordinate", {"role": "scout", "message": each, "keep": True})
+        for each in ("food", "rooms")
+    ]
+    model = ScriptedModel(
+        {
+            "head": lambda messages: play([delegate("chief", "go"), "over"], messages),
+            "chief": lambda messages: (
+                "crew is back" if any(each.type == "tool" for each in messages) else made
+            ),
+            "scout": scout,
+        }
+    )
+    crew = [*note_tools(), *file_tools()]
+    names = tuple(each.name for each in crew)
+    chief = Agent("chief", tools=crew, permissions=Permissions(spawn=Spawn(tools=names)))
+    head = Agent("head", model=model, subordinates=[chief])
+    session = Session(head, saver, workspace=tmp_path)
+    assert world.send(session, "go").text == "over"
+    scouts = [each for each in session.registry().agents if each.level == 2]
+    assert len(scouts) == 2
+    for each in scouts:
+        said = session.thread_store.get(each.thread_ids[0]).messages
+        answers = [str(one.text) for one in said if one.type == "tool"]
+        assert answers.count("sent") == 1, answers
+        assert any("found" in one for one in answers), answers
+
+    done = world.do(session, "dismiss", "head/chief")
+
+    assert {*done.agents} == {"head/chief", *(each.path for each in scouts)}
+    assert (done.heir, {*done.changes}) == ("head", {each.path for each in scouts})
+    left = world.do(session, "changes", "head")
+    assert sorted((each.path, each.heir) for each in left) == [
+        ("food.md", "head"),
+        ("rooms.md", "head"),
+    ]
+    for each in scouts:
+        assert not world.do(session, "merge", each.path).left
+    assert {each.name for each in tmp_path.iterdir()} >= {"food.md", "rooms.md"}
+
+
+BESIDE = re.compile(r"agents beside you\W+(scout-[0-9a-f]{8})")
+
+
+def test_a_dismissal_outlives_the_checkpoints_of_its_time(saver: SqliteCheckpointer) -> None:
+    head = team(
+        {"head": first(lambda _: [delegate("north", "go"), delegate("south", "go")], "over")}
+    )
+    session = Session(head, saver)
+    for turn in range(3):
+        if turn == 1:
+            session.dismiss("head/north")
+        session.send(f"go {turn}").result()
+
+    saver.prune([session.thread_id], strategy="keep_latest")
+
+    assert states(session)["head/north"] == "dismissed"
+    session.send("go again").result()
+    assert told(session)[-2:] == [f"[unable] {DISMISSED}", "south is done"]
+    assert saver.check().is_sound
+
+
+def test_a_damaged_dismissal_is_in_effect_when_its_checkpoint_is_gone(
+    saver: SqliteCheckpointer,
+) -> None:
+    head = team(
+        {"head": first(lambda _: [delegate("north", "go"), delegate("south", "go")], "over")}
+    )
+    session = Session(head, saver)
+    session.send("go").result()
+    session.dismiss("head/north")
+    session.send("go on").result()
+    with saver.cursor() as cursor:
+        cursor.execute("UPDATE ledger_values SET value = '{' WHERE key LIKE '%/dismissal/%'")
+
+    saver.prune([session.thread_id], strategy="keep_latest")
+
+    assert states(session)["head/north"] == "dismissed"
+    assert [each.where for each in saver.check().faults]

@@ -76,7 +76,8 @@ def changes(
         output.print_json({"thread": found.label, "workspace": root, "changes": files})
         return ExitCode.FINISHED
     for each in shown:
-        output.print_remark(f"{each.agent}: {each.path} {each.kind}")
+        heir = f" (dismissed; left to {each.heir})" if each.heir else ""
+        output.print_remark(f"{each.agent}{heir}: {each.path} {each.kind}")
         if each.conflict:
             output.print_remark(f"  conflict: {each.conflict}")
         for line in each.diff.removesuffix("\n").split("\n") if each.diff else ():
