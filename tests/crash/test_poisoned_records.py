@@ -66,7 +66,6 @@ VALID: dict[str, Any] = {
     },
     "note": {"name": "x", "text": "x", "author": "head", "at": "x", "calls": ["x"]},
     "alias": {"alias": "Ada"},
-    "dismissal": {"by": "x", "at": "x", "graceful": False},
     "monitor": {"cursor": 7, "calls": 2, "tokens": 90, "said": 1, "notes": ["report: x"]},
     "alias-name": {"root_thread": "x", "agent_id": "x"},
     "alias-pool": 2,
