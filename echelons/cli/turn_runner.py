@@ -8,7 +8,7 @@ import signal
 import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -33,7 +33,7 @@ from echelons.cli.exit_codes import ExitCode
 from echelons.cli.options import RunOutputOptions
 from echelons.cli.question_prompt import LEFT_OPEN, ask_questions
 from echelons.cli.team_loader import TeamSpec, load_team_profiles
-from echelons.errors import EchelonsError, RunFailed
+from echelons.errors import EchelonsError, LedgerDamaged, RunFailed
 from echelons.runtime.run_events import RunEvent
 from echelons.runtime.session import Session
 from echelons.runtime.session_requests import SessionThread
@@ -193,10 +193,17 @@ class _TurnRunner:
         return {question: value for question, value in answers.items() if question in left}
 
     async def _watch_answers(self, session: Session) -> None:
-        """Show which questions are answered elsewhere; this run delivers the answers at its end."""
+        """Show which questions are answered elsewhere, and what is left of budgets.
+
+        This run delivers the answers at its end.
+        """
         saver = cast("Saver", session.graph.checkpointer)
         while True:
             await asyncio.sleep(ANSWERS_INTERVAL)
+            if self._view.shows_budgets:
+                # Of what is damaged nothing is left, which the run itself says.
+                with suppress(LedgerDamaged):
+                    self._board.note_left(await session.thread_store.agrants(session.thread_id))
             if asked := [*self._board.questions]:
                 found = read_answer_versions(session.thread_id, asked)
                 versions = await arun_plan(saver, found)

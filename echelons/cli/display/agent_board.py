@@ -6,7 +6,7 @@ tree draws the rows, the summary at the end counts them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
@@ -18,6 +18,7 @@ from echelons.tree.names import NAME_PATTERN, PATH_SEPARATOR
 if TYPE_CHECKING:
     from echelons.runtime.run_events import RunEvent
     from echelons.runtime.session_run import Result
+    from echelons.tree.usage_report import GrantedAmount
 
 
 OFFLINE_MODEL = "offline planner"
@@ -54,6 +55,7 @@ class AgentRow:
     Attributes:
         detail: Its tool call, its question, or the reason why it is unable.
         tokens: Input and output tokens of its own calls of a language model.
+        left: What is left of its budgets, in words.
         pending: Number of subordinates that it waits for.
         started_at: When it was first seen running, in seconds of the board's clock.
         ended_at: When it stopped, in seconds of the board's clock.
@@ -63,6 +65,7 @@ class AgentRow:
     state: AgentState = AgentState.WAITING
     detail: str = ""
     tokens: int = 0
+    left: str = ""
     pending: int = 0
     started_at: float | None = None
     ended_at: float | None = None
@@ -162,6 +165,14 @@ class AgentBoard:
     def _end_row(self, row: AgentRow, state: AgentState, detail: str = "") -> None:
         row.state, row.detail = state, detail
         row.ended_at = self.now
+
+    def note_left(self, grants: Iterable[GrantedAmount]) -> None:
+        """Note what is left of the budgets of agents."""
+        left: dict[str, list[str]] = {}
+        for each in grants:
+            left.setdefault(each.path, []).append(each.describe_left())
+        for row in self.list_rows():
+            row.left = ", ".join(left.get(row.path, ()))
 
     def _mark_running(self, row: AgentRow, detail: str = "") -> None:
         row.state, row.detail, row.ended_at = AgentState.RUNNING, detail, None

@@ -39,6 +39,8 @@ MARGIN_LINES = 4
 class LiveView(RunView):
     """Shows a run on a terminal: each drawing reads the board, which has had every event."""
 
+    shows_budgets = True
+
     def __init__(self, board: AgentBoard, console: Console) -> None:
         self._board = board
         self._console = console
@@ -139,6 +141,8 @@ def format_rows(rows: Sequence[AgentRow], now: float, width: int) -> list[Text]:
             (f"{who[guide:]:<{name - guide}}  ", "bold"),
             (f"{what:<{doing}}  ", STATE_STYLES[row.state]),
             f"{spent:>{time}}  {cost:>{tokens}}  ",
+            # Who has ended has nothing left to spend.
+            (f"{row.left}  " if row.left and not row.state.is_final else "", "dim"),
             (row.detail, "dim"),
         )
         line.rstrip()

@@ -25,7 +25,12 @@ class RunView:
     """Shows a run in progress, entered before its first event and left after its last.
 
     The base class shows nothing; the answer is printed at the end.
+
+    Attributes:
+        shows_budgets: Whether it shows what is left of the budgets of agents.
     """
+
+    shows_budgets = False
 
     def __enter__(self) -> None: ...
 

@@ -228,6 +228,7 @@ waiting = Agent(
     ),
     subordinates=[Agent("porter", "Opens", tools=[gate])],
 )
+saving = replace(waiting, permissions=Permissions(budget=Budget(calls=9)))
 both = Agent(
     "head",
     model=ScriptedModel(

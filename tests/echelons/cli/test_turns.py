@@ -223,6 +223,19 @@ def test_a_question_that_is_answered_elsewhere_leaves_the_live_view(
     assert "asks:" not in shown
 
 
+def test_the_live_view_shows_what_is_left_of_a_budget(
+    pipes: Path, live: Callable[..., Any]
+) -> None:
+    running = live("run", "trips:saving", "Go", "--thread", "rome")
+    (pipes / "begun").read_text()
+    running.wait_for(r"7 of 9 model calls left")
+    (pipes / "go").write_text("opened")
+    code, shown = running.wait()
+
+    assert code == 0
+    assert "left" not in shown.rpartition("head ")[2]
+
+
 def test_a_question_that_is_answered_elsewhere_is_not_offered_again_after_ctrl_c(
     pipes: Path, start: Callable[..., Any], echelons: Call
 ) -> None:

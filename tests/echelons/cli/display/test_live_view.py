@@ -30,7 +30,7 @@ def drawn(console: Console) -> list[str]:
 
 def test_a_row_says_who_does_what_for_how_long_and_at_what_cost() -> None:
     rows = [
-        AgentRow("head", AgentState.WAITING, started_at=0.0, tokens=1321),
+        AgentRow("head", AgentState.WAITING, started_at=0.0, tokens=1321, left="7 of 9 calls left"),
         AgentRow(
             "head/flights",
             AgentState.RUNNING,
@@ -44,7 +44,7 @@ def test_a_row_says_who_does_what_for_how_long_and_at_what_cost() -> None:
     lines = [line.plain for line in format_rows(rows, now=4.0, width=60)]
 
     assert lines == [
-        "head         waiting  4.0 s  1.3k tok",
+        "head         waiting  4.0 s  1.3k tok  7 of 9 calls left",
         "├── flights  running  2.5 s   954 tok  find_flights(destina…",
         "└── hotels   waiting",
     ]
