@@ -203,6 +203,7 @@ FROM (
 """
 """The view of the agents of each root's thread that have begun, on any branch."""
 
+# Cast: a column without a type gets no index for a join, which then takes the square of the time.
 AGENTS_VIEW_WITH_KINDS = """
 DROP VIEW agents;
 CREATE VIEW agents AS
@@ -217,16 +218,19 @@ FROM (
     SELECT thread_id, agent_thread_id, agent_path, min(at) AS begun_at
     FROM events WHERE kind = 'message' GROUP BY thread_id, agent_thread_id
 ) LEFT JOIN (
-    SELECT thread_id AS root_id, json_extract(data, '$.sub_agent_thread_id') AS own_id,
+    SELECT thread_id AS root_id,
+        CAST(json_extract(data, '$.sub_agent_thread_id') AS TEXT) AS own_id,
         max(json_extract(data, '$.kind')) AS kind
     FROM events WHERE kind = 'delegation' AND json_valid(data)
         AND json_extract(data, '$.kind') IS NOT NULL
     GROUP BY root_id, own_id
 ) AS made ON made.root_id = thread_id AND made.own_id = agent_thread_id
 LEFT JOIN (
-    SELECT json_extract(value, '$.root_thread') AS root_id, json_extract(value, '$.path') AS path,
-        json_extract(value, '$.alias') AS alias
+    SELECT CAST(json_extract(value, '$.root_thread') AS TEXT) AS root_id,
+        CAST(json_extract(value, '$.path') AS TEXT) AS path,
+        max(json_extract(value, '$.alias')) AS alias
     FROM ledger_values WHERE key GLOB 'thread/*/alias/*' AND json_valid(value)
+    GROUP BY root_id, path
 ) AS named ON named.root_id = thread_id AND named.path = agent_path
 GROUP BY thread_id, agent_path;
 """

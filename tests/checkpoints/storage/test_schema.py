@@ -339,3 +339,42 @@ def test_each_attempt_has_a_row_on_its_own_thread(tmp_path: Path) -> None:
     assert [each["sub_agent_thread_id"] for each in rows] == threads
     assert [each["model_calls"] for each in rows] == [1, 1], "each its own"
     assert len({each["request_id"] for each in rows}) == 1
+
+
+def count_steps(agents: int) -> int:
+    """Return the steps of SQLite for the view of so many agents, each with a kind and an alias."""
+    steps = 0
+
+    def count() -> None:
+        nonlocal steps
+        steps += 1
+
+    insert = (
+        "INSERT INTO events (thread_id, checkpoint_ns, checkpoint_id, agent_thread_id, agent_path,"
+        " at, kind, key, data) VALUES ('t', '', 'c', ?, ?, '2031', ?, ?, ?)"
+    )
+    with SqliteCheckpointer(":memory:") as saver:
+        with saver.cursor() as cursor:
+            for number in range(agents):
+                path, own = f"head/a{number}", f"thread {number}"
+                made = json.dumps({"sub_agent_thread_id": own, "kind": "drone"})
+                named = json.dumps({"alias": f"A{number}", "root_thread": "t", "path": path})
+                cursor.execute(insert, (own, path, "message", f"m{number}", "{}"))
+                cursor.execute(insert, ("t", "head", "delegation", f"d{number}", made))
+                cursor.execute(
+                    "INSERT INTO ledger_values (key, version, at, value) VALUES (?, 1, '', ?)",
+                    (f"thread/t/alias/{number}", named),
+                )
+        saver.conn.set_progress_handler(count, 100)
+        query = "SELECT kind, alias FROM agents WHERE thread_id = 't' ORDER BY agent_path"
+        rows = saver.conn.execute(query).fetchall()
+        saver.conn.set_progress_handler(None, 0)
+    assert {kind for kind, _ in rows} == {"drone"}
+    assert sorted(alias for _, alias in rows) == sorted(f"A{number}" for number in range(agents))
+    return steps
+
+
+def test_the_view_of_agents_is_linear_in_their_number() -> None:
+    few, many = count_steps(200), count_steps(800)
+
+    assert many < 5 * few
