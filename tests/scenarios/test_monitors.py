@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from datetime import timedelta
+from pathlib import Path
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ import pytest
 from langchain_core.tools import BaseTool
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 
 from echelons import Agent, DelegationPolicy, Limits, Session, SqliteCheckpointer
 from echelons.errors import SessionNeeded
@@ -504,6 +506,19 @@ def test_another_saver_has_its_monitors_too(world: World, on_alert: str) -> None
     assert (field.looks == 10) == (on_alert == "tell")
     kind = "stopped" if on_alert == "stop" else "alert"
     assert told(session) == [(kind, SCOUT, "It goes round in circles.")]
+
+
+async def test_a_saver_that_is_only_async_has_its_monitors_too(tmp_path: Path) -> None:
+    field = Field(waits_at=8)
+    async with AsyncSqliteSaver.from_conn_string(str(tmp_path / "t.sqlite")) as saver:
+        with pytest.warns(UserWarning, match="AsyncSqliteSaver"):
+            session = Session(build_tree(once(), field), saver)
+        call_when_told(saver, field.go_on.set)
+        result = await (await session.asend("go")).result()
+        head, *_ = (await session.atrace()).walk()
+
+    assert result.text == "over"
+    assert [(each.kind, each.to) for each in head.mail] == [("stopped", SCOUT)]
 
 
 def test_monitors_of_three_levels_each_watch_their_own_branch(
