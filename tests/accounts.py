@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
+from decimal import Decimal
 from typing import Any
 
+from echelons import ThreadStore
 from echelons.checkpoints.coordination.budget_ledger import (
     CHARGE,
     GRANT,
@@ -14,6 +16,7 @@ from echelons.checkpoints.coordination.budget_ledger import (
 )
 from echelons.checkpoints.ledger import Transaction, build_key, get_ledger
 from echelons.guards.budget import add_amounts
+from echelons.guards.prices import add_money
 
 
 def read_grants(saver: Any, thread_id: str) -> dict[str, Grant]:
@@ -61,7 +64,25 @@ def check_accounts(saver: Any, thread_id: str) -> dict[str, Grant]:
                 assert used + free == grant.granted[unit] + over, (key, unit)
         if grant.record.closed:
             assert not any(grant.reserved.values()), key
+    check_usage(saver, thread_id)
     return {grant.record.path: grant for grant in grants.values()}
+
+
+def check_usage(saver: Any, thread_id: str) -> None:
+    """Check that the sums of usage have each charge and each grant once, to the last cent."""
+    report = ThreadStore(saver).usage(thread_id)
+    charges = [each for each in read_charges(saver, thread_id).values() if each.kind == "model"]
+    charged = [each for each in report.calls if each.kind == "model" and each.state != "reported"]
+    tokens = (each.input_tokens + each.output_tokens + each.charged_tokens for each in charged)
+    assert sum(tokens) == sum(each.tokens for each in charges)
+    money = [each.money for each in charged if each.money is not None]
+    assert add_money(*money) == add_money(*(Decimal(each.money or 0) for each in charges))
+    grants = read_grants(saver, thread_id)
+    for each in report.grants:
+        grant = grants[f"{each.turn_id}/{each.grant_id}"]
+        left = grant.get_free(each.unit), grant.get_overdraft(each.unit)
+        assert (each.free, each.overdraft) == tuple(Decimal(str(amount)) for amount in left)
+    assert len(report.grants) == sum(len(each.granted) for each in grants.values())
 
 
 def _sum_uses(
