@@ -26,6 +26,7 @@ from echelons.guards.permissions import GRANT_KEY, Grant
 from echelons.identity.thread_history import Head, Past, ThreadHistory
 from echelons.langgraph_internals import READ_KEY, TASK_ID_KEY, list_state_keys, supports_async
 from echelons.nodes.base_node import Node
+from echelons.nodes.delegating.cancel_on_stop import CancelOnStop
 from echelons.nodes.memory.memory_tools import MemoryTools
 from echelons.nodes.planning.early_end import build_not_run_message
 from echelons.nodes.planning.refused_calls import mark_refused
@@ -113,6 +114,17 @@ class Act(Node):
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         """Async version of `invoke`."""
         config = config or {}
+        if (config.get("metadata") or {}).get("request_id"):
+            return await self._ainvoke(input, config, kwargs)
+        # Of a subordinate, the whole level is cancelled.
+        with CancelOnStop(config) as stopped:
+            return await self._ainvoke(input, config, kwargs)
+        assert stopped.halt  # noqa: S101  only then it has been cancelled
+        given = find_call(input, config)
+        return {"messages": [build_not_run_message(given, stopped.halt, was_begun=True)]}
+
+    async def _ainvoke(self, input: Any, config: RunnableConfig, kwargs: Mapping[str, Any]) -> Any:
+        """Run the call in an event loop."""
         gate = get_gate(config)
         if gate.backpressure:
             await gate.backpressure.await_start(config["configurable"][TASK_ID_KEY])

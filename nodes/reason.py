@@ -8,6 +8,7 @@ the other calls, so that each thread's id is stored before it runs.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -55,6 +56,7 @@ from echelons.langgraph_internals import TASK_ID_KEY
 from echelons.messaging.mail import Mail
 from echelons.messaging.sibling_messages import SiblingRule
 from echelons.nodes.base_node import Node
+from echelons.nodes.delegating.cancel_on_stop import CancelOnStop
 from echelons.nodes.delegating.queued_request import (
     QueuedRequest,
     build_part_entry,
@@ -352,11 +354,15 @@ class Reason(Node):
         if settings.memory:
             system, messages, noted = await settings.memory.ashorten(system, messages, gate, config)
         model_input, answer = ModelInput(system, messages, past, joined.state), ModelAnswer()
-        with CancelOnIntervention(mailboxes, config) as cut:
+        # Of a subordinate, the whole level is cancelled.
+        stopped = None if identity.request_id else CancelOnStop(config)
+        with CancelOnIntervention(mailboxes, config) as cut, stopped or nullcontext():
             if calls := settings.model_calls:
                 answer = await calls.ainvoke(bound, model_input, gate, config)
             else:
                 answer = await bound.aanswer(model_input, config)
+        if stopped and stopped.halt:
+            answer.refused = stopped.halt
         if cut.said:
             if late := leave_out(mail, await mailboxes.aread(config)):
                 await mailboxes.anote_read([*mail, *late], config)

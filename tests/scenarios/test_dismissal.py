@@ -755,3 +755,51 @@ def test_a_damaged_dismissal_is_in_effect_when_its_checkpoint_is_gone(
 
     assert states(session)["head/north"] == "dismissed"
     assert [each.where for each in saver.check().faults]
+
+
+async def test_the_root_too_is_cut_short_in_what_it_does_itself(saver: SqliteCheckpointer) -> None:
+    began = asyncio.Event()
+
+    async def hang(_: Sequence[BaseMessage]) -> str:
+        began.set()
+        await asyncio.Event().wait()
+        return "never said"
+
+    session = Session(team({"head": hang}), saver)
+    run = asyncio.create_task((await session.asend("go")).result())
+    await began.wait()
+
+    await session.adismiss("head")
+    result = await asyncio.wait_for(run, 60)
+
+    assert (result.status, result.text) == (
+        "dismissed",
+        "Not finished (dismissed: head was dismissed).",
+    )
+
+
+async def test_a_call_of_the_root_is_cut_short_and_its_outcome_unknown(
+    saver: SqliteCheckpointer,
+) -> None:
+    began = asyncio.Event()
+
+    @tool
+    async def dig() -> str:
+        """Dig."""
+        began.set()
+        await asyncio.Event().wait()
+        return "never said"
+
+    head = Agent("head", model=ScriptedModel([Call("dig"), "never said"]), tools=[dig])
+    session = Session(head, saver)
+    run = asyncio.create_task((await session.asend("go")).result())
+    await began.wait()
+
+    done = await session.adismiss("head")
+    result = await asyncio.wait_for(run, 60)
+
+    assert [str(each) for each in done.outcome_unknown] == ["dig of head"]
+    assert result.status == "dismissed"
+    assert told(session) == [
+        "cut short, and what came of it is not known: dismissed: head was dismissed"
+    ]
