@@ -115,15 +115,15 @@ class Act(Node):
         """Async version of `invoke`."""
         config = config or {}
         if (config.get("metadata") or {}).get("request_id"):
-            return await self._ainvoke(input, config, kwargs)
+            return await self._arun_call(input, config, kwargs)
         # Of a subordinate, the whole level is cancelled.
         with CancelOnStop(config) as stopped:
-            return await self._ainvoke(input, config, kwargs)
+            return await self._arun_call(input, config, kwargs)
         assert stopped.halt  # noqa: S101  only then it has been cancelled
         given = find_call(input, config)
         return {"messages": [build_not_run_message(given, stopped.halt, was_begun=True)]}
 
-    async def _ainvoke(self, input: Any, config: RunnableConfig, kwargs: Mapping[str, Any]) -> Any:
+    async def _arun_call(self, input: Any, config: RunnableConfig, kwargs: Mapping[str, Any]) -> Any:
         """Run the call in an event loop."""
         gate = get_gate(config)
         if gate.backpressure:
