@@ -136,8 +136,9 @@ def _build_message_events(stored: StoredEvent) -> Iterator[RunEvent]:
             usage = Usage(
                 input_tokens=spent.get("input_tokens", 0),
                 output_tokens=spent.get("output_tokens", 0),
-                model_calls=1,
-                unknown_calls=0 if spent else 1,
+                # What no model wrote has none.
+                model_calls=int("usage" in data),
+                unknown_calls=int("usage" in data and not spent),
             )
             # Older databases do not have the model.
             facts: dict[str, Any] = {"model": str(data.get("model", ""))}
