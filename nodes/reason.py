@@ -215,7 +215,8 @@ class Reason(Node):
         verdict = verdict or gate.enter(Step.MODEL, config)
         if verdict:
             return joined.rebase_update(build_halt_update(verdict, state["messages"], identity))
-        if get_allowance(config) and (warnings := gate.budgets.take_warnings(config)):
+        if (allowance := get_allowance(config)) and gate.budgets.has_warnings(allowance):
+            warnings = gate.budgets.take_warnings(allowance, config)
             joined = joined.add_messages(build_budget_warnings(warnings, identity))
         return self._call_model(joined, gate, identity, config)
 
@@ -332,8 +333,9 @@ class Reason(Node):
         verdict = verdict or await gate.arun(lambda: gate.enter(Step.MODEL, config))
         if verdict:
             return joined.rebase_update(build_halt_update(verdict, state["messages"], identity))
-        if get_allowance(config):
-            warnings = await gate.arun(lambda: gate.budgets.take_warnings(config))
+        if (allowance := get_allowance(config)) and gate.budgets.has_warnings(allowance):
+            take = partial(gate.budgets.take_warnings, allowance, config)
+            warnings = await gate.arun(take)
             joined = joined.add_messages(build_budget_warnings(warnings, identity))
         return await self._acall_model(joined, gate, identity, config)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from decimal import Decimal
 from typing import Any
 
@@ -15,7 +15,6 @@ from echelons.checkpoints.coordination.budget_ledger import (
     GrantRecord,
 )
 from echelons.checkpoints.ledger import Transaction, build_key, get_ledger
-from echelons.guards.budget import add_amounts
 from echelons.guards.prices import add_money
 
 
@@ -56,7 +55,7 @@ def check_accounts(saver: Any, thread_id: str) -> dict[str, Grant]:
     for key, grant in grants.items():
         turn = key.split("/", 1)[0]
         for unit in set(grant.granted) - {"seconds"}:
-            used: Any = add_amounts(grant.spent, grant.reserved).get(unit, 0)
+            used = grant.get_used(unit)
             assert used == own[turn, grant.id, unit], (key, unit)
             if not grant.record.closed:
                 free: Any = grant.get_free(unit)
@@ -89,7 +88,7 @@ def _sum_uses(
     grants: dict[str, Grant], charges: dict[str, ChargeRecord]
 ) -> dict[tuple[str, str, str], Any]:
     """Return what was taken from each grant, by turn, grant and unit."""
-    own: dict[Any, Any] = Counter()
+    own: dict[Any, Any] = defaultdict(int)
     for key, charge in charges.items():
         turn = key.split("/", 1)[0]
         for unit, amount in charge.amounts.items():

@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from functools import partial
 from threading import Lock
@@ -37,16 +37,15 @@ from echelons.guards.budget import (
     CallUsage,
     GrantRequest,
     Unit,
-    add_amounts,
+    add_amount,
     format_amount,
     format_number,
     load_amounts,
     store_amounts,
-    subtract_amounts,
 )
 from echelons.guards.gate import Halt, Step
-from echelons.guards.prices import Prices, format_money
-from echelons.langgraph_internals import CHECKPOINT_MAP_KEY, TASK_ID_KEY
+from echelons.guards.prices import Prices, add_money, format_money
+from echelons.langgraph_internals import CHECKPOINT_MAP_KEY, NS_SEP, TASK_ID_KEY
 from echelons.text.error_lines import describe_error
 from echelons.tree.names import PATH_SEPARATOR
 
@@ -57,6 +56,7 @@ ROOT_GRANT: Final = "root"
 Stored: TypeAlias = dict[str, int | float | str]
 ChargeState: TypeAlias = Literal["reserved", "charged", "estimated", "unknown", "lost"]
 _MODEL_UNITS: Final[Sequence[Unit]] = ("tokens", "money", "calls", "seconds")
+_NOTHING_LEFT: Final = Halt("budget", "nothing is left")
 _TOOL_UNITS: Final[Sequence[Unit]] = ("tool_calls", "seconds")
 
 
@@ -141,9 +141,36 @@ class ChargeRecord:
     @property
     def amounts(self) -> dict[Unit, Amount]:
         """What it is charged, or has reserved, of each unit that a grant of it has."""
-        own: dict[Unit, Amount] = {"tokens": self.tokens, "money": Decimal(self.money or 0)}
-        own |= {"calls": 1} if self.kind == "model" else {"tool_calls": 1}
-        return {unit: own[unit] for unit in own if unit in self.grants}
+        own: dict[Unit, Amount] = {"tokens": self.tokens, "calls": 1, "tool_calls": 1}
+        if self.money:
+            own["money"] = Decimal(self.money)
+        return {unit: own.get(unit, 0) for unit in self.grants if unit != "seconds"}
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the record without empty fields."""
+        # Written out, as `Grant.to_json`: both are stored twice for each call of a model.
+        kept: dict[str, Any] = {
+            "kind": self.kind,
+            "path": self.path,
+            "agent_thread_id": self.agent_thread_id,
+            "state": self.state,
+            "grants": self.grants,
+            "model": self.model,
+            "tokens": self.tokens,
+            "checkpoint_ns": self.checkpoint_ns,
+            "checkpoint_id": self.checkpoint_id,
+            "after": self.after,
+            "thread_id": self.thread_id,
+        }
+        if self.input_tokens or self.output_tokens:
+            kept["input_tokens"] = self.input_tokens
+            kept["output_tokens"] = self.output_tokens
+        if self.cached_tokens:
+            kept["cached_tokens"] = self.cached_tokens
+        if self.money:
+            kept["money"] = self.money
+            kept["currency"] = self.currency
+        return kept
 
 
 GRANT: Final[RecordKind[GrantRecord]] = RecordKind("grant", GrantRecord)
@@ -171,33 +198,55 @@ class Grant:
         self.record = record
         self.version = version
         self.granted = load_amounts(record.granted)
-        self.spent = load_amounts(record.spent)
-        self.reserved = load_amounts(record.reserved)
+        self.spent = load_amounts(record.spent) if record.spent else {}
+        self.reserved = load_amounts(record.reserved) if record.reserved else {}
 
-    def get_used(self, unit: Unit) -> Amount:
+    def get_used(self, unit: Unit) -> Any:
         """Return what is spent and reserved of a unit."""
-        return add_amounts(self.spent, self.reserved).get(unit, 0)
+        spent, reserved = self.spent.get(unit, 0), self.reserved.get(unit, 0)
+        if unit == "money":
+            return add_money(Decimal(spent), Decimal(reserved))
+        return spent + reserved  # type: ignore[operator]  # both are of the type of the unit
 
-    def get_free(self, unit: Unit) -> Amount:
-        """Return what is left of a unit that it has; nothing once it is closed."""
-        if self.record.closed:
-            return 0
-        left = subtract_amounts(self.granted, add_amounts(self.spent, self.reserved))
-        return left.get(unit, 0)
+    def get_free(self, unit: Unit) -> Any:
+        """Return what is left of a unit; nothing once it is closed."""
+        granted, used = self.granted.get(unit, 0), self.get_used(unit)
+        return 0 if self.record.closed or used >= granted else granted - used
 
-    def get_overdraft(self, unit: Unit) -> Amount:
+    def get_overdraft(self, unit: Unit) -> Any:
         """Return what was spent of a unit beyond what was granted."""
-        return subtract_amounts(add_amounts(self.spent, self.reserved), self.granted).get(unit, 0)
+        granted, used = self.granted.get(unit, 0), self.get_used(unit)
+        return used - granted if used > granted else 0
 
     def to_json(self) -> dict[str, Any]:
         """Return the record with its present amounts, without empty fields."""
-        amounts = {
+        record = self.record
+        kept: dict[str, Any] = {
+            "path": record.path,
             "granted": store_amounts(self.granted),
-            "spent": store_amounts(self.spent),
-            "reserved": store_amounts(self.reserved),
+            "spent": store_amounts(self.spent) if self.spent else {},
+            "reserved": store_amounts(self.reserved) if self.reserved else {},
+            "warn_at": record.warn_at,
+            "thread_id": record.thread_id,
         }
-        kept = {key: each for key, each in asdict(self.record).items() if each}
-        return {**kept, **amounts, "path": self.record.path}
+        # Not `asdict`, which copies each value.
+        if record.above:
+            kept["above"] = record.above
+        if record.closed:
+            kept["closed"] = True
+        if record.asks:
+            kept["asks"] = True
+        if record.halted:
+            kept["halted"] = record.halted
+        if record.warned:
+            kept["warned"] = record.warned
+        if record.after:
+            kept["after"] = record.after
+        if record.currency:
+            kept["currency"] = record.currency
+        if record.fan_out:
+            kept["fan_out"] = record.fan_out
+        return kept
 
     def find_exhausted(self, unit: Unit, running: float = 0.0) -> Halt | None:
         """Return why nothing can be spent of a unit, `None` if something can.
@@ -268,12 +317,16 @@ class TreeBudgets:
         self.root = root
         self._ledger = ledger
         self._thread_id = thread_id
-        self._turn = turn
+        self._grant_prefix = build_key(thread_id, GRANT.name, turn, "")
+        self._charge_prefix = build_key(thread_id, CHARGE.name, turn, "")
         self._fence = fence
         self._clock = clock
         self._lock = Lock()
         self._calls = Counter[str]()
-        self._warnings: dict[str, list[tuple[str, Unit, str]]] = {}
+        # The calls of this run that are under way, with the versions of their records.
+        self._reserved: dict[str, tuple[ChargeRecord, int | None]] = {}
+        # Grants and their units of which little is left, as far as this run knows.
+        self._low: set[tuple[str, Unit]] = set()
         # The grants that several requests share, by the thread of their superior.
         self._fan_outs: dict[str, set[str]] | None = None
         # Seconds since the last commit, and since when they pass, by the grants at work.
@@ -286,11 +339,15 @@ class TreeBudgets:
     def check(
         self, open_: Transaction, step: Step, allowance: Allowance, config: Mapping[str, Any]
     ) -> Halt | None:
-        """Return why an agent must not begin a step; count the call of a tool."""
+        """Return why an agent must not call a tool; count the call.
+
+        A call of a model is checked when it is reserved, and the run of a subordinate by what it is
+        granted.
+        """
+        if step is not Step.TOOL or not any(unit in allowance.grants for unit in _TOOL_UNITS):
+            return None
         try:
-            if step is Step.MODEL:
-                return self._check_model(open_, allowance, config)
-            return self._check_tool(open_, allowance, config) if step is Step.TOOL else None
+            return self._check_tool(open_, allowance, config)
         except LedgerDamaged as error:
             return _halt_damaged(error)
 
@@ -352,17 +409,33 @@ class TreeBudgets:
             [BudgetRecord(partial(self._end, ended=ended, asking=asking))], config
         )
 
-    def take_warnings(self, config: Mapping[str, Any]) -> list[tuple[str, str]]:
+    def has_warnings(self, allowance: Allowance) -> bool:
+        """Return whether an agent may have to be told what is left."""
+        if not self._low:
+            return False
+        return any((id_, unit) in self._low for unit, id_ in allowance.grants.items())
+
+    def take_warnings(
+        self, allowance: Allowance, config: Mapping[str, Any]
+    ) -> list[tuple[str, str]]:
         """Return what the agent has to be told of its budget, each with an id, and note it."""
-        due = self._warnings.pop(config["configurable"][TASK_ID_KEY], [])
-        if due:
-            self._store_with_task(
-                [
-                    BudgetRecord(partial(self._note_warned, id_=id_, unit=unit))
-                    for id_, unit, _ in due
-                ],
-                config,
-            )
+
+        def describe(open_: Transaction) -> list[tuple[str, Unit, str]]:
+            grants = self._load_all(open_, allowance.grants.values())
+            return [
+                (id_, unit, self._describe_left(grants[id_], unit))
+                for unit, id_ in allowance.grants.items()
+                if (id_, unit) in self._low and unit not in grants[id_].record.warned
+            ]
+
+        try:
+            due = self._ledger.query(describe)
+        except LedgerDamaged:
+            return []  # it is told when it is to spend something
+        self._low.difference_update((id_, unit) for unit, id_ in allowance.grants.items())
+        for id_, unit, _ in due:
+            change = partial(self._note_warned, id_=id_, unit=unit)
+            self._store_with_task([BudgetRecord(change)], config)
         return [(f"{id_}/{unit}", text) for id_, unit, text in due]
 
     def get_seconds_left(self, allowance: Allowance) -> float | None:
@@ -396,25 +469,39 @@ class TreeBudgets:
 
     def _settle(self, open_: Transaction, key: str, used: CallUsage | None) -> None:
         """Charge a call that was reserved; once, and as reserved if nothing is known of it."""
-        found = open_.get_record(CHARGE, key)
-        if found is None or found.value.state != "reserved":
+        before, version = self._reserved.pop(key, (None, None))
+        if before is None and (found := open_.get_record(CHARGE, key)):
+            before, version = found.value, found.version
+        if before is None or before.state != "reserved":
             return
-        before, changed = found.value, self._build_charge(found.value, used)
+        changed = self._build_charge(before, used)
         grants = self._load_all(open_, before.grants.values())
-        if any(each.record.closed for each in grants.values()):
+        if True in [each.record.closed for each in grants.values()]:
             # Its request has ended meanwhile, and what was reserved counts as spent.
             changed = replace(before, state="unknown")
             grants = {}
+        if open_.compare_and_set(key, version, changed.to_json(), is_plain=True) is None:
+            return
+        if grants:
+            self._move_charge(grants, before, changed, used.fault if used else "")
+            self._save_all(open_, grants)
+            self._note_low(grants, before.grants)
+
+    def _move_charge(
+        self,
+        grants: Mapping[str, Grant],
+        before: ChargeRecord,
+        changed: ChargeRecord,
+        fault: str = "",
+    ) -> None:
+        """Count what a call had reserved as spent, as far as it was."""
         held, spent = before.amounts, changed.amounts
-        for unit, id_ in before.grants.items():
-            grant = grants.get(id_)
-            if grant and unit in held:
-                grant.reserved = subtract_amounts(grant.reserved, {unit: held[unit]})
-                grant.spent = add_amounts(grant.spent, {unit: spent[unit]})
-                if used and used.fault and unit in ("tokens", "money"):
-                    grant.record = replace(grant.record, halted=used.fault)
-        self._save_all(open_, grants)
-        open_.compare_and_set(key, found.version, _drop_empty(asdict(changed)))
+        for unit, amount in held.items():
+            grant = grants[before.grants[unit]]
+            add_amount(grant.reserved, unit, -amount)
+            add_amount(grant.spent, unit, spent[unit])
+            if fault and unit in ("tokens", "money"):
+                grant.record = replace(grant.record, halted=fault)
 
     def _end(self, open_: Transaction, ended: Iterable[str], asking: Iterable[str]) -> None:
         """Close grants, and mark those whose agents have asked."""
@@ -435,28 +522,6 @@ class TreeBudgets:
 
     # The rules.
 
-    def _check_model(
-        self, open_: Transaction, allowance: Allowance, config: Mapping[str, Any]
-    ) -> Halt | None:
-        if self._fan_outs is None:
-            self._fan_outs = self._list_fan_outs(open_)
-        for id_ in sorted(self._fan_outs.get(_get_thread(config), ())):
-            # The requests that share it have all ended: their superior goes on.
-            self._close(open_, id_)
-        grants = self._load_all(open_, allowance.grants.values())
-        if halt := self._find_halt(grants, allowance.grants, _MODEL_UNITS):
-            return halt
-        due = [
-            (grant.id, unit, self._describe_left(grant, unit))
-            for unit in _MODEL_UNITS
-            if (grant := grants.get(allowance.grants.get(unit, "")))
-            and unit not in grant.record.warned
-            and self._is_low(grant, unit)
-        ]
-        if due:
-            self._warnings[config["configurable"][TASK_ID_KEY]] = due
-        return None
-
     def _check_tool(
         self, open_: Transaction, allowance: Allowance, config: Mapping[str, Any]
     ) -> Halt | None:
@@ -474,10 +539,11 @@ class TreeBudgets:
                 self._save_all(open_, {id_: grants[id_]})
             return halt
         if key:
-            grants[id_].spent = add_amounts(grants[id_].spent, {"tool_calls": 1})
+            add_amount(grants[id_].spent, "tool_calls", 1)
             self._save_all(open_, {id_: grants[id_]})
+            self._note_low(grants, {"tool_calls": id_})
             charge = self._describe_call("tool", {"tool_calls": id_}, config)
-            open_.compare_and_set(key, None, _drop_empty({**charge, "state": "charged"}))
+            open_.compare_and_set(key, None, replace(charge, state="charged").to_json())
         return None
 
     def _find_halt(
@@ -495,17 +561,21 @@ class TreeBudgets:
                     return halt
         return None
 
-    def _get_free(self, grant: Grant, unit: Unit) -> Amount:
+    def _get_free(self, grant: Grant, unit: Unit) -> Any:
         free = grant.get_free(unit)
         if unit != "seconds":
             return free
         return max(float(free) - self._get_running(grant.id, self._clock()), 0.0)
 
-    def _is_low(self, grant: Grant, unit: Unit) -> bool:
-        used = float(grant.get_used(unit))
-        if unit == "seconds":
-            used += self._get_running(grant.id, self._clock())
-        return used >= grant.record.warn_at * float(grant.granted[unit])
+    def _note_low(self, grants: Mapping[str, Grant], ids: Mapping[Unit, str]) -> None:
+        """Note of which units of grants little is left, so that their agents are told."""
+        for unit, id_ in ids.items():
+            if (grant := grants.get(id_)) and unit not in grant.record.warned:
+                used = float(grant.get_used(unit))
+                if unit == "seconds":
+                    used += self._get_running(id_, self._clock())
+                if used >= grant.record.warn_at * float(grant.granted.get(unit, 0)):
+                    self._low.add((id_, unit))
 
     def _describe_left(self, grant: Grant, unit: Unit) -> str:
         free = self._get_free(grant, unit)
@@ -514,7 +584,7 @@ class TreeBudgets:
         whole = format_amount(unit, grant.granted[unit], grant.record.currency)
         return f"{format_number(free)} of {whole} are left"
 
-    def _reserve(
+    def _reserve(  # noqa: C901  all of it in one transaction, in order
         self,
         open_: Transaction,
         stem: str,
@@ -522,15 +592,23 @@ class TreeBudgets:
         allowance: Allowance,
         config: Mapping[str, Any],
     ) -> str | Halt:
+        if self._fan_outs is None:
+            self._fan_outs = self._list_fan_outs(open_)
+        if self._fan_outs:
+            for id_ in sorted(self._fan_outs.get(_get_thread(config), ())):
+                # The requests that share it have all ended: their superior goes on.
+                self._close(open_, id_)
         entry = 1
         while found := open_.get_record(CHARGE, key := f"{stem}.{entry}"):
             if found.value.state == "reserved":
                 self._lose(open_, key, found.value, found.version)
             entry += 1
+        grants = self._load_all(open_, allowance.grants.values())
         units = {unit: id_ for unit, id_ in allowance.grants.items() if unit != "tool_calls"}
-        grants = self._load_all(open_, units.values())
-        if halt := self._find_halt(grants, allowance.grants, _MODEL_UNITS):
-            return halt
+        free = {unit: self._get_free(grants[id_], unit) for unit, id_ in units.items()}
+        halted = [each.id for each in grants.values() if each.record.halted]
+        if halted or [unit for unit in units if free[unit] <= 0]:
+            return self._find_halt(grants, units, _MODEL_UNITS) or _NOTHING_LEFT
         if not units.keys() - {"seconds"}:
             return ""
         wanted: dict[Unit, Any] = {
@@ -543,22 +621,18 @@ class TreeBudgets:
             currency = self.prices.currency
         if "money" in units and (halt := self._check_prices(grants[units["money"]], estimate)):
             return halt
-        held = dict(wanted)
         for unit, id_ in units.items():
             if unit in wanted:
-                free: Any = grants[id_].get_free(unit)
-                held[unit] = min(free, wanted[unit])
-                grants[id_].reserved = add_amounts(grants[id_].reserved, {unit: held[unit]})
+                wanted[unit] = min(free[unit], wanted[unit])
+                add_amount(grants[id_].reserved, unit, wanted[unit])
         self._save_all(open_, grants)
-        charge = {
-            **self._describe_call("model", units, config),
-            "state": "reserved",
-            "model": estimate.model,
-            "tokens": held["tokens"],
-            "money": format_money(held["money"]) if "money" in held else "",
-            "currency": currency,
-        }
-        open_.compare_and_set(key, None, _drop_empty(charge))
+        money = format_money(wanted["money"]) if "money" in wanted else ""
+        charge = self._describe_call(
+            "model", units, config, (estimate.model, 0, 0, wanted["tokens"], money, currency)
+        )
+        version = open_.compare_and_set(key, None, charge.to_json(), is_plain=True)
+        # If the transaction is made again, so is this.
+        self._reserved[key] = charge, version
         return key
 
     def _check_prices(self, grant: Grant, estimate: CallEstimate) -> Halt | None:
@@ -574,14 +648,10 @@ class TreeBudgets:
     def _lose(self, open_: Transaction, key: str, lost: ChargeRecord, version: int) -> None:
         """Charge a call that a process has not come back from as it was reserved."""
         grants = self._load_all(open_, lost.grants.values())
-        for unit, id_ in lost.grants.items():
-            grant = grants[id_]
-            if unit in lost.amounts and not grant.record.closed:
-                held = {unit: lost.amounts[unit]}
-                grant.reserved = subtract_amounts(grant.reserved, held)
-                grant.spent = add_amounts(grant.spent, held)
-        self._save_all(open_, grants)
-        open_.compare_and_set(key, version, _drop_empty({**asdict(lost), "state": "lost"}))
+        if not any(each.record.closed for each in grants.values()):
+            self._move_charge(grants, lost, lost)
+            self._save_all(open_, grants)
+        open_.compare_and_set(key, version, replace(lost, state="lost").to_json())
 
     def _open_grant(
         self, open_: Transaction, asked: GrantRequest, config: Mapping[str, Any]
@@ -589,7 +659,7 @@ class TreeBudgets:
         """Give a request a grant, unless it has it already; return why it cannot be had."""
         if asked.fan_out and self._fan_outs is not None:
             self._fan_outs.setdefault(asked.fan_out, set()).add(asked.id)
-        if open_.get_record(GRANT, self._build_key(asked.id)):
+        if open_.get_record(GRANT, self._grant_prefix + asked.id):
             return None
         cap = dict(asked.cap)
         if asked.continues and (rest := self._take_rest(open_, asked.continues)):
@@ -610,8 +680,9 @@ class TreeBudgets:
             granted[unit] = min(amount, free)
             if unit != "seconds":
                 # Time passes for both at once.
-                grant.reserved = add_amounts(grant.reserved, {unit: granted[unit]})
+                add_amount(grant.reserved, unit, granted[unit])
         self._save_all(open_, above)
+        self._note_low(above, asked.above)
         record = GrantRecord(
             path=_get_path(config),
             granted=store_amounts(granted),
@@ -632,7 +703,10 @@ class TreeBudgets:
             return {}
         self._close(open_, id_)
         grant = self._load(open_, id_)
-        return subtract_amounts(grant.granted, grant.spent)
+        rest = dict(grant.granted)
+        for unit, amount in grant.spent.items():
+            add_amount(rest, unit, -amount)
+        return {unit: rest[unit] for unit in grant.granted}
 
     def _close(self, open_: Transaction, id_: str) -> None:
         """Close a grant and those below it, and give back what was not spent, once."""
@@ -642,10 +716,11 @@ class TreeBudgets:
             for below in [*self._list_below(open_, id_)]:
                 self._close(open_, below)
             grant = self._load(open_, id_)
-        grant.spent = add_amounts(grant.spent, grant.reserved)
+        for unit, amount in grant.reserved.items():
+            add_amount(grant.spent, unit, amount)
         grant.reserved = {}
         if seconds := self._get_running(id_, self._clock()):
-            grant.spent = add_amounts(grant.spent, {"seconds": seconds})
+            add_amount(grant.spent, "seconds", seconds)
         with self._lock:
             self._elapsed.pop(id_, None)
             self._since.pop(id_, None)
@@ -653,9 +728,8 @@ class TreeBudgets:
         for unit, above_id in grant.record.above.items():
             superior = above[above_id]
             if unit != "seconds" and not superior.record.closed:
-                held = {unit: grant.granted.get(unit, 0)}
-                superior.reserved = subtract_amounts(superior.reserved, held)
-                superior.spent = add_amounts(superior.spent, {unit: grant.spent.get(unit, 0)})
+                add_amount(superior.reserved, unit, -grant.granted.get(unit, 0))
+                add_amount(superior.spent, unit, grant.spent.get(unit, 0))
         grant.record = replace(grant.record, closed=True)
         self._save_all(open_, {**above, id_: grant})
 
@@ -675,7 +749,7 @@ class TreeBudgets:
 
     def _iterate_open(self, open_: Transaction) -> Iterator[tuple[str, GrantRecord]]:
         """Yield the grants of the turn that are not closed, with their ids."""
-        prefix = self._build_key("")
+        prefix = self._grant_prefix
         for key in open_.list_keys(prefix):
             found = open_.get_record(GRANT, key)
             if found and not found.value.closed:
@@ -692,37 +766,52 @@ class TreeBudgets:
         if self.prices and before.money:
             model = used.model if self.prices.covers(used.model) else before.model
             money = format_money(self.prices.compute_cost(model, used.usage))
-        return replace(
-            before,
-            state="estimated" if used.is_estimated else "charged",
-            model=used.model or before.model,
-            input_tokens=read,
-            output_tokens=written,
-            cached_tokens=(used.usage.get("input_token_details") or {}).get("cache_read") or 0,
-            tokens=read + written,
-            money=money,
+        # Not `replace`, which reads each field by its name.
+        return ChargeRecord(
+            before.kind,
+            before.path,
+            before.agent_thread_id,
+            "estimated" if used.is_estimated else "charged",
+            before.grants,
+            used.model or before.model,
+            read,
+            written,
+            read + written,
+            money,
+            before.currency,
+            before.checkpoint_ns,
+            before.checkpoint_id,
+            before.after,
+            (used.usage.get("input_token_details") or {}).get("cache_read") or 0,
+            before.thread_id,
         )
 
     def _describe_call(
-        self, kind: str, grants: Mapping[Unit, str], config: Mapping[str, Any]
-    ) -> dict[str, Any]:
-        given = config["configurable"]
-        level = str(given.get("checkpoint_ns", "")).rpartition("|")[0]
-        return {
-            "kind": kind,
-            "path": _get_path(config),
-            "agent_thread_id": _get_thread(config),
-            "grants": dict(grants),
-            "checkpoint_ns": level,
-            "checkpoint_id": str((given.get(CHECKPOINT_MAP_KEY) or {}).get(level, "")),
-            "after": get_root_checkpoint(given),
-            "thread_id": self._thread_id,
-        }
+        self,
+        kind: Literal["model", "tool"],
+        grants: Mapping[Unit, str],
+        config: Mapping[str, Any],
+        used: tuple[str, int, int, int, str, str] = ("", 0, 0, 0, "", ""),
+    ) -> ChargeRecord:
+        """Return the record of a call that begins now; `used` are its model up to its currency."""
+        given, metadata = config["configurable"], config["metadata"]
+        level = str(given.get("checkpoint_ns", "")).rpartition(NS_SEP)[0]
+        checkpoints = given.get(CHECKPOINT_MAP_KEY) or {}
+        return ChargeRecord(
+            kind,
+            metadata.get("agent_path", ""),
+            metadata.get("agent_thread_id", ""),
+            "reserved",
+            dict(grants),
+            *used,
+            level,
+            checkpoints.get(level, ""),
+            checkpoints.get("", ""),
+            0,
+            self._thread_id,
+        )
 
     # The ledger.
-
-    def _build_key(self, grant: str) -> str:
-        return build_key(self._thread_id, GRANT.name, self._turn, grant)
 
     def _build_charge_stem(self, kind: str, config: Mapping[str, Any]) -> str:
         """Return the key of the next call of a task, without the number of its entry."""
@@ -730,10 +819,10 @@ class TreeBudgets:
         with self._lock:
             self._calls[f"{kind}/{task}"] += 1
             number = self._calls[f"{kind}/{task}"]
-        return build_key(self._thread_id, CHARGE.name, self._turn, task, f"{kind}.{number}")
+        return f"{self._charge_prefix}{task}/{kind}.{number}"
 
     def _find(self, open_: Transaction, id_: str) -> Grant | None:
-        key = self._build_key(id_)
+        key = self._grant_prefix + id_
         found = open_.get_record(GRANT, key)
         if found is None and id_ == self.root_grant and self.root_budget:
             currency = self.prices.currency if self.prices else ""
@@ -749,7 +838,7 @@ class TreeBudgets:
     def _load(self, open_: Transaction, id_: str) -> Grant:
         grant = self._find(open_, id_)
         if grant is None:
-            raise LedgerDamaged(self._build_key(id_), "there is no such grant", GRANT.name)
+            raise LedgerDamaged(self._grant_prefix + id_, "there is no such grant", GRANT.name)
         return grant
 
     def _load_all(self, open_: Transaction, ids: Iterable[str]) -> dict[str, Grant]:
@@ -757,13 +846,15 @@ class TreeBudgets:
 
     def _save_all(self, open_: Transaction, grants: Mapping[str, Grant]) -> None:
         for id_, grant in grants.items():
-            key = self._build_key(id_)
-            grant.version = open_.compare_and_set(key, grant.version, grant.to_json())
+            key = self._grant_prefix + id_
+            grant.version = open_.compare_and_set(
+                key, grant.version, grant.to_json(), is_plain=True
+            )
 
     def _add_seconds(self, open_: Transaction, id_: str, seconds: float) -> None:
         grant = self._find(open_, id_)
         if grant and not grant.record.closed and seconds:
-            grant.spent = add_amounts(grant.spent, {"seconds": seconds})
+            add_amount(grant.spent, "seconds", seconds)
             self._save_all(open_, {id_: grant})
 
     def _get_running(self, id_: str, now: float) -> float:
@@ -842,7 +933,7 @@ def grant_turn(
     if record is None:
         assert budget is not None  # noqa: S101  else there is a record
         record = build_root_grant(budget, root, thread_id, currency)
-        open_.compare_and_set(key, None, _drop_empty(asdict(record)))
+        open_.compare_and_set(key, None, Grant(ROOT_GRANT, record).to_json())
     allowance = NO_ALLOWANCE.extend(ROOT_GRANT, record.granted, budget)
     return replace(allowance, warn_at=record.warn_at)
 
@@ -863,11 +954,6 @@ def _halt_damaged(error: LedgerDamaged) -> Halt:
     # Nothing can be said to be free.
     LOG.warning("nothing is free of a budget: %s", describe_error(error))
     return Halt("budget", f"its record is damaged, so nothing is free: {error}")
-
-
-def _drop_empty(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a record without the fields that have nothing in them, as most have."""
-    return {key: each for key, each in record.items() if each}
 
 
 def _get_path(config: Mapping[str, Any]) -> str:

@@ -18,6 +18,8 @@ from echelons.checkpoints.ledger import Ledger, Transaction
 from echelons.checkpoints.ledger.records import MAX_RECORD_SIZE
 from echelons.checkpoints.ledger.sqlite_ledger import SqliteTransaction
 
+_UNFINISHED = frozenset({ERROR, INTERRUPT})
+
 
 class TaskRecord(Protocol):
     """A record that belongs to the writes of a task."""
@@ -62,7 +64,7 @@ class TaskRecords:
         """
         if task_id not in self.pending:
             return
-        has_failed = any(name in (ERROR, INTERRUPT) for name, _ in writes)
+        has_failed = not _UNFINISHED.isdisjoint([name for name, _ in writes])
         open_ = SqliteTransaction(cursor, utc_now, MAX_RECORD_SIZE)
         left: list[TaskRecord] = []
         for each in self.pending.pop(task_id, ()):

@@ -32,13 +32,16 @@ _SCALARS = frozenset({str, int, float, bool, type(None)})
 _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
-def encode_record(where: str, value: Json, limit: int = MAX_RECORD_SIZE) -> str:
+def encode_record(
+    where: str, value: Json, limit: int = MAX_RECORD_SIZE, *, is_plain: bool = False
+) -> str:
     """Return a value as JSON.
 
     Args:
         where: The stream or key, for the errors.
         value: The value.
         limit: The largest size, in bytes of UTF-8.
+        is_plain: Whether it is known to have texts as keys, no tuples, and little depth.
 
     Raises:
         NotJson: It would be read back as another value, or not at all.
@@ -53,7 +56,7 @@ def encode_record(where: str, value: Json, limit: int = MAX_RECORD_SIZE) -> str:
     if size > limit:
         raise RecordTooLarge(where, size, limit)
     # Most values are flat, of scalars that JSON has.
-    if (
+    if is_plain or (
         type(value) is dict
         and _TEXT.issuperset(map(type, value))
         and _SCALARS.issuperset(map(type, value.values()))

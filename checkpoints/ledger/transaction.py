@@ -206,8 +206,12 @@ class Transaction(ABC):
             return None
         return VersionedValue(kind.decode(key, found[0]), check_number(key, found[1], kind.name))
 
-    def compare_and_set(self, key: str, expected: int | None, value: Json) -> int | None:
+    def compare_and_set(
+        self, key: str, expected: int | None, value: Json, *, is_plain: bool = False
+    ) -> int | None:
         """Set a key if it still has the expected version, `None` if it must not exist.
+
+        Of a value that `is_plain` it is not checked whether it is read back as it is.
 
         Returns:
             The new version, or `None` if the key has another version than expected.
@@ -216,7 +220,7 @@ class Transaction(ABC):
             NotJson: The value would not be read back as it is.
             RecordTooLarge: The value is larger than the ledger keeps.
         """
-        text = encode_record(validate_name(key), value, self._limit)
+        text = encode_record(validate_name(key), value, self._limit, is_plain=is_plain)
         if self._read_version(key) != expected:
             return None
         # The key may have been deleted before, so it begins above all versions of deleted keys.

@@ -39,6 +39,7 @@ MAX_AMOUNT: Final = 10**15
 """Highest amount of a unit: sums of a tree stay exact."""
 MAX_STORED_DIGITS: Final = 60
 """Most characters of an amount of money that is stored."""
+_WHOLE_UNITS: Final = frozenset({"tokens", "calls", "tool_calls"})
 _NAMES: Final[Mapping[Unit, str]] = {
     "tokens": "tokens",
     "calls": "model calls",
@@ -243,7 +244,13 @@ class Budgets(Protocol):
         """Close grants, and mark those whose agents have asked, with the writes of the task."""
         ...
 
-    def take_warnings(self, config: Mapping[str, Any]) -> Sequence[tuple[str, str]]:
+    def has_warnings(self, allowance: Allowance) -> bool:
+        """Return whether an agent may have to be told what is left, without reading anything."""
+        ...
+
+    def take_warnings(
+        self, allowance: Allowance, config: Mapping[str, Any]
+    ) -> Sequence[tuple[str, str]]:
         """Return what the agent has to be told of its budget, each with an id, and note it."""
         ...
 
@@ -261,12 +268,13 @@ class Budgets(Protocol):
 
 
 def _read_stored_money(given: Any) -> Decimal:
-    if type(given) is not str or len(given) > MAX_STORED_DIGITS:
+    amount = Decimal(-1)
+    if type(given) is str and len(given) <= MAX_STORED_DIGITS:
+        with suppress(DecimalException):
+            amount = MONEY.create_decimal(given)
+    if not (amount.is_finite() and amount >= 0):
         raise ValueError(f"money: {shorten_repr(given)} is no amount")
-    try:
-        return MONEY.create_decimal(given)
-    except DecimalException:
-        raise ValueError(f"money: {shorten_repr(given)} is no amount") from None
+    return amount
 
 
 def store_amounts(amounts: Amounts) -> dict[str, int | float | str]:
@@ -277,7 +285,7 @@ def store_amounts(amounts: Amounts) -> dict[str, int | float | str]:
         {'tokens': 5, 'money': '0.1'}
     """
     return {
-        unit: format_money(amount) if isinstance(amount, Decimal) else amount
+        unit: format_money(amount) if type(amount) is Decimal else amount  # type: ignore[misc]
         for unit, amount in amounts.items()
         if amount
     }
@@ -290,39 +298,26 @@ def load_amounts(stored: Mapping[str, Any]) -> dict[Unit, Amount]:
         ValueError: One is no amount: of another type, negative or not finite.
     """
     found: dict[Unit, Amount] = {}
-    for unit in UNITS:
-        if unit not in stored:
-            continue
-        given = stored[unit]
-        amount: Amount = _read_stored_money(given) if unit == "money" else given
-        kinds = (int, float) if unit == "seconds" else (Decimal if unit == "money" else int,)
-        if type(amount) not in kinds or not math.isfinite(amount) or amount < 0:
-            raise ValueError(f"{unit}: {given!r} is no amount")
-        found[unit] = amount
+    for unit, given in stored.items():
+        if type(given) is int and unit in _WHOLE_UNITS and given >= 0:
+            found[unit] = given
+        elif unit == "money":
+            found[unit] = _read_stored_money(given)
+        elif unit == "seconds" and type(given) in (int, float) and 0 <= given < math.inf:
+            found[unit] = given
+        elif unit in UNITS:
+            raise ValueError(f"{unit}: {shorten_repr(given)} is no amount")
     return found
 
 
-def add_amounts(one: Amounts, other: Amounts) -> dict[Unit, Amount]:
-    """Return the sums of amounts, by unit."""
-    total = dict(one)
-    for unit, amount in other.items():
-        total[unit] = _add(total.get(unit, 0), amount)
-    return total
-
-
-def subtract_amounts(one: Amounts, other: Amounts) -> dict[Unit, Amount]:
-    """Return the differences of amounts, by unit, and at least nothing."""
-    rest = dict(one)
-    for unit, amount in other.items():
-        if unit in rest:
-            rest[unit] = max(_add(rest[unit], -amount), type(amount)(0))
-    return rest
-
-
-def _add(one: Amount, other: Amount) -> Amount:
-    if isinstance(one, Decimal) or isinstance(other, Decimal):
-        return add_money(Decimal(one), Decimal(other))
-    return one + other
+def add_amount(amounts: dict[Unit, Amount], unit: Unit, more: Amount) -> None:
+    """Add an amount of a unit to others; a negative one is taken away, as far as it is there."""
+    before = amounts.get(unit, 0)
+    if unit == "money":
+        total: Any = add_money(Decimal(before), Decimal(more))
+    else:
+        total = before + more  # type: ignore[operator]  # both are of the type of the unit
+    amounts[unit] = total if total > 0 else type(total)(0)
 
 
 def format_amount(unit: Unit, amount: Amount, currency: str = "") -> str:

@@ -34,7 +34,12 @@ from echelons.nodes.memory.window import (
     split_turns,
     trim_result,
 )
-from echelons.nodes.planning.budgeted_call import CallRefused, acall_within, call_within
+from echelons.nodes.planning.budgeted_call import (
+    CallRefused,
+    ModelDescription,
+    acall_within,
+    call_within,
+)
 from echelons.plans import adrive_plan, drive_plan
 from echelons.prompts import load_memory_texts
 from echelons.text.error_lines import describe_error
@@ -80,6 +85,7 @@ class PromptMemory:
     def __init__(self, settings: Memory, model: Any = None, tools: Sequence[Any] = ()) -> None:
         self._settings = settings
         self._model = model
+        self._description = ModelDescription.describe(model)
         # What the provider runs has no schema of ours.
         described = [each for each in tools if not get_provider_tool_name(each)]
         self._tool_tokens = count_tokens_approximately([], tools=described)
@@ -142,13 +148,13 @@ class PromptMemory:
         call = partial(self._model.invoke, prompt, config)
         if (allowance := get_allowance(config)) is None:
             return call()
-        return call_within(allowance, self._model, prompt, config, call)
+        return call_within(allowance, self._description, prompt, config, call)
 
     async def _acall(self, prompt: list[BaseMessage], config: RunnableConfig) -> Any:
         call = partial(self._model.ainvoke, prompt, config)
         if (allowance := get_allowance(config)) is None:
             return await call()
-        return await acall_within(allowance, self._model, prompt, config, call)
+        return await acall_within(allowance, self._description, prompt, config, call)
 
     def _plan(
         self, system: SystemMessage | None, messages: list[BaseMessage], config: RunnableConfig

@@ -19,7 +19,13 @@ from echelons.identity.lineage import require_identity
 from echelons.identity.thread_history import Past
 from echelons.models import resolve_model
 from echelons.models.call_timeouts import limit_call, takes_timeout
-from echelons.nodes.planning.budgeted_call import CallRefused, acall_within, call_within
+from echelons.nodes.planning.budgeted_call import (
+    UNKNOWN_MODEL,
+    CallRefused,
+    ModelDescription,
+    acall_within,
+    call_within,
+)
 from echelons.nodes.planning.state_function import StateFunction
 from echelons.nodes.planning.tool_calls import answer_open_calls
 
@@ -37,6 +43,7 @@ class BoundModel:
         timed_model: The chat model itself, if its calls take a timeout.
         takes_prompt_value: Whether it takes a prompt value as it is.
         unbound: The model without its tools, if a function has chosen it.
+        description: What is known of the model.
     """
 
     model: Runnable[Any, Any]
@@ -44,6 +51,7 @@ class BoundModel:
     timed_model: BaseChatModel | None = None
     takes_prompt_value: bool = False
     unbound: Any = None
+    description: ModelDescription = UNKNOWN_MODEL
 
     @classmethod
     def from_runnable(
@@ -54,7 +62,8 @@ class BoundModel:
     ) -> BoundModel:
         """Return a model to which its tools are bound."""
         own, arguments = _unwrap_binding(model)
-        return cls(own, arguments, timed_model, _takes_prompt_value(own), unbound)
+        described = ModelDescription.describe(own)
+        return cls(own, arguments, timed_model, _takes_prompt_value(own), unbound, described)
 
     def invoke(self, messages: list[BaseMessage], config: RunnableConfig) -> Any:
         """Return the model's reply to some messages.
@@ -69,14 +78,14 @@ class BoundModel:
         call = partial(self.model.invoke, given, own, **{**self.arguments, **options})
         if (allowance := get_allowance(config)) is None:
             return call()
-        return call_within(allowance, self.model, messages, config, call)
+        return call_within(allowance, self.description, messages, config, call)
 
     async def ainvoke(self, messages: list[BaseMessage], config: RunnableConfig) -> Any:
         """Async version of `invoke`; the deadline of a run cancels it."""
         call = partial(self.model.ainvoke, self._build_prompt(messages), config, **self.arguments)
         if (allowance := get_allowance(config)) is None:
             return await call()
-        return await acall_within(allowance, self.model, messages, config, call)
+        return await acall_within(allowance, self.description, messages, config, call)
 
     def answer(self, given: ModelInput, config: RunnableConfig) -> ModelAnswer:
         """Return what has come of a call, which the agent's budget may refuse."""

@@ -13,7 +13,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from tests.benchmarks.measure import Scale
-from tests.benchmarks.rivals import FLOOR, KEPT, NEW, OURS, WRAPPED
+from tests.benchmarks.rivals import BUDGETED, FLOOR, KEPT, NEW, OURS, WRAPPED
 
 PACKAGES = (
     "echelons",
@@ -41,7 +41,7 @@ def list_excesses(stored: Figures, measured: Figures) -> list[str]:
     """Return a line for each count of ours that is more than 3 % above the stored one."""
     lines = []
     for work, rows in measured.items():
-        for name in (OURS, NEW, KEPT, WRAPPED):
+        for name in (OURS, NEW, KEPT, WRAPPED, BUDGETED):
             for kind, value in rows.get(name, {}).items():
                 before = stored.get(work, {}).get(name, {}).get(kind)
                 if before is None:
@@ -97,7 +97,8 @@ after a question of the third level; the fan-out is all its subordinates togethe
 of a thread that grows by 1.2 KB, with a tool call; a continuation is one more call of the same
 subordinate, which answers 2 KB; *middleware* is the chain, beside LangChain's `create_agent`, with
 three middleware at each level (`ModelCallLimitMiddleware`, `ContextEditingMiddleware`,
-`ToolRetryMiddleware`). A hand-written thread's file grows with the square of its turns, so it is
+`ToolRetryMiddleware`); *budget* is the chain with a budget of tokens and calls. A hand-written
+thread's file grows with the square of its turns, so it is
 not measured to the end, and neither are sessions. A kept session goes on with its own thread."""
 
 COUNTED = """\

@@ -6,7 +6,7 @@ own in a folder that is gone afterwards.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,7 +26,7 @@ from langgraph.types import Durability
 from echelons import Agent, Session, SqliteCheckpointer
 from tests.benchmarks import floor, handwritten, wrapped
 from tests.benchmarks.handwritten import Synchronous
-from tests.benchmarks.trees import Role, ours
+from tests.benchmarks.trees import Role, budgeted, ours
 
 OURS = "ours, compile()"
 NEW = "ours, a new Session each"
@@ -37,6 +37,7 @@ NORMAL = "hand-written, NORMAL, sync"
 FULL = "hand-written, FULL, sync"
 FLOOR = "the floor"
 WRAPPED = "ours, with middleware"
+BUDGETED = "ours, with a budget"
 CREATE_AGENT = "create_agent, as it comes"
 CREATE_AGENT_WRAPPED = "create_agent, with middleware"
 ALL = (OURS, NEW, KEPT, AS_IT_COMES, NORMAL, OURS_FULL, FULL, FLOOR)
@@ -48,6 +49,7 @@ OWN: Mapping[str, Synchronous] = {
     NEW: "NORMAL",
     KEPT: "NORMAL",
     WRAPPED: "NORMAL",
+    BUDGETED: "NORMAL",
     OURS_FULL: "FULL",
 }
 HANDWRITTEN: Mapping[str, tuple[Synchronous, Durability | None]] = {
@@ -281,7 +283,11 @@ def _common(
                 kept = Session(agent, saver) if name == KEPT else None
                 field[name] = SessionRival(agent, saver, database, kept)
             else:
-                own = wrapped.wrap(role) if name == WRAPPED else agent
+                made: dict[str, Callable[[Role], Agent]] = {
+                    WRAPPED: wrapped.wrap,
+                    BUDGETED: budgeted,
+                }
+                own = made[name](role) if name in made else agent
                 field[name] = GraphRival(own.compile(saver), database, at_once=at_once)
         elif name == FLOOR:
             connection = stack.enter_context(closing(floor.connect(database)))

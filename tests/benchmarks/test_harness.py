@@ -50,12 +50,12 @@ def cold(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_each_work_is_counted_in_both_worlds() -> None:
     said: list[str] = []
     figures = suite.count_works(TINY, said.append)
-    assert len(said) == 12
+    assert len(said) == 14
     assert set(figures) == {
         f"{work}, {world}"
         for work in (
             *("chain", "resume", "fan-out of 2", "turn 1", "turn 2", "turn 3"),
-            *("continuation 1", "continuation 2", "middleware"),
+            *("continuation 1", "continuation 2", "middleware", "budget"),
         )
         for world in ("async", "sync")
     }

@@ -7,13 +7,13 @@ make of the same roles what they stand for.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from langchain_core.tools import BaseTool, tool
 from langgraph.types import interrupt
 
-from echelons import Agent
+from echelons import Agent, Budget, Permissions
 from tests.benchmarks.model import QuickModel
 from tests.benchmarks.tally import TALLY
 
@@ -67,6 +67,12 @@ def ours(role: Role) -> Agent:
         tools=role.tools,
         subordinates=[ours(each) for each in role.subordinates],
     )
+
+
+def budgeted(role: Role) -> Agent:
+    """Return the role as an agent whose turns have a budget of tokens and calls for all levels."""
+    budget = Budget(tokens=10**9, calls=10**6, estimator=lambda messages, reply: (100, 10))
+    return replace(ours(role), permissions=Permissions(budget=budget))
 
 
 def to(subordinate: str, message: str = "Do your part") -> tuple[str, dict[str, Any]]:

@@ -1,10 +1,10 @@
-"""What is measured: six works, each described once for every rival, meter and world.
+"""What is measured: seven works, each described once for every rival, meter and world.
 
 `chain` is three levels, two model turns each, and one tool call at the leaf. `resume` goes on after
 a question that the third level asked. `fan-out` is a root that calls all its subordinates at once.
 `turn` is one of a thread that grows by 1.2 KB each, a tool call in it. `continuation` is one
 more call of the same subordinate, which answers 2 KB. `middleware` is the chain with three
-middleware at each level.
+middleware at each level, `budget` the chain with a budget of its turn.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from langgraph.types import Command
 from tests.benchmarks.measure import Scale, in_turn, megabytes, settled
 from tests.benchmarks.rivals import (
     AS_IT_COMES,
+    BUDGETED,
     CREATE_AGENT,
     CREATE_AGENT_WRAPPED,
     FLOOR,
@@ -123,6 +124,7 @@ def list_works(scale: Scale, timed: bool) -> list[Work]:
         Work("turn", talker(), sessions, marks=scale.turns, said=SAID),
         Work("continuation", pair(ANSWER), (OURS, *theirs), marks=scale.continuations),
         Work("middleware", chain(), (OURS, WRAPPED, CREATE_AGENT, CREATE_AGENT_WRAPPED), rounds),
+        Work("budget", chain(), (OURS, BUDGETED), rounds),
     ]
 
 

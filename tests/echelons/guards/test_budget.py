@@ -15,10 +15,9 @@ from echelons.guards.budget import (
     Amount,
     Budget,
     Unit,
-    add_amounts,
+    add_amount,
     load_amounts,
     store_amounts,
-    subtract_amounts,
 )
 
 AMOUNTS = st.fixed_dictionaries(
@@ -77,12 +76,16 @@ def test_money_is_kept_exactly_as_it_was_given() -> None:
 def test_amounts_are_stored_and_added_without_loss(
     one: dict[Unit, Amount], other: dict[Unit, Amount]
 ) -> None:
-    total = add_amounts(one, other)
-
+    total = dict(one)
+    for unit, amount in other.items():
+        add_amount(total, unit, amount)
     assert load_amounts(store_amounts(total)) == {
         unit: each for unit, each in total.items() if each
     }
-    assert subtract_amounts(total, other) == {**dict.fromkeys(other, 0), **one}
+
+    for unit, amount in other.items():
+        add_amount(total, unit, -amount)
+    assert total == {**dict.fromkeys(other, 0), **one}
 
 
 @pytest.mark.parametrize(
