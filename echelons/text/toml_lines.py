@@ -59,3 +59,5 @@ def _iterate_paths(table: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
             yield path
         if isinstance(value, Mapping):
             left += [((*path, key), each) for key, each in value.items()]
+        elif isinstance(value, list):  # tables of one name
+            left += [(path, each) for each in value if isinstance(each, Mapping)]

@@ -23,7 +23,8 @@ from echelons.errors import ContextTooLarge, InvalidField
 from echelons.identity.lineage import MEMORY_KEY, PIN_KEY
 from echelons.memory import Memory
 from echelons.testing import Call, Reply, ScriptedModel, delegate
-from tests.proof import WHOLE
+from tests.benchmarks.counting import Counter, Counts
+from tests.proof import WHOLE, sample
 
 if TYPE_CHECKING:
     from tests.scenarios.conftest import World
@@ -91,6 +92,30 @@ def test_a_long_conversation_stays_within_its_budget_and_its_facts_are_found(
         world.send(session, "Which was the hotel of day 3?")
     assert len(pins) == 10
     assert "In 3 the hotel is Roma-3." in str(model.calls[-1].messages[-1].text)
+
+
+def test_a_late_turn_costs_no_more_than_without_a_memory() -> None:
+    def count_turns(memory: Memory | None) -> list[int]:
+        model = ScriptedModel({"head": lambda _: "It is near. " * 20})
+        counter, samples = Counter(), list[Counts]()
+        agent = Agent("head", model=model, memory=memory)
+        with counter.watching(), Session(agent, ":memory:") as session:
+            for turn in range(sample(120, 500)):
+                session.send(f"Find a hotel for day {turn}. {'Look around. ' * 20}").result()
+                del model.calls[:]
+            # As many as come together before they are summarised: one of them pays for it.
+            for turn in range(5):
+                with counter.count(samples):
+                    session.send(f"And one for night {turn}. {'Look. ' * 20}").result()
+                del model.calls[:]
+        return [each.calls for each in samples]
+
+    remembered = count_turns(Memory(budget=4000, recent=4, summarizer="extractive"))
+    plain = count_turns(None)
+    # Two further tools and the window cost something; a longer conversation costs more without.
+    assert sorted(remembered)[2] <= sorted(plain)[2] * sample(1.15, 1.0)
+    # One of the five has made the summaries.
+    assert max(remembered) <= max(plain) * sample(1.3, 1.1)
 
 
 def reporting(rates: Iterator[float], texts: Sequence[str], reported: list[int]) -> ScriptedModel:
