@@ -80,3 +80,24 @@ def test_nothing_is_lost_and_nothing_is_told_or_done_twice(
         assert [each.text for each in messages if isinstance(each, ToolMessage)] == [taken[GUIDE]]
         mails = log.read_text().splitlines() if log.exists() else []
         assert len(mails) == (taken[CLERK] == "approve")
+
+
+def test_of_two_processes_one_dismisses_an_agent(pair: list[Elsewhere], tmp_path: Path) -> None:
+    database, log = tmp_path / "t.sqlite", tmp_path / "log.txt"
+    with Session(build_office(log), database) as session:
+        questions = session.send("go").result().questions
+        asked = {"/".join(each.path): each.id for each in questions}
+        for each in pair:
+            each.do("visit", str(database), str(log))
+        for each in pair:
+            each.tell("dismiss", GUIDE)
+        assert sorted(each.told() for each in pair) == [False, True]
+
+        assert pair[0].do("answer", {asked[GUIDE]: "left"})["error"] == "AgentDismissed"
+        assert [each.id for each in session.inbox()] == [asked[CLERK]]
+        pair[1].do("answer", {asked[CLERK]: "approve"})
+
+        assert session.registry().get(GUIDE).state == "dismissed"
+        statuses = {each.agent: str(each.status) for each in session.trace().walk()}
+        assert statuses["guide"] == "unable"
+        assert log.read_text().splitlines()

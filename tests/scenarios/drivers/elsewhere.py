@@ -78,6 +78,10 @@ class Place:
         """Redirect an agent."""
         self._session.steer(path, text)
 
+    def dismiss(self, path: str) -> bool:
+        """Dismiss an agent, and return whether it was not dismissed before."""
+        return self._session.dismiss(path).is_new
+
     def inbox(self) -> dict[str, str]:
         """Return what is asked, by question's id."""
         return {each.id: each.value for each in self._session.inbox()}
