@@ -123,7 +123,9 @@ class Act(Node):
         given = find_call(input, config)
         return {"messages": [build_not_run_message(given, stopped.halt, was_begun=True)]}
 
-    async def _arun_call(self, input: Any, config: RunnableConfig, kwargs: Mapping[str, Any]) -> Any:
+    async def _arun_call(
+        self, input: Any, config: RunnableConfig, kwargs: Mapping[str, Any]
+    ) -> Any:
         """Run the call in an event loop."""
         gate = get_gate(config)
         if gate.backpressure:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -13,7 +14,7 @@ import pytest
 from langchain_core.messages import BaseMessage, HumanMessage
 from langgraph.types import interrupt
 
-from echelons import Agent, Limits, Permissions, Spawn, ThreadStore
+from echelons import Agent, Budget, Limits, Permissions, Spawn, ThreadStore
 from echelons.checkpoints.ledger import build_key, get_ledger
 from echelons.errors import (
     CheckpointTampered,
@@ -164,6 +165,19 @@ def limits_hold_across_a_resume(way: Way, move: Moving) -> bool:
     [question] = pending(way)
     text = way.answer(asking(Limits(calls=2)), {question.id: "yes"})
     return text == "Not finished (limit: 2 of 2 model calls)."
+
+
+def budgets_hold_across_a_resume(way: Way, move: Moving) -> bool:
+    permissions = Permissions(budget=Budget(calls=2))
+
+    def agent() -> Agent:
+        return replace(asking(), permissions=permissions)
+
+    assert way.send(agent(), "go") == ""
+    move()
+    [question] = pending(way)
+    text = way.answer(agent(), {question.id: "yes"})
+    return text == "Not finished (budget: 2 of 2 model calls)."
 
 
 def a_damaged_row_raises_an_error_of_its_own(way: Way, move: Moving) -> bool:
@@ -341,6 +355,7 @@ ROWS: tuple[Row, ...] = (
     a_damaged_row_raises_an_error_of_its_own,
     an_interrupted_tool_call_is_asked_about,
     limits_hold_across_a_resume,
+    budgets_hold_across_a_resume,
     a_turn_that_is_submitted_again_runs_once,
     a_thread_has_one_run_at_a_time,
     a_run_that_lost_its_lease_writes_nothing,
