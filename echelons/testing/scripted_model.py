@@ -147,6 +147,11 @@ class ScriptedModel(BaseChatModel):
         return super().astream(input, config, **_add_caller(config, kwargs))
 
     @property
+    def model_name(self) -> str:
+        """The name that its replies report."""
+        return MODEL_NAME
+
+    @property
     def _llm_type(self) -> str:
         return MODEL_NAME
 

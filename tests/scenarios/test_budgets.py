@@ -387,8 +387,7 @@ def test_money_is_charged_by_the_prices_to_the_last_cent(
         }
     )
     head = Agent("head", model=model, subordinates=[Agent("scout", tools=[look])])
-    price = Price(input="1.25", output="10")
-    prices = Prices("EUR", {"scripted": price, "ScriptedModel": price})
+    prices = Prices("EUR", {"scripted": Price(input="1.25", output="10")})
     with build_session(head, saver, prices=prices) as session:
         result = world.send(session, "Go", budget=Budget(money="1"))
         grants = check_accounts(saver, session.thread_id)
@@ -401,7 +400,7 @@ def test_money_is_charged_by_the_prices_to_the_last_cent(
 
 @pytest.mark.parametrize(
     ("prices", "why"),
-    [(None, r"give Session\(prices=...\)"), ("other", "no price for the model 'ScriptedModel'")],
+    [(None, r"give Session\(prices=...\)"), ("other", "no price for the model 'scripted'")],
 )
 def test_money_without_a_price_of_the_model_is_refused(prices: str | None, why: str) -> None:
     table = prices and Prices("EUR", {prices: Price(input="1", output="1")})

@@ -22,8 +22,7 @@ from tests.crash.drivers.trip import Place
 
 SCOUTS = 20
 BUDGET = Budget(tokens=100_000, money="1", calls=100, tool_calls=100)
-PRICE = Price(input="1.25", output="10")
-PRICES = Prices("EUR", {"scripted": PRICE, "ScriptedModel": PRICE})
+PRICES = Prices("EUR", {"scripted": Price(input="1.25", output="10")})
 
 
 @effect(idempotent=True)
