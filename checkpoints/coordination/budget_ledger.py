@@ -760,7 +760,9 @@ class TreeBudgets:
         if used is None:
             return replace(before, state="unknown")
         if used.usage is None:
-            return replace(before, state="estimated", model=used.model or before.model)
+            # Where only calls are counted, nothing was estimated.
+            state: ChargeState = "estimated" if before.tokens else "unknown"
+            return replace(before, state=state, model=used.model or before.model)
         read, written = used.usage.get("input_tokens", 0), used.usage.get("output_tokens", 0)
         money = before.money
         if self.prices and before.money:

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 from langchain_openai import ChatOpenAI
 
-from echelons import Agent, RunEvent, Session, Usage
+from echelons import Agent, Budget, RunEvent, Session, Usage
 from echelons.guards.prices import Price, Prices
 from echelons.testing import OpenAIServer, Reply, delegate
+from tests.accounts import check_accounts
 
 Serve = Callable[..., tuple[ChatOpenAI, OpenAIServer]]
 PRICES = Prices("EUR", {"test-model": Price(input="1", output="2")}, per=1)
@@ -83,3 +84,32 @@ def test_a_stream_that_is_not_asked_for_its_usage_tells_none(serve: Serve) -> No
     with Session(tree, ":memory:", prices=PRICES) as session:
         check(session, watch(session), UNKNOWN)
     assert {each.wants_usage for each in server.requests} == {False}
+
+
+@pytest.mark.parametrize("streams", [True, False], ids=["streamed", "whole"])
+@pytest.mark.parametrize(
+    ("reports", "budget", "calls", "reason"),
+    [
+        (True, Budget(tokens=10_000), 3, ""),
+        (True, Budget(money="100"), 2, "budget: 158 of 100 EUR"),
+        (False, Budget(calls=3), 3, ""),
+        (False, Budget(tokens=10_000), 1, "budget: usage unknown: test-model reports none"),
+    ],
+)
+def test_a_budget_is_charged_what_the_client_reports(
+    serve: Serve, reports: bool, budget: Budget, calls: int, reason: str, streams: bool
+) -> None:
+    served, server = serve(*build_script(reports))
+    model: Any = served.model_copy(update={"disable_streaming": not streams})
+    tree = Agent("head", model=model, subordinates=[Agent("north")])
+    with Session(tree, ":memory:", prices=PRICES) as session:
+        run = session.send("Go", budget=budget)
+        if streams:
+            list(run)
+        result = run.result()
+        check_accounts(session.graph.checkpointer, session.thread_id)
+        states = {each.state for each in session.usage().calls}
+
+    assert (result.status, result.reason) == ("limited" if reason else "finished", reason)
+    assert states == {"charged" if reports else "estimated" if reason else "unknown"}
+    assert len(server.requests) == calls
