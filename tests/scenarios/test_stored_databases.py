@@ -20,7 +20,8 @@ agents that were made at run time. Steps 1 and 2 and the
 earlier one of step 3 know no pause. CONTRIBUTING says when there is to be another.
 
 `dismissed.db` has a thread in which agents were dismissed, written by the script
-`drivers/dismissed_team.py` with the first code that could.
+`drivers/dismissed_team.py` with the first code that could. `budgeted.db` has one whose turn and
+requests have budgets, written likewise by `drivers/budgeted_team.py`.
 
 They are never written anew: what is stored by a release must be read by all later
 ones, and a test that fails here has found a name that is stored and was changed.
@@ -35,6 +36,7 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -54,7 +56,8 @@ from echelons.errors import (
     UnknownSealKey,
 )
 from echelons.testing import ScriptedModel
-from tests.scenarios.drivers import dismissed_team, schema_steps
+from tests.accounts import check_accounts
+from tests.scenarios.drivers import budgeted_team, dismissed_team, schema_steps
 from tests.scenarios.drivers.stored import FAILING, KEY, PLAIN, SEALED, TASK, Trees, turn_id
 
 if TYPE_CHECKING:
@@ -425,6 +428,29 @@ def test_who_was_dismissed_before_is_dismissed(world: World, tmp_path: Path) -> 
             if isinstance(each, ToolMessage)
         ]
         assert told == "[unable] dismissed: head/north was dismissed"
+
+
+def test_a_budget_of_before_holds_and_its_grants_are_closed(world: World, tmp_path: Path) -> None:
+    path = Path(shutil.copy(FIXTURES / "budgeted.db", tmp_path))
+    with (
+        SqliteCheckpointer(path) as saver,
+        Session(
+            budgeted_team.build_team(),
+            saver,
+            thread=budgeted_team.THREAD,
+            prices=budgeted_team.PRICES,
+        ) as session,
+    ):
+        assert saver.check().is_sound
+        before = check_accounts(saver, session.thread_id)["head"]
+        assert before.reserved == {"tokens": 2500, "money": Decimal("0.01")}
+        [question] = session.inbox()
+        assert world.answer(session, {question.id: "A mile"}).text == "Done."
+        after = check_accounts(saver, session.thread_id)["head"]
+
+    assert after.spent.keys() == {"tokens", "money", "calls", "seconds"}
+    assert (after.spent["tokens"], after.spent["calls"]) == (1360, 9)
+    assert not any(after.reserved.values())
 
 
 @pytest.mark.parametrize(("name", "threads"), FILES.items())

@@ -55,6 +55,11 @@ def write(file: Path) -> None:
         [question] = session.send("go").result().questions
         session.dismiss("/".join(question.path), by=BY)
         session.dismiss("head/north", graceful=True, by=BY)
+    shrink(file)
+
+
+def shrink(file: Path) -> None:
+    """Make a database as small as it can be, of one file."""
     with closing(sqlite3.connect(file)) as connection:
         connection.execute("PRAGMA journal_mode = DELETE")
         connection.execute("PRAGMA page_size = 1024")
