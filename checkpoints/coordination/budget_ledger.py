@@ -24,7 +24,7 @@ from echelons.checkpoints.coordination.branches import get_root_checkpoint
 from echelons.checkpoints.coordination.control_orders import is_under
 from echelons.checkpoints.coordination.task_records import TaskRecords
 from echelons.checkpoints.coordination.turns import get_turn
-from echelons.checkpoints.inherited_config import stores_each_step
+from echelons.checkpoints.inherited_config import is_resuming, stores_each_step
 from echelons.checkpoints.ledger import Fence, Ledger, RecordKind, Transaction, build_key
 from echelons.errors import LedgerDamaged
 from echelons.guards.budget import (
@@ -223,9 +223,12 @@ class Grant:
         record = self.record
         kept: dict[str, Any] = {
             "path": record.path,
-            "granted": store_amounts(self.granted),
-            "spent": store_amounts(self.spent) if self.spent else {},
-            "reserved": store_amounts(self.reserved) if self.reserved else {},
+            "granted": record.granted,
+            # Without money they are JSON already.
+            "spent": self.spent if "money" not in self.spent else store_amounts(self.spent),
+            "reserved": self.reserved
+            if "money" not in self.reserved
+            else store_amounts(self.reserved),
             "warn_at": record.warn_at,
             "thread_id": record.thread_id,
         }
@@ -336,15 +339,21 @@ class TreeBudgets:
 
     # Within the gate's own transactions.
 
+    def concerns(self, step: Step, allowance: Allowance) -> bool:
+        """Return whether anything is counted at a step beside what the request is granted.
+
+        A call of a model is checked when it is reserved.
+        """
+        return bool(self._since or self._elapsed) or (
+            step is Step.TOOL
+            and ("tool_calls" in allowance.grants or "seconds" in allowance.grants)
+        )
+
     def check(
         self, open_: Transaction, step: Step, allowance: Allowance, config: Mapping[str, Any]
     ) -> Halt | None:
-        """Return why an agent must not call a tool; count the call.
-
-        A call of a model is checked when it is reserved, and the run of a subordinate by what it is
-        granted.
-        """
-        if step is not Step.TOOL or not any(unit in allowance.grants for unit in _TOOL_UNITS):
+        """Return why an agent must not call a tool; count the call."""
+        if step is not Step.TOOL:
             return None
         try:
             return self._check_tool(open_, allowance, config)
@@ -480,8 +489,9 @@ class TreeBudgets:
             # Its request has ended meanwhile, and what was reserved counts as spent.
             changed = replace(before, state="unknown")
             grants = {}
-        if open_.compare_and_set(key, version, changed.to_json(), is_plain=True) is None:
+        if not open_.has_version(key, version):
             return
+        open_.set_read(key, version, changed.to_json())
         if grants:
             self._move_charge(grants, before, changed, used.fault if used else "")
             self._save_all(open_, grants)
@@ -495,11 +505,19 @@ class TreeBudgets:
         fault: str = "",
     ) -> None:
         """Count what a call had reserved as spent, as far as it was."""
-        held, spent = before.amounts, changed.amounts
-        for unit, amount in held.items():
-            grant = grants[before.grants[unit]]
-            add_amount(grant.reserved, unit, -amount)
-            add_amount(grant.spent, unit, spent[unit])
+        for unit, id_ in before.grants.items():
+            if unit == "seconds":
+                continue
+            grant, held, spent = grants[id_], 1, 1
+            if unit == "tokens":
+                held, spent = before.tokens, changed.tokens
+            elif unit == "money":
+                add_amount(grant.reserved, unit, -Decimal(before.money or 0))
+                add_amount(grant.spent, unit, Decimal(changed.money or 0))
+                held = spent = 0
+            if held or spent:
+                add_amount(grant.reserved, unit, -held)
+                add_amount(grant.spent, unit, spent)
             if fault and unit in ("tokens", "money"):
                 grant.record = replace(grant.record, halted=fault)
 
@@ -543,7 +561,7 @@ class TreeBudgets:
             self._save_all(open_, {id_: grants[id_]})
             self._note_low(grants, {"tool_calls": id_})
             charge = self._describe_call("tool", {"tool_calls": id_}, config)
-            open_.compare_and_set(key, None, replace(charge, state="charged").to_json())
+            open_.set_read(key, None, replace(charge, state="charged").to_json())
         return None
 
     def _find_halt(
@@ -598,14 +616,18 @@ class TreeBudgets:
             for id_ in sorted(self._fan_outs.get(_get_thread(config), ())):
                 # The requests that share it have all ended: their superior goes on.
                 self._close(open_, id_)
-        entry = 1
-        while found := open_.get_record(CHARGE, key := f"{stem}.{entry}"):
+        entry, key = 1, f"{stem}.1"
+        # Only a run that resumes can come to a task that has called a model before.
+        known = is_resuming(config["configurable"])
+        while known and (found := open_.get_record(CHARGE, key := f"{stem}.{entry}")):
             if found.value.state == "reserved":
                 self._lose(open_, key, found.value, found.version)
             entry += 1
         grants = self._load_all(open_, allowance.grants.values())
         units = {unit: id_ for unit, id_ in allowance.grants.items() if unit != "tool_calls"}
-        free = {unit: self._get_free(grants[id_], unit) for unit, id_ in units.items()}
+        free = {unit: grants[id_].get_free(unit) for unit, id_ in units.items()}
+        if "seconds" in units:
+            free["seconds"] = self._get_free(grants[units["seconds"]], "seconds")
         halted = [each.id for each in grants.values() if each.record.halted]
         if halted or [unit for unit in units if free[unit] <= 0]:
             return self._find_halt(grants, units, _MODEL_UNITS) or _NOTHING_LEFT
@@ -630,7 +652,7 @@ class TreeBudgets:
         charge = self._describe_call(
             "model", units, config, (estimate.model, 0, 0, wanted["tokens"], money, currency)
         )
-        version = open_.compare_and_set(key, None, charge.to_json(), is_plain=True)
+        version = open_.set_read(key, None, charge.to_json())
         # If the transaction is made again, so is this.
         self._reserved[key] = charge, version
         return key
@@ -651,7 +673,7 @@ class TreeBudgets:
         if not any(each.record.closed for each in grants.values()):
             self._move_charge(grants, lost, lost)
             self._save_all(open_, grants)
-        open_.compare_and_set(key, version, replace(lost, state="lost").to_json())
+        open_.set_read(key, version, replace(lost, state="lost").to_json())
 
     def _open_grant(
         self, open_: Transaction, asked: GrantRequest, config: Mapping[str, Any]
@@ -849,9 +871,7 @@ class TreeBudgets:
     def _save_all(self, open_: Transaction, grants: Mapping[str, Grant]) -> None:
         for id_, grant in grants.items():
             key = self._grant_prefix + id_
-            grant.version = open_.compare_and_set(
-                key, grant.version, grant.to_json(), is_plain=True
-            )
+            grant.version = open_.set_read(key, grant.version, grant.to_json())
 
     def _add_seconds(self, open_: Transaction, id_: str, seconds: float) -> None:
         grant = self._find(open_, id_)

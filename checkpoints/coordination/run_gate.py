@@ -136,7 +136,8 @@ class TreeGate:
             if step in (Step.APPROVAL, Step.RETURN):
                 order = self._read_order(path)
                 return order if isinstance(order, Halt) else None
-            if (allowance := get_allowance(config)) is not None:
+            allowance = get_allowance(config)
+            if allowance is not None and "seconds" in allowance.grants:
                 self._begin_time()
             work = partial(self._enter_in, step, path, config, allowance, grants)
             return self._commit(work)
@@ -163,7 +164,7 @@ class TreeGate:
         count = partial(self._meter.count, step=step)
         if step is Step.SUBORDINATE and config.get("configurable", {}).get(SPAWNED_RUN_KEY):
             count = partial(self._name_and_count, path=path)
-        if allowance is None:
+        if allowance is None or not (grants or self.budgets.concerns(step, allowance)):
             return count(open_)
         return self._spend(open_, step, allowance, config, grants, count)
 

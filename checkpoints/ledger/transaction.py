@@ -206,12 +206,8 @@ class Transaction(ABC):
             return None
         return VersionedValue(kind.decode(key, found[0]), check_number(key, found[1], kind.name))
 
-    def compare_and_set(
-        self, key: str, expected: int | None, value: Json, *, is_plain: bool = False
-    ) -> int | None:
+    def compare_and_set(self, key: str, expected: int | None, value: Json) -> int | None:
         """Set a key if it still has the expected version, `None` if it must not exist.
-
-        Of a value that `is_plain` it is not checked whether it is read back as it is.
 
         Returns:
             The new version, or `None` if the key has another version than expected.
@@ -220,13 +216,31 @@ class Transaction(ABC):
             NotJson: The value would not be read back as it is.
             RecordTooLarge: The value is larger than the ledger keeps.
         """
-        text = encode_record(validate_name(key), value, self._limit, is_plain=is_plain)
+        text = encode_record(validate_name(key), value, self._limit)
         if self._read_version(key) != expected:
             return None
         # The key may have been deleted before, so it begins above all versions of deleted keys.
         version = (self._read_floor() if expected is None else expected) + 1
         self._store_value(key, version, self.now, text)
         return version
+
+    def has_version(self, key: str, version: int | None) -> bool:
+        """Return whether a key has a version; `None`: whether there is none of it."""
+        return self._read_version(key) == version
+
+    def set_read(self, key: str, version: int | None, value: Json) -> int:
+        """Set a key that was read in this transaction, with the version that it had there.
+
+        Neither is looked at again, nor whether the value is read back as it is: it has texts as
+        keys, no tuples, and little depth.
+
+        Returns:
+            The new version.
+        """
+        text = encode_record(key, value, self._limit, is_plain=True)
+        new = (self._read_floor() if version is None else version) + 1
+        self._store_value(key, new, self.now, text)
+        return new
 
     def delete(self, key: str, expected: int) -> bool:
         """Remove a key if it still has the expected version; return whether it was removed."""

@@ -300,7 +300,8 @@ def load_amounts(stored: Mapping[str, Any]) -> dict[Unit, Amount]:
     found: dict[Unit, Amount] = {}
     for unit, given in stored.items():
         if type(given) is int and unit in _WHOLE_UNITS and given >= 0:
-            found[unit] = given
+            if given:
+                found[unit] = given
         elif unit == "money":
             found[unit] = _read_stored_money(given)
         elif unit == "seconds" and type(given) in (int, float) and 0 <= given < math.inf:

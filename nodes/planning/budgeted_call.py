@@ -149,17 +149,13 @@ def estimate_call(
             known = usage["input_tokens"] + usage["output_tokens"]
             begin = place + 1
             break
-    more = sum(map(_estimate_tokens, messages[begin:]))
+    more = 0
+    for message in messages[begin:]:
+        # One token for four characters, and three more, as LangChain's `count_tokens_approximately`
+        # counts, with a hundred calls for each message.
+        calls = message.tool_calls if type(message) is AIMessage else ()
+        more += len(f"{message.content}{calls or ''}") // 4 + 3
     return CallEstimate(model.name, known + more, model.reply_tokens)
-
-
-def _estimate_tokens(message: BaseMessage) -> int:
-    """Return about how many tokens a message has: one for four characters, and three more.
-
-    As LangChain's `count_tokens_approximately`, which makes a hundred calls for each message.
-    """
-    calls = message.tool_calls if type(message) is AIMessage else ()
-    return len(f"{message.content}{calls or ''}") // 4 + 3
 
 
 def read_usage(

@@ -81,7 +81,7 @@ def live(place: Place, world: str) -> dict[str, Any]:
                 "calls": len(kept) + len(lost),
                 "tool_calls": len(charges) - len(calls),
             },
-            "reserved": root.to_json()["reserved"],
+            "reserved": {unit: str(each) for unit, each in root.reserved.items() if each},
             "lost": len(lost),
         }
 
