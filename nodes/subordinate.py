@@ -386,10 +386,11 @@ class Subordinate(Node):
             if self._contract and step.order.request.input is not None:
                 known["input"] = step.order.request.input
         if known and "grants" in known:
-            known = Head(**{key: each for key, each in known.items() if key != "grants"})  # type: ignore[typeddict-item]
+            known = Head(**known)
+            del known["grants"]
         if done and done.grants and is_asking(done.answer):
-            turn = require_identity(step.config).turn
-            known = Head(**(known or build_head(self._agent, "")), grants=done.grants.store(turn))
+            known = Head(**(known or build_head(self._agent, "")))
+            known["grants"] = done.grants.store(require_identity(step.config).turn)
         if self._agent in step.order.spawned:
             known = Head(**(known or build_head(self._agent, "")))
             known["spawned"] = step.order.spawned[self._agent]

@@ -564,7 +564,7 @@ def _read_trace(root: str) -> ReadPlan[Trace]:
         lambda ledger: ledger.query(lambda open_: list_aliases_by_path(open_, root))
     )
     if aliases:
-        metadata: Mapping[str, Any] = by_thread[top][0].metadata
+        metadata: Any = by_thread[top][0].metadata
         trace = trace.with_aliases(aliases, str(metadata["agent_path"]))
     actions: list[UserAction] = yield UserActions(root)
     if not actions:

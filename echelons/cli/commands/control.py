@@ -128,7 +128,8 @@ def dismiss(  # noqa: PLR0913
         living = [each for each in subtree if each.state is not AgentState.DISMISSED]
         if living and not yes:
             below = f" and {len(subtree) - 1} below it" if len(subtree) > 1 else ""
-            output.confirm(f"Dismiss {subtree[0].path}{below} in thread {thread}, for good?")
+            first = next(iter(subtree))
+            output.confirm(f"Dismiss {first.path}{below} in thread {thread}, for good?")
         name = choose_user_name(by)
         done = run_plan(saver, dismiss_agent(root.id, agent, known, name, graceful=graceful))
         is_over = run_plan(saver, is_finished(OneCheckpoint(root.id)))
