@@ -13,7 +13,7 @@ from echelons.tree.names import PATH_SEPARATOR
 
 PATH_COST = 0.05
 """Confidence deducted for each agent on a response's path, to rank conflicting responses."""
-SHARED_PREFIXES = ("limit:", "budget:", "over_grant:")
+SHARED_PREFIXES = ("limit:", "over_grant:")
 """Prefixes of the reason of a response that no other candidate could better: they share it."""
 EXHAUSTED_PREFIXES = ("budget:", "limit:", "refused:")
 """Prefixes of the reason of a response whose agent had to stop early."""

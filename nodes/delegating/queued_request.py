@@ -183,8 +183,7 @@ class QueuedRequest:
         """Return the next attempt, or `None` if the answer suffices or no candidate is left."""
         if not self.candidates.remaining or answer.status not in (Status.UNABLE, Status.PARTIAL):
             return None
-        # A limit or a budget holds for every other candidate too, and who dismisses one wants no
-        # other.
+        # A limit holds for every other candidate too, and who dismisses one wants no other.
         if answer.reason.startswith(SHARED_PREFIXES) or is_dismissed(answer):
             return None
         current, *route = way = self.candidates.remaining[0]
