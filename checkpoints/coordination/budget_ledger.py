@@ -24,7 +24,7 @@ from echelons.checkpoints.coordination.branches import get_root_checkpoint
 from echelons.checkpoints.coordination.control_orders import is_under
 from echelons.checkpoints.coordination.task_records import TaskRecords
 from echelons.checkpoints.coordination.turns import get_turn
-from echelons.checkpoints.inherited_config import is_resuming, stores_each_step
+from echelons.checkpoints.inherited_config import stores_each_step
 from echelons.checkpoints.ledger import Fence, Ledger, RecordKind, Transaction, build_key
 from echelons.errors import LedgerDamaged
 from echelons.guards.budget import (
@@ -617,12 +617,13 @@ class TreeBudgets:
                 # The requests that share it have all ended: their superior goes on.
                 self._close(open_, id_)
         entry, key = 1, f"{stem}.1"
-        # Only a run that resumes can come to a task that has called a model before.
-        known = is_resuming(config["configurable"])
-        while known and (found := open_.get_record(CHARGE, key := f"{stem}.{entry}")):
-            if found.value.state == "reserved":
+        # A task that is run again, after a crash or a question, has called it before.
+        while not open_.has_version(key, None):
+            found = open_.get_record(CHARGE, key)
+            if found and found.value.state == "reserved":
                 self._lose(open_, key, found.value, found.version)
             entry += 1
+            key = f"{stem}.{entry}"
         grants = self._load_all(open_, allowance.grants.values())
         units = {unit: id_ for unit, id_ in allowance.grants.items() if unit != "tool_calls"}
         free = {unit: grants[id_].get_free(unit) for unit, id_ in units.items()}
