@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from decimal import Decimal
 from typing import Any
 
@@ -12,7 +12,6 @@ from echelons.checkpoints.coordination.budget_ledger import (
     GRANT,
     ChargeRecord,
     Grant,
-    GrantRecord,
 )
 from echelons.checkpoints.ledger import Transaction, build_key, get_ledger
 from echelons.guards.prices import add_money
@@ -102,16 +101,3 @@ def _sum_uses(
                 closed = grant.record.closed
                 own[turn, above, unit] += (grant.spent if closed else grant.granted).get(unit, 0)
     return own
-
-
-def sum_charges(charges: dict[str, ChargeRecord]) -> Counter[str]:
-    """Return the tokens that were charged, by the states of the charges."""
-    total = Counter[str]()
-    for each in charges.values():
-        total[each.state] += each.tokens
-    return total
-
-
-def list_records(saver: Any, thread_id: str) -> list[GrantRecord]:
-    """Return the records of the grants of a thread."""
-    return [each.record for each in read_grants(saver, thread_id).values()]
