@@ -69,7 +69,15 @@ def test_a_process_ends_as_an_interpreter_does(
 
 
 def test_a_process_can_be_stopped_woken_interrupted_and_killed(fork_server: ForkServer) -> None:
-    waiting = "import signal\nwhile True:\n    print('on', flush=True)\n    signal.pause()"
+    # Not `signal.pause`, which does not see a signal that came just before it.
+    waiting = (
+        "import os, signal\n"
+        "signals, noted = os.pipe()\n"
+        "os.set_blocking(noted, False)\n"
+        "signal.set_wakeup_fd(noted)\n"
+        "print('on', flush=True)\n"
+        "os.read(signals, 1)"
+    )
     first, second = fork_server.start("-c", waiting), fork_server.start("-c", waiting)
     for each in (first, second):
         assert each.stdout
