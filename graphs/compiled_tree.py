@@ -26,19 +26,19 @@ from echelons.background_loop import get_background_loop
 from echelons.capabilities import Deriver, ModelDeriver, derive_from_names
 from echelons.checkpoints.checkpointer import SqliteCheckpointer
 from echelons.checkpoints.coordination.approval_ledger import LedgerDecisions
-from echelons.checkpoints.coordination.budget_ledger import ROOT_GRANT
 from echelons.checkpoints.coordination.capability_cache import CapabilityCache
 from echelons.checkpoints.coordination.circuit_breakers import TreeBreakers
 from echelons.checkpoints.coordination.effect_journal import LedgerJournal
 from echelons.checkpoints.coordination.failure_ledger import LedgerFailures
 from echelons.checkpoints.coordination.mailbox import TreeMailboxes
 from echelons.checkpoints.coordination.race_ledger import TreeRaces
-from echelons.checkpoints.coordination.run_gate import TreeGate
 from echelons.checkpoints.coordination.turns import get_turn
 from echelons.checkpoints.inherited_config import get_saver, is_embedded
 from echelons.checkpoints.ledger import MemoryLedger, get_ledger
 from echelons.checkpoints.open import open_checkpointer
 from echelons.checkpoints.threads.segments import SavedHistory
+from echelons.checkpoints.tree_control.budget_ledger import ROOT_GRANT
+from echelons.checkpoints.tree_control.run_gate import TreeGate
 from echelons.delegation.policy import DEFAULT_POLICY, DelegationPolicy
 from echelons.errors import EventLoopMissing, InvalidOption, SessionNeeded
 from echelons.graphs.agent_models import check_budgets, place_monitors, resolve_models

@@ -7,13 +7,13 @@ from decimal import Decimal
 from typing import Any
 
 from echelons import ThreadStore
-from echelons.checkpoints.coordination.budget_ledger import (
+from echelons.checkpoints.ledger import Transaction, build_key, get_ledger
+from echelons.checkpoints.tree_control.budget_ledger import (
     CHARGE,
     GRANT,
     ChargeRecord,
     Grant,
 )
-from echelons.checkpoints.ledger import Transaction, build_key, get_ledger
 from echelons.guards.prices import add_money
 
 

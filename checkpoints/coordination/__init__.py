@@ -1,1 +1,1 @@
-"""What runs share through the ledger: turns, effects, limits, orders, races, circuits."""
+"""What runs share through the ledger: turns, effects, orders, mail, races, circuits."""

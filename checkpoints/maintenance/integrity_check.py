@@ -13,23 +13,17 @@ from typing import Any
 
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
-from echelons.checkpoints.coordination.agent_aliases import ALIAS, ALIAS_NAME, ALIAS_POOL
 from echelons.checkpoints.coordination.answer_mark import OPEN_EPOCH
 from echelons.checkpoints.coordination.approval_ledger import APPROVAL
-from echelons.checkpoints.coordination.budget_ledger import CHARGE, GRANT
 from echelons.checkpoints.coordination.capability_cache import DERIVED
 from echelons.checkpoints.coordination.circuit_breakers import CIRCUIT, INTENSITY
 from echelons.checkpoints.coordination.control_orders import ORDERS
-from echelons.checkpoints.coordination.dismissal_ledger import DISMISSAL
 from echelons.checkpoints.coordination.failure_ledger import FAILURE, FAILURE_COUNT
 from echelons.checkpoints.coordination.journal_entries import EFFECT, load_entry
 from echelons.checkpoints.coordination.mailbox import LATER, MAIL, MAIL_READ, MAILBOX, STEERED
-from echelons.checkpoints.coordination.monitor_ledger import MONITOR
 from echelons.checkpoints.coordination.race_ledger import RACE
 from echelons.checkpoints.coordination.shared_notes import NOTE
 from echelons.checkpoints.coordination.turns import TURN
-from echelons.checkpoints.coordination.usage_meter import METER
-from echelons.checkpoints.coordination.workspace_changes import CHANGE
 from echelons.checkpoints.ledger import RecordKind, VersionedValue
 from echelons.checkpoints.ledger.records import ANY_RECORD
 from echelons.checkpoints.ledger.sqlite_ledger import SELECT_LEASES, load_holder
@@ -41,6 +35,12 @@ from echelons.checkpoints.storage.seals import SELECT_CHECKPOINTS, SELECT_WRITES
 from echelons.checkpoints.storage.verified_saver import VerifiedSaver
 from echelons.checkpoints.threads.answer_outbox import ANSWER
 from echelons.checkpoints.threads.store import ThreadStore
+from echelons.checkpoints.tree_control.agent_aliases import ALIAS, ALIAS_NAME, ALIAS_POOL
+from echelons.checkpoints.tree_control.budget_ledger import CHARGE, GRANT
+from echelons.checkpoints.tree_control.dismissal_ledger import DISMISSAL
+from echelons.checkpoints.tree_control.monitor_ledger import MONITOR
+from echelons.checkpoints.tree_control.usage_meter import METER
+from echelons.checkpoints.tree_control.workspace_changes import CHANGE
 from echelons.errors import CheckpointTampered, EchelonsError, LedgerDamaged, ThreadNotFound
 
 READ_ERRORS = (Error, UnicodeDecodeError)

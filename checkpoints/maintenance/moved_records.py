@@ -16,7 +16,6 @@ from urllib.parse import quote
 
 from echelons.checkpoints.coordination.approval_ledger import APPROVAL, StandingDecision
 from echelons.checkpoints.coordination.branches import Branch, get_checkpoint, plan_moves
-from echelons.checkpoints.coordination.dismissal_ledger import DISMISSAL, StoredDismissal
 from echelons.checkpoints.coordination.mailbox import (
     LATER,
     MAIL,
@@ -29,8 +28,9 @@ from echelons.checkpoints.coordination.mailbox import (
     iterate_numbers,
 )
 from echelons.checkpoints.coordination.shared_notes import NOTE, StoredNote
-from echelons.checkpoints.coordination.workspace_changes import CHANGE, StoredChange
 from echelons.checkpoints.ledger import RecordKind, Transaction, VersionedValue, build_key
+from echelons.checkpoints.tree_control.dismissal_ledger import DISMISSAL, StoredDismissal
+from echelons.checkpoints.tree_control.workspace_changes import CHANGE, StoredChange
 from echelons.errors import LedgerDamaged
 
 T = TypeVar("T")

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from sqlite3 import Cursor
 
-from echelons.checkpoints.coordination.agent_aliases import ALIAS
-from echelons.checkpoints.coordination.budget_ledger import CHARGE, GRANT
 from echelons.checkpoints.ledger import build_key
 from echelons.checkpoints.ledger.sqlite_ledger import MAX_FLOOR
+from echelons.checkpoints.tree_control.agent_aliases import ALIAS
+from echelons.checkpoints.tree_control.budget_ledger import CHARGE, GRANT
 
 STATE_TABLES = ("checkpoints", "writes", "seals")
 THREAD_TABLES = (*STATE_TABLES, "events")

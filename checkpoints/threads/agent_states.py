@@ -9,10 +9,7 @@ from textwrap import shorten
 from langchain_core.messages import BaseMessage
 from langgraph.checkpoint.base import CheckpointTuple
 
-from echelons.checkpoints.coordination.agent_aliases import list_aliases
 from echelons.checkpoints.coordination.control_orders import ControlOrders
-from echelons.checkpoints.coordination.dismissal_ledger import read_dismissals
-from echelons.checkpoints.coordination.monitor_ledger import list_monitor_paths
 from echelons.checkpoints.ledger import build_key
 from echelons.checkpoints.queries import (
     AgentThread,
@@ -35,6 +32,9 @@ from echelons.checkpoints.threads.stop_and_pause import read_control_orders
 from echelons.checkpoints.threads.thread import Thread
 from echelons.checkpoints.threads.thread_status import read_thread_status
 from echelons.checkpoints.threads.trace import LinkState, Trace, build_trace
+from echelons.checkpoints.tree_control.agent_aliases import list_aliases
+from echelons.checkpoints.tree_control.dismissal_ledger import read_dismissals
+from echelons.checkpoints.tree_control.monitor_ledger import list_monitor_paths
 from echelons.delegation.agent_specification import AgentSpecification
 from echelons.delegation.request import Status
 from echelons.delegation.spawned_agents import (

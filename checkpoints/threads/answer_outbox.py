@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, Protocol, TypeGuard, runtime_checkable
 
-from echelons.checkpoints.coordination.dismissal_ledger import refuse_dismissed
 from echelons.checkpoints.coordination.mailbox import find_later_asker
 from echelons.checkpoints.ledger import (
     Ledger,
@@ -27,6 +26,7 @@ from echelons.checkpoints.thread_events import EventKind, ThreadEvent, WriteLoca
 from echelons.checkpoints.threads.later_questions import read_later_questions
 from echelons.checkpoints.threads.pending_work import Question, sort_questions
 from echelons.checkpoints.threads.thread_status import ThreadStatus, read_thread_status
+from echelons.checkpoints.tree_control.dismissal_ledger import refuse_dismissed
 from echelons.effects.human_review import find_review
 from echelons.errors import NoQuestionPending, QuestionClosed, UnknownQuestion, WrongAnswer
 from echelons.messaging.agent_question import build_missed_answer

@@ -11,7 +11,6 @@ from typing import Any
 
 from echelons.checkpoints.coordination.branches import read_latest_branch
 from echelons.checkpoints.coordination.change_signals import get_signals
-from echelons.checkpoints.coordination.dismissal_ledger import read_dismissals
 from echelons.checkpoints.coordination.mailbox import (
     LaterQuestion,
     StoredMail,
@@ -22,6 +21,7 @@ from echelons.checkpoints.ledger import Ledger, Transaction
 from echelons.checkpoints.queries import LatestCheckpointId, LedgerQuery, ReadPlan
 from echelons.checkpoints.thread_events import EventKind, ThreadEvent, WriteLocation
 from echelons.checkpoints.threads.pending_work import Question
+from echelons.checkpoints.tree_control.dismissal_ledger import read_dismissals
 from echelons.messaging.agent_question import AgentQuestion
 from echelons.messaging.mail import MAIL_BYTES, USER
 from echelons.text.input_limits import measure_size

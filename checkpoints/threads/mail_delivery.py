@@ -11,11 +11,11 @@ from langgraph.checkpoint.base import CheckpointTuple
 
 from echelons.checkpoints.coordination.change_signals import get_signals
 from echelons.checkpoints.coordination.control_orders import ControlOrders, build_orders_key
-from echelons.checkpoints.coordination.dismissal_ledger import read_dismissals
 from echelons.checkpoints.coordination.mailbox import StoredMail, add_mail, check_room
 from echelons.checkpoints.ledger import Ledger, Transaction
 from echelons.checkpoints.queries import AllCheckpoints, LedgerQuery, OneCheckpoint, ReadPlan
 from echelons.checkpoints.threads.pending_work import has_work_left
+from echelons.checkpoints.tree_control.dismissal_ledger import read_dismissals
 from echelons.errors import MessageRefused, ThreadNotFound, UnknownPath
 from echelons.guards.gate import Halt
 from echelons.identity.lineage import Identity

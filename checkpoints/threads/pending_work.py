@@ -21,7 +21,6 @@ from langgraph.types import Interrupt
 
 from echelons.checkpoints.clock import utc_now
 from echelons.checkpoints.coordination.control_orders import ControlOrders, build_orders_key
-from echelons.checkpoints.coordination.dismissal_ledger import read_dismissals
 from echelons.checkpoints.coordination.race_ledger import plan_has_lost
 from echelons.checkpoints.delta_channels import MESSAGES
 from echelons.checkpoints.namespaces import (
@@ -31,6 +30,7 @@ from echelons.checkpoints.namespaces import (
     split_namespace,
 )
 from echelons.checkpoints.queries import AllCheckpoints, LedgerQuery, OneCheckpoint, ReadPlan
+from echelons.checkpoints.tree_control.dismissal_ledger import read_dismissals
 from echelons.delegation.calls import is_response_message
 from echelons.delegation.race import RaceEntry
 from echelons.effects.human_review import ReviewedCall, find_review

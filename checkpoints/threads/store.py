@@ -15,13 +15,10 @@ from uuid import UUID
 from langchain_core.messages import BaseMessage, HumanMessage
 from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
 
-from echelons.checkpoints.coordination.agent_aliases import list_aliases_by_path
 from echelons.checkpoints.coordination.answer_mark import OPEN_EPOCH
 from echelons.checkpoints.coordination.branches import read_latest_branch
 from echelons.checkpoints.coordination.control_orders import ControlOrders, build_orders_key
-from echelons.checkpoints.coordination.dismissal_ledger import read_dismissals
 from echelons.checkpoints.coordination.failure_ledger import read_failures
-from echelons.checkpoints.coordination.usage_meter import METER
 from echelons.checkpoints.ledger import Ledger, Transaction, build_key
 from echelons.checkpoints.namespaces import get_namespace_depth
 from echelons.checkpoints.queries import (
@@ -62,6 +59,9 @@ from echelons.checkpoints.threads.trace import (
     find_request,
     list_links,
 )
+from echelons.checkpoints.tree_control.agent_aliases import list_aliases_by_path
+from echelons.checkpoints.tree_control.dismissal_ledger import read_dismissals
+from echelons.checkpoints.tree_control.usage_meter import METER
 from echelons.errors import (
     CheckpointTampered,
     InvalidDatabase,

@@ -13,12 +13,6 @@ from langgraph.checkpoint.base import CheckpointTuple
 from langgraph.constants import START
 
 from echelons.checkpoints.coordination.branches import Branch, read_latest_branch
-from echelons.checkpoints.coordination.budget_ledger import (
-    CHARGE,
-    GRANT,
-    ChargeRecord,
-    GrantRecord,
-)
 from echelons.checkpoints.ledger import Ledger, StoredRecord, Transaction, build_key
 from echelons.checkpoints.queries import (
     AllCheckpoints,
@@ -32,6 +26,12 @@ from echelons.checkpoints.queries import (
 from echelons.checkpoints.storage.event_rows import build_write_events
 from echelons.checkpoints.storage.usage_rows import CallRow, build_call_row, load_call_rows
 from echelons.checkpoints.thread_events import WriteLocation
+from echelons.checkpoints.tree_control.budget_ledger import (
+    CHARGE,
+    GRANT,
+    ChargeRecord,
+    GrantRecord,
+)
 from echelons.errors import LedgerDamaged, ThreadNotFound
 from echelons.guards.budget import load_amounts
 from echelons.guards.prices import Prices

@@ -21,14 +21,14 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import BaseCheckpointSaver
 
 from echelons.checkpoints.checkpointer import SqliteCheckpointer
-from echelons.checkpoints.coordination.budget_ledger import TreeBudgets
 from echelons.checkpoints.coordination.change_signals import POLL_INTERVAL, get_signals
 from echelons.checkpoints.coordination.control_orders import is_under
-from echelons.checkpoints.coordination.monitor_ledger import JudgedEvents, MonitorLedger
 from echelons.checkpoints.coordination.turns import TURN_KEY, Turn
 from echelons.checkpoints.ledger import get_ledger
 from echelons.checkpoints.queries import LatestCheckpointId
 from echelons.checkpoints.storage.event_rows import StoredEvent
+from echelons.checkpoints.tree_control.budget_ledger import TreeBudgets
+from echelons.checkpoints.tree_control.monitor_ledger import JudgedEvents, MonitorLedger
 from echelons.delegation.request import Usage
 from echelons.errors import (
     CheckpointTampered,

@@ -20,12 +20,6 @@ from langgraph.store.base import BaseStore
 
 from echelons.agent import Agent
 from echelons.checkpoints.checkpointer import SqliteCheckpointer
-from echelons.checkpoints.coordination.workspace_changes import (
-    TreeWorkspace,
-    discard_changes,
-    list_changes,
-    merge_agent_changes,
-)
 from echelons.checkpoints.ledger import LeaseHolder
 from echelons.checkpoints.queries import OneCheckpoint, ReadPlan, arun_plan, run_plan
 from echelons.checkpoints.threads.agent_states import read_registry
@@ -41,6 +35,12 @@ from echelons.checkpoints.threads.stop_and_pause import (
 from echelons.checkpoints.threads.store import RootThread, ThreadStore
 from echelons.checkpoints.threads.thread_usage import read_usage
 from echelons.checkpoints.threads.trace import Trace
+from echelons.checkpoints.tree_control.workspace_changes import (
+    TreeWorkspace,
+    discard_changes,
+    list_changes,
+    merge_agent_changes,
+)
 from echelons.delegation.spawnable import check_spawnable
 from echelons.errors import (
     EchelonsError,

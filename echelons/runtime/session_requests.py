@@ -22,7 +22,6 @@ from pydantic import BaseModel
 from echelons.checkpoints.coordination import turns
 from echelons.checkpoints.coordination.answer_mark import mark_answers_left
 from echelons.checkpoints.coordination.change_signals import get_signals
-from echelons.checkpoints.coordination.dismissal_ledger import read_dismissals
 from echelons.checkpoints.coordination.turns import TurnEnd
 from echelons.checkpoints.ledger import Lease, Ledger, Transaction, build_key
 from echelons.checkpoints.queries import LedgerQuery, ReadPlan
@@ -39,6 +38,7 @@ from echelons.checkpoints.threads.thread_status import (
     read_thread_status,
     read_turn_status,
 )
+from echelons.checkpoints.tree_control.dismissal_ledger import read_dismissals
 from echelons.delegation.contract import Contract, dump_model
 from echelons.delegation.request import render_facts, render_input
 from echelons.effects.human_review import Decision

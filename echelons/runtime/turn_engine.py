@@ -21,18 +21,18 @@ from langgraph.types import Command
 from echelons.background_loop import LOOP_KEY, BackgroundLoop
 from echelons.checkpoints.checkpointer import SqliteCheckpointer
 from echelons.checkpoints.coordination.answer_mark import AnswerMark
-from echelons.checkpoints.coordination.budget_ledger import grant_turn
 from echelons.checkpoints.coordination.control_orders import ControlOrders, build_orders_key
-from echelons.checkpoints.coordination.dismissal_ledger import (
-    find_hidden_dismissals,
-    list_dismissal_keys,
-)
 from echelons.checkpoints.coordination.shared_notes import LedgerNotes
 from echelons.checkpoints.coordination.turns import TURN_KEY, Turn
-from echelons.checkpoints.coordination.workspace_changes import TreeWorkspace
 from echelons.checkpoints.ledger import Lease, Transaction, build_key, get_ledger
 from echelons.checkpoints.queries import LedgerQuery, OneCheckpoint, ReadPlan, arun_plan, run_plan
 from echelons.checkpoints.threads.answer_outbox import deliver_answers
+from echelons.checkpoints.tree_control.budget_ledger import grant_turn
+from echelons.checkpoints.tree_control.dismissal_ledger import (
+    find_hidden_dismissals,
+    list_dismissal_keys,
+)
+from echelons.checkpoints.tree_control.workspace_changes import TreeWorkspace
 from echelons.delegation.spawnable import SPAWNABLE_KEY, SpawnableAgent
 from echelons.errors import ThreadBusy
 from echelons.graphs.compiled_tree import AgentGraph

@@ -17,10 +17,6 @@ from langgraph.types import Command
 
 from echelons.agent import Agent
 from echelons.checkpoints.coordination.branches import get_root_checkpoint
-from echelons.checkpoints.coordination.dismissal_ledger import (
-    list_dismissal_keys,
-    read_hidden_dismissals,
-)
 from echelons.checkpoints.inherited_config import get_saver, is_embedded, is_resuming
 from echelons.checkpoints.ledger import get_ledger
 from echelons.checkpoints.queries import (
@@ -36,6 +32,10 @@ from echelons.checkpoints.threads.pending_work import (
     OpenAgent,
     build_open_agent,
     find_unfinished_agents,
+)
+from echelons.checkpoints.tree_control.dismissal_ledger import (
+    list_dismissal_keys,
+    read_hidden_dismissals,
 )
 from echelons.delegation.spawnable import NOTHING_SPAWNABLE, SpawnableAgent, get_spawnable
 from echelons.errors import InvalidId, MissingAgents

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 from langchain_core.runnables import RunnableConfig
 
-from echelons.checkpoints.coordination.run_gate import TreeGate
 from echelons.checkpoints.threads.store import hide_library_metadata
+from echelons.checkpoints.tree_control.run_gate import TreeGate
 from echelons.delegation.contract import ROOT_CONTRACT_KEY, Contract
 from echelons.delegation.race import RACES_KEY, Races
 from echelons.delegation.request import CURRENT_REQUEST_KEY

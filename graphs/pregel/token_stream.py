@@ -18,7 +18,7 @@ from langchain_core.messages import BaseMessage
 from langchain_core.outputs import ChatGenerationChunk
 
 from echelons.checkpoints.coordination.mailbox import TreeMailboxes
-from echelons.checkpoints.coordination.run_gate import TreeGate
+from echelons.checkpoints.tree_control.run_gate import TreeGate
 from echelons.errors import StorageError
 from echelons.langgraph_internals import StreamMessagesHandler
 

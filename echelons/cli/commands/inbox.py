@@ -151,7 +151,7 @@ def _print_questions(
     saver: SqliteCheckpointer, listed: list[RootStatus], place: ThreadOptions, how: OutputOptions
 ) -> bool:
     """Print the questions of some threads; return whether there are any."""
-    from echelons.checkpoints.coordination.agent_aliases import list_aliases_by_path
+    from echelons.checkpoints.tree_control.agent_aliases import list_aliases_by_path
 
     for each in listed:
         database.print_damage(each.root)

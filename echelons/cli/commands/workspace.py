@@ -64,8 +64,8 @@ def changes(
     how: OutputOptions,
 ) -> ExitCode:
     """Show what the agents of a thread would change in the workspace, as a diff."""
-    from echelons.checkpoints.coordination.workspace_changes import list_changes
     from echelons.checkpoints.queries import run_plan
+    from echelons.checkpoints.tree_control.workspace_changes import list_changes
 
     with _open_changes(thread, workspace, place) as found:
         plan = list_changes(found.workspace, found.thread_id, path, ())
@@ -100,8 +100,8 @@ def merge(
 
     Killed in the middle, it goes on when it is called again.
     """
-    from echelons.checkpoints.coordination.workspace_changes import merge_agent_changes
     from echelons.checkpoints.queries import run_plan
+    from echelons.checkpoints.tree_control.workspace_changes import merge_agent_changes
 
     with _open_changes(thread, workspace, place) as found:
         agent = _choose_agent(found, path)
@@ -133,8 +133,8 @@ def discard(  # noqa: PLR0913  its options
     how: OutputOptions,
 ) -> ExitCode:
     """Forget what an agent would change in the workspace. It cannot be restored."""
-    from echelons.checkpoints.coordination.workspace_changes import discard_changes
     from echelons.checkpoints.queries import run_plan
+    from echelons.checkpoints.tree_control.workspace_changes import discard_changes
 
     with _open_changes(thread, workspace, place) as found:
         agent = _choose_agent(found, path)
@@ -161,8 +161,8 @@ def _open_changes(
     Raises:
         NoWorkspace: Neither names one.
     """
-    from echelons.checkpoints.coordination.workspace_changes import find_changing_agents, find_root
     from echelons.checkpoints.queries import run_plan
+    from echelons.checkpoints.tree_control.workspace_changes import find_changing_agents, find_root
     from echelons.workspace.files import Workspace
 
     with database.open_database(place.db) as saver:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from echelons import SqliteCheckpointer
-from echelons.checkpoints.coordination.workspace_changes import LedgerChanges
+from echelons.checkpoints.tree_control.workspace_changes import LedgerChanges
 from echelons.errors import FileRefused
 from echelons.testing.crash import Count, Death, Watch, die, fork, watched
 from echelons.workspace.changes import Changeset, merge_changes

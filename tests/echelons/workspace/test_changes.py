@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from echelons import SqliteCheckpointer
-from echelons.checkpoints.coordination.workspace_changes import LedgerChanges
 from echelons.checkpoints.ledger import Ledger, MemoryLedger, build_key
+from echelons.checkpoints.tree_control.workspace_changes import LedgerChanges
 from echelons.errors import FileRefused, FileTooLarge, LedgerDamaged
 from echelons.workspace import changes
 from echelons.workspace.changes import Changeset, format_diff, merge_changes

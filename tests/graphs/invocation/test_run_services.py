@@ -12,8 +12,8 @@ from langgraph.errors import GraphRecursionError
 
 from echelons import Agent, Limits
 from echelons.checkpoints.coordination.race_ledger import TreeRaces
-from echelons.checkpoints.coordination.run_gate import TreeGate
 from echelons.checkpoints.ledger import MemoryLedger
+from echelons.checkpoints.tree_control.run_gate import TreeGate
 from echelons.delegation.race import RACES_KEY, get_races
 from echelons.graphs.invocation.run_services import (
     NO_RECURSION_LIMIT,

@@ -15,8 +15,8 @@ from langgraph.checkpoint.base import BaseCheckpointSaver
 
 from echelons import Agent, DelegationPolicy, effect
 from echelons.checkpoints.coordination.change_signals import get_signals
-from echelons.checkpoints.coordination.monitor_ledger import MONITOR
 from echelons.checkpoints.ledger import Transaction, get_ledger
+from echelons.checkpoints.tree_control.monitor_ledger import MONITOR
 from echelons.monitors import Monitor
 from echelons.testing import Call, Reply, ScriptedModel, delegate
 

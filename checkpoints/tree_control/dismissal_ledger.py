@@ -18,13 +18,13 @@ from echelons.checkpoints.coordination.branches import (
     read_branch,
     read_latest_branch,
 )
-from echelons.checkpoints.coordination.budget_ledger import close_grants_below
 from echelons.checkpoints.coordination.change_signals import get_signals
 from echelons.checkpoints.coordination.control_orders import is_under
 from echelons.checkpoints.coordination.journal_entries import EFFECT
 from echelons.checkpoints.ledger import Fence, Ledger, RecordKind, Transaction, build_key
 from echelons.checkpoints.queries import LedgerQuery, ReadPlan
 from echelons.checkpoints.thread_events import EventKind, ThreadEvent, WriteLocation
+from echelons.checkpoints.tree_control.budget_ledger import close_grants_below
 from echelons.effects.journal import CallState
 from echelons.errors import LedgerDamaged
 from echelons.guards.dismissals import NO_DISMISSALS, Dismissal, Dismissals

@@ -10,14 +10,14 @@ from langchain_core.messages import AIMessage
 from echelons import Limits, SqliteCheckpointer
 from echelons.checkpoints.coordination.control_orders import ControlOrders, build_orders_key
 from echelons.checkpoints.coordination.mailbox import MAILBOX, StoredMail, add_mail
-from echelons.checkpoints.coordination.monitor_ledger import (
+from echelons.checkpoints.coordination.turns import Turn
+from echelons.checkpoints.ledger import Lease, build_key
+from echelons.checkpoints.tree_control.monitor_ledger import (
     MONITOR,
     JudgedEvents,
     MonitorLedger,
     list_monitor_paths,
 )
-from echelons.checkpoints.coordination.turns import Turn
-from echelons.checkpoints.ledger import Lease, build_key
 from echelons.delegation.request import Usage
 from echelons.errors import LeaseLost, LedgerDamaged
 from echelons.guards.budget import Budget

@@ -23,10 +23,10 @@ from echelons.checkpoints.coordination.branches import (
     read_branch,
     read_latest_branch,
 )
-from echelons.checkpoints.coordination.dismissal_ledger import read_dismissals
 from echelons.checkpoints.coordination.turns import Turn, get_turn
 from echelons.checkpoints.ledger import Ledger, RecordKind, Transaction, build_key, get_ledger
 from echelons.checkpoints.queries import LedgerQuery, ReadPlan, run_plan
+from echelons.checkpoints.tree_control.dismissal_ledger import read_dismissals
 from echelons.errors import FileTooLarge, LedgerDamaged, UnknownPath
 from echelons.guards.permissions import ALL_GRANTED, GRANT_KEY, Grant
 from echelons.identity.lineage import require_identity

@@ -21,13 +21,8 @@ from echelons.checkpoints.coordination.control_orders import (
     GivenOrder,
     build_orders_key,
 )
-from echelons.checkpoints.coordination.dismissal_ledger import (
-    list_dismissal_keys,
-    load_dismissals,
-)
 from echelons.checkpoints.coordination.mailbox import StoredMail, add_mail, check_room
 from echelons.checkpoints.coordination.turns import Turn
-from echelons.checkpoints.coordination.usage_meter import Meter
 from echelons.checkpoints.ledger import Ledger, RecordKind, Transaction, build_key
 from echelons.checkpoints.thread_events import (
     EventKind,
@@ -35,6 +30,11 @@ from echelons.checkpoints.thread_events import (
     WriteLocation,
     build_thread_events,
 )
+from echelons.checkpoints.tree_control.dismissal_ledger import (
+    list_dismissal_keys,
+    load_dismissals,
+)
+from echelons.checkpoints.tree_control.usage_meter import Meter
 from echelons.delegation.request import Usage
 from echelons.errors import MailboxFull
 from echelons.guards.gate import Halt, Pause, Step

@@ -17,8 +17,8 @@ from echelons import Limits, SqliteCheckpointer
 from echelons.checkpoints.coordination.answer_mark import AnswerMark, mark_answers_left
 from echelons.checkpoints.coordination.change_signals import get_signals
 from echelons.checkpoints.coordination.control_orders import ControlOrders, build_orders_key
-from echelons.checkpoints.coordination.run_gate import TreeGate
 from echelons.checkpoints.ledger import Fence, Ledger, MemoryLedger, build_key, get_ledger
+from echelons.checkpoints.tree_control.run_gate import TreeGate
 from echelons.errors import LeaseLost, StorageError
 from echelons.guards.gate import Halt, Pause, Step
 from echelons.guards.scoped_gate import ScopedGate

@@ -18,25 +18,25 @@ from typing import Any, NoReturn, Self, TypeVar
 from langchain_core.messages import AIMessage
 from langgraph.errors import GraphDrained
 
-from echelons.checkpoints.coordination.agent_aliases import assign_alias
 from echelons.checkpoints.coordination.answer_mark import AnswerMark
 from echelons.checkpoints.coordination.branches import get_root_checkpoint
-from echelons.checkpoints.coordination.budget_ledger import TreeBudgets
 from echelons.checkpoints.coordination.change_signals import get_signals
 from echelons.checkpoints.coordination.control_orders import (
     ControlOrders,
     OrderListener,
     build_orders_key,
 )
-from echelons.checkpoints.coordination.dismissal_ledger import (
+from echelons.checkpoints.coordination.mailbox import TreeMailboxes
+from echelons.checkpoints.ledger import Fence, Ledger, Transaction, build_key
+from echelons.checkpoints.thread_events import WriteLocation
+from echelons.checkpoints.tree_control.agent_aliases import assign_alias
+from echelons.checkpoints.tree_control.budget_ledger import TreeBudgets
+from echelons.checkpoints.tree_control.dismissal_ledger import (
     commit_dismissal,
     list_dismissal_keys,
     load_dismissals,
 )
-from echelons.checkpoints.coordination.mailbox import TreeMailboxes
-from echelons.checkpoints.coordination.usage_meter import Meter
-from echelons.checkpoints.ledger import Fence, Ledger, Transaction, build_key
-from echelons.checkpoints.thread_events import WriteLocation
+from echelons.checkpoints.tree_control.usage_meter import Meter
 from echelons.errors import LeaseLost, LedgerDamaged, StorageError
 from echelons.guards.backpressure import Backpressure
 from echelons.guards.budget import Allowance, GrantRequest
