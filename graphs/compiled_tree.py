@@ -37,8 +37,8 @@ from echelons.checkpoints.inherited_config import get_saver, is_embedded
 from echelons.checkpoints.ledger import MemoryLedger, get_ledger
 from echelons.checkpoints.open import open_checkpointer
 from echelons.checkpoints.threads.segments import SavedHistory
-from echelons.checkpoints.tree_control.budget_ledger import ROOT_GRANT
 from echelons.checkpoints.tree_control.run_gate import TreeGate
+from echelons.checkpoints.tree_control.turn_grants import ROOT_GRANT
 from echelons.delegation.policy import DEFAULT_POLICY, DelegationPolicy
 from echelons.errors import EventLoopMissing, InvalidOption, SessionNeeded
 from echelons.graphs.agent_models import check_budgets, place_monitors, resolve_models

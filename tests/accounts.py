@@ -8,7 +8,7 @@ from typing import Any
 
 from echelons import ThreadStore
 from echelons.checkpoints.ledger import Transaction, build_key, get_ledger
-from echelons.checkpoints.tree_control.budget_ledger import (
+from echelons.checkpoints.tree_control.budget_records import (
     CHARGE,
     GRANT,
     ChargeRecord,

@@ -36,7 +36,7 @@ from echelons.checkpoints.storage.verified_saver import VerifiedSaver
 from echelons.checkpoints.threads.answer_outbox import ANSWER
 from echelons.checkpoints.threads.store import ThreadStore
 from echelons.checkpoints.tree_control.agent_aliases import ALIAS, ALIAS_NAME, ALIAS_POOL
-from echelons.checkpoints.tree_control.budget_ledger import CHARGE, GRANT
+from echelons.checkpoints.tree_control.budget_records import CHARGE, GRANT
 from echelons.checkpoints.tree_control.dismissal_ledger import DISMISSAL
 from echelons.checkpoints.tree_control.monitor_ledger import MONITOR
 from echelons.checkpoints.tree_control.usage_meter import METER

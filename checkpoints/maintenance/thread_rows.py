@@ -11,7 +11,7 @@ from sqlite3 import Cursor
 from echelons.checkpoints.ledger import build_key
 from echelons.checkpoints.ledger.sqlite_ledger import MAX_FLOOR
 from echelons.checkpoints.tree_control.agent_aliases import ALIAS
-from echelons.checkpoints.tree_control.budget_ledger import CHARGE, GRANT
+from echelons.checkpoints.tree_control.budget_records import CHARGE, GRANT
 
 STATE_TABLES = ("checkpoints", "writes", "seals")
 THREAD_TABLES = (*STATE_TABLES, "events")

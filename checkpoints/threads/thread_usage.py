@@ -26,7 +26,7 @@ from echelons.checkpoints.queries import (
 from echelons.checkpoints.storage.event_rows import build_write_events
 from echelons.checkpoints.storage.usage_rows import CallRow, build_call_row, load_call_rows
 from echelons.checkpoints.thread_events import WriteLocation
-from echelons.checkpoints.tree_control.budget_ledger import (
+from echelons.checkpoints.tree_control.budget_records import (
     CHARGE,
     GRANT,
     ChargeRecord,

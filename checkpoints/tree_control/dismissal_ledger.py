@@ -24,7 +24,7 @@ from echelons.checkpoints.coordination.journal_entries import EFFECT
 from echelons.checkpoints.ledger import Fence, Ledger, RecordKind, Transaction, build_key
 from echelons.checkpoints.queries import LedgerQuery, ReadPlan
 from echelons.checkpoints.thread_events import EventKind, ThreadEvent, WriteLocation
-from echelons.checkpoints.tree_control.budget_ledger import close_grants_below
+from echelons.checkpoints.tree_control.turn_grants import close_grants_below
 from echelons.effects.journal import CallState
 from echelons.errors import LedgerDamaged
 from echelons.guards.dismissals import NO_DISMISSALS, Dismissal, Dismissals
@@ -115,7 +115,7 @@ def commit_dismissal(
         signals.count_write()
         if new.graceful:
             return CommittedDismissal(dismissal, is_new=True)
-        close_grants_below(open_, ledger, where.thread_id, new.path)
+        close_grants_below(open_, where.thread_id, new.path)
         cut = _find_cut_calls(open_, where.thread_id, new.path)
         return CommittedDismissal(dismissal, is_new=True, cut_calls=tuple(cut))
 

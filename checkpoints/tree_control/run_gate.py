@@ -30,12 +30,12 @@ from echelons.checkpoints.coordination.mailbox import TreeMailboxes
 from echelons.checkpoints.ledger import Fence, Ledger, Transaction, build_key
 from echelons.checkpoints.thread_events import WriteLocation
 from echelons.checkpoints.tree_control.agent_aliases import assign_alias
-from echelons.checkpoints.tree_control.budget_ledger import TreeBudgets
 from echelons.checkpoints.tree_control.dismissal_ledger import (
     commit_dismissal,
     list_dismissal_keys,
     load_dismissals,
 )
+from echelons.checkpoints.tree_control.tree_budgets import TreeBudgets
 from echelons.checkpoints.tree_control.usage_meter import Meter
 from echelons.errors import LeaseLost, LedgerDamaged, StorageError
 from echelons.guards.backpressure import Backpressure

@@ -27,8 +27,8 @@ from echelons.checkpoints.coordination.turns import TURN_KEY, Turn
 from echelons.checkpoints.ledger import get_ledger
 from echelons.checkpoints.queries import LatestCheckpointId
 from echelons.checkpoints.storage.event_rows import StoredEvent
-from echelons.checkpoints.tree_control.budget_ledger import TreeBudgets
 from echelons.checkpoints.tree_control.monitor_ledger import JudgedEvents, MonitorLedger
+from echelons.checkpoints.tree_control.tree_budgets import TreeBudgets
 from echelons.delegation.request import Usage
 from echelons.errors import (
     CheckpointTampered,

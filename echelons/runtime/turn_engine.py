@@ -27,11 +27,11 @@ from echelons.checkpoints.coordination.turns import TURN_KEY, Turn
 from echelons.checkpoints.ledger import Lease, Transaction, build_key, get_ledger
 from echelons.checkpoints.queries import LedgerQuery, OneCheckpoint, ReadPlan, arun_plan, run_plan
 from echelons.checkpoints.threads.answer_outbox import deliver_answers
-from echelons.checkpoints.tree_control.budget_ledger import grant_turn
 from echelons.checkpoints.tree_control.dismissal_ledger import (
     find_hidden_dismissals,
     list_dismissal_keys,
 )
+from echelons.checkpoints.tree_control.turn_grants import grant_turn
 from echelons.checkpoints.tree_control.workspace_changes import TreeWorkspace
 from echelons.delegation.spawnable import SPAWNABLE_KEY, SpawnableAgent
 from echelons.errors import ThreadBusy

@@ -1,0 +1,222 @@
+"""`TurnGrants`: what the requests of a turn may spend, read and changed in transactions."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from echelons.checkpoints.coordination.control_orders import is_under
+from echelons.checkpoints.ledger import Transaction, build_key
+from echelons.checkpoints.tree_control.budget_records import (
+    GRANT,
+    Grant,
+    GrantRecord,
+    build_root_grant,
+)
+from echelons.checkpoints.tree_control.work_clock import WorkClock
+from echelons.errors import LedgerDamaged
+from echelons.guards.budget import NO_ALLOWANCE, UNITS, Allowance, Amount, Budget, Unit, add_amount
+from echelons.guards.gate import Halt
+from echelons.text.error_lines import describe_error
+
+LOG = logging.getLogger(__name__)
+ROOT_GRANT: Final = "root"
+"""Id of the grant of a turn, which the root and all agents without one of their own spend."""
+
+
+class TurnGrants:
+    """The grants of one turn.
+
+    Args:
+        thread_id: LangGraph's id of the thread.
+        turn: The root's turn.
+        clock: Has the seconds that are not stored yet; `None` for none.
+        find_default: Returns the record of a grant that is not stored but at hand.
+    """
+
+    def __init__(
+        self,
+        thread_id: str,
+        turn: str,
+        clock: WorkClock | None = None,
+        find_default: Callable[[str], GrantRecord | None] = lambda _: None,
+    ) -> None:
+        self._clock = WorkClock() if clock is None else clock
+        self._prefix = build_key(thread_id, GRANT.name, turn, "")
+        self._find_default = find_default
+
+    def find(self, open_: Transaction, id_: str) -> Grant | None:
+        """Return a grant, `None` if there is none of the id.
+
+        Raises:
+            LedgerDamaged: Its record is.
+        """
+        key = self._prefix + id_
+        found = open_.get_record(GRANT, key)
+        if found is None:
+            default = self._find_default(id_)
+            return Grant(id_, default) if default else None
+        try:
+            return Grant(id_, found.value, found.version)
+        except ValueError as error:
+            raise LedgerDamaged(key, str(error), GRANT.name) from error
+
+    def load(self, open_: Transaction, id_: str) -> Grant:
+        """Return a grant.
+
+        Raises:
+            LedgerDamaged: Its record is, or there is none.
+        """
+        grant = self.find(open_, id_)
+        if grant is None:
+            raise LedgerDamaged(self._prefix + id_, "there is no such grant", GRANT.name)
+        return grant
+
+    def load_all(self, open_: Transaction, ids: Iterable[str]) -> dict[str, Grant]:
+        """Return grants by their ids, each once."""
+        return {id_: self.load(open_, id_) for id_ in dict.fromkeys(ids)}
+
+    def save_all(self, open_: Transaction, grants: Mapping[str, Grant]) -> None:
+        """Store grants with their present amounts."""
+        for id_, grant in grants.items():
+            key = self._prefix + id_
+            grant.version = open_.set_read(key, grant.version, grant.to_json())
+
+    def add_seconds(self, open_: Transaction, id_: str, seconds: float) -> None:
+        """Add seconds to what was spent of a grant, unless it is closed."""
+        grant = self.find(open_, id_)
+        if grant and not grant.record.closed and seconds:
+            add_amount(grant.spent, "seconds", seconds)
+            self.save_all(open_, {id_: grant})
+
+    def get_free(self, grant: Grant, unit: Unit) -> Any:
+        """Return what is left of a unit, now."""
+        free = grant.get_free(unit)
+        if unit != "seconds":
+            return free
+        return max(float(free) - self._clock.read(grant.id), 0.0)
+
+    def find_halt(
+        self, grants: Mapping[str, Grant], ids: Mapping[Unit, str], units: Iterable[Unit]
+    ) -> Halt | None:
+        """Return why nothing more may be spent of some units, `None` if something may."""
+        for grant in grants.values():
+            if grant.record.halted:
+                return Halt("budget", grant.record.halted)
+        for unit in units:
+            if unit in ids:
+                grant = grants[ids[unit]]
+                running = self._clock.read(grant.id) if unit == "seconds" else 0.0
+                if halt := grant.find_exhausted(unit, running):
+                    return halt
+        return None
+
+    def take_rest(self, open_: Transaction, id_: str) -> dict[Unit, Amount]:
+        """Close a grant whose agent has asked, and return what it has not spent."""
+        grant = self.find(open_, id_)
+        if grant is None or not grant.record.asks:
+            return {}
+        self.close(open_, id_)
+        grant = self.load(open_, id_)
+        rest = dict(grant.granted)
+        for unit, amount in grant.spent.items():
+            add_amount(rest, unit, -amount)
+        return {unit: rest[unit] for unit in grant.granted}
+
+    def close(self, open_: Transaction, id_: str) -> None:
+        """Close a grant and those below it, and give back what was not spent, once."""
+        if (grant := self.find(open_, id_)) is None or grant.record.closed:
+            return
+        if grant.reserved:
+            for below in [*self._list_below(open_, id_)]:
+                self.close(open_, below)
+            grant = self.load(open_, id_)
+        for unit, amount in grant.reserved.items():
+            add_amount(grant.spent, unit, amount)
+        grant.reserved = {}
+        if seconds := self._clock.read(id_):
+            add_amount(grant.spent, "seconds", seconds)
+        self._clock.stop(id_)
+        above = self.load_all(open_, grant.record.above.values())
+        for unit, above_id in grant.record.above.items():
+            superior = above[above_id]
+            if unit != "seconds" and not superior.record.closed:
+                add_amount(superior.reserved, unit, -grant.granted.get(unit, 0))
+                add_amount(superior.spent, unit, grant.spent.get(unit, 0))
+        grant.record = replace(grant.record, closed=True)
+        self.save_all(open_, {**above, id_: grant})
+
+    def list_fan_outs(self, open_: Transaction) -> dict[str, set[str]]:
+        """Return the open grants that several requests share, by the thread of their superior."""
+        found: dict[str, set[str]] = {}
+        for id_, record in self._iterate_open(open_):
+            if record.fan_out:
+                found.setdefault(record.fan_out, set()).add(id_)
+        return found
+
+    def _list_below(self, open_: Transaction, id_: str) -> Iterator[str]:
+        """Yield the ids of the open grants that were taken from one."""
+        for own, record in self._iterate_open(open_):
+            if id_ in record.above.values():
+                yield own
+
+    def _iterate_open(self, open_: Transaction) -> Iterator[tuple[str, GrantRecord]]:
+        """Yield the grants of the turn that are not closed, with their ids."""
+        prefix = self._prefix
+        for key in open_.list_keys(prefix):
+            found = open_.get_record(GRANT, key)
+            if found and not found.value.closed:
+                yield key.removeprefix(prefix), found.value
+
+
+def close_grants_below(open_: Transaction, thread_id: str, path: str) -> None:
+    """Close the grants of an agent and of all below it, which give back what is not spent.
+
+    What their calls under way have reserved counts as spent.
+    """
+    prefix = build_key(thread_id, GRANT.name, "")
+    for key in open_.list_keys(prefix):
+        turn, id_ = key.removeprefix(prefix).split("/", 1)
+        try:
+            found = open_.get_record(GRANT, key)
+            if found and not found.value.closed and is_under(found.value.path, path):
+                TurnGrants(thread_id, turn).close(open_, id_)
+        except LedgerDamaged as error:
+            LOG.warning("a grant cannot be closed: %s", describe_error(error))
+
+
+def grant_turn(
+    open_: Transaction,
+    thread_id: str,
+    turn: str,
+    root: str,
+    budget: Budget | None,
+    currency: str = "",
+) -> Allowance | None:
+    """Give a turn its budget, if it has none yet; return what it may spend, `None` for no budget.
+
+    Args:
+        open_: The transaction.
+        thread_id: LangGraph's id of the thread.
+        turn: The turn.
+        root: Name of the root.
+        budget: What it may spend, if this is said now.
+        currency: That of its money.
+    """
+    key = build_key(thread_id, GRANT.name, turn, ROOT_GRANT)
+    try:
+        found = open_.get_record(GRANT, key)
+    except LedgerDamaged:
+        # Whoever is to spend it finds that nothing is free.
+        return NO_ALLOWANCE.extend(ROOT_GRANT, UNITS, budget)
+    if found is None and budget is None:
+        return None
+    record = found.value if found else None
+    if record is None:
+        assert budget is not None  # noqa: S101  else there is a record
+        record = build_root_grant(budget, root, thread_id, currency)
+        open_.compare_and_set(key, None, Grant(ROOT_GRANT, record).to_json())
+    allowance = NO_ALLOWANCE.extend(ROOT_GRANT, record.granted, budget)
+    return replace(allowance, warn_at=record.warn_at)
