@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from threading import Lock
 from typing import Any, Final, NamedTuple, TypeAlias
 from urllib.parse import quote, unquote
@@ -90,7 +90,7 @@ MAIL_READ: Final[RecordKind[Ranges]] = RecordKind("mail-read", Ranges)
 
 @dataclass(frozen=True, slots=True)
 class LaterQuestion:
-    """A question to the user for whose answer its agent does not wait.
+    """A question to the user for whose answer nobody waits; an alert, too.
 
     Attributes:
         question: It, as JSON of an `AgentQuestion`.
@@ -99,6 +99,7 @@ class LaterQuestion:
         at: When it was asked, ISO 8601, UTC.
         after: The checkpoint of the root after which it was asked.
         answered: Whether it was answered.
+        reader: Path of the agent that reads the answer, if it is another one; else empty.
     """
 
     question: dict[str, Any]
@@ -107,6 +108,7 @@ class LaterQuestion:
     at: str
     after: str = ""
     answered: bool = False
+    reader: str = ""
 
 
 LATER: Final[RecordKind[LaterQuestion]] = RecordKind("later", LaterQuestion)
@@ -181,7 +183,7 @@ def find_later_asker(open_: Transaction, thread_id: str, question_id: str) -> st
 def answer_later_question(
     open_: Transaction, thread_id: str, question_id: str, mail: StoredMail
 ) -> None:
-    """Close a question, and put its answer into the mailbox of the agent that asked.
+    """Close a question, and put its answer into the mailbox of the agent that reads it.
 
     Raises:
         QuestionClosed: It has been answered already.
@@ -191,7 +193,11 @@ def answer_later_question(
     found = open_.get_record(LATER, key)
     if found is None or found.value.answered:
         raise QuestionClosed(question_id, [])
-    add_mail(open_, thread_id, found.value.path, mail)
+    if found.value.reader:
+        # It has not asked.
+        add_mail(open_, thread_id, found.value.reader, replace(mail, kind="message"))
+    else:
+        add_mail(open_, thread_id, found.value.path, mail)
     open_.compare_and_set(key, found.version, {**asdict(found.value), "answered": True})
 
 

@@ -21,7 +21,13 @@ from echelons.checkpoints.coordination.control_orders import (
     GivenOrder,
     build_orders_key,
 )
-from echelons.checkpoints.coordination.mailbox import StoredMail, add_mail, check_room
+from echelons.checkpoints.coordination.mailbox import (
+    LATER,
+    LaterQuestion,
+    StoredMail,
+    add_mail,
+    check_room,
+)
 from echelons.checkpoints.coordination.turns import Turn
 from echelons.checkpoints.ledger import Ledger, RecordKind, Transaction, build_key
 from echelons.checkpoints.thread_events import (
@@ -40,6 +46,7 @@ from echelons.errors import MailboxFull
 from echelons.guards.gate import Halt, Pause, Step
 from echelons.guards.limits import Limits
 from echelons.identity.lineage import ECHELONS_NS
+from echelons.messaging.agent_question import AgentQuestion
 from echelons.messaging.mail import MailKind
 from echelons.monitors.alert import Alert, AlertDecision
 from echelons.monitors.monitor import PlacedMonitor
@@ -199,6 +206,8 @@ class MonitorLedger:
     ) -> None:
         data = {"about": alert.path, "reason": alert.reason, "decision": decision}
         self._add_event(open_, EventKind.ALERT, data, after, count)
+        if decision == "tell":
+            self._ask(open_, alert, after, count)
         thread_id, superior = self._turn.thread_id, self._placed.superior
         # Whoever knows that it was stopped is not told again.
         if decision == "ignore" or (decision == "stop" and not self._stop(open_, alert, after)):
@@ -211,6 +220,22 @@ class MonitorLedger:
             # People see it all the same, and the order is given.
             return
         add_mail(open_, thread_id, superior, mail)
+
+    def _ask(self, open_: Transaction, alert: Alert, after: str, count: int) -> None:
+        """Put an alert into the inbox, where an answer to it is a message to the superior."""
+        text = AgentQuestion(text=f"alert about {alert.path}: {alert.reason}")
+        asked = LaterQuestion(
+            text.stored(),
+            alert.monitor,
+            self.thread_id,
+            open_.now,
+            after,
+            False,
+            self._placed.superior,
+        )
+        id_ = uuid5(ECHELONS_NS, f"later/{self._key}/{count}").hex
+        key = build_key(self._turn.thread_id, LATER.name, id_)
+        open_.compare_and_set(key, None, asdict(asked))
 
     def _stop(self, open_: Transaction, alert: Alert, after: str) -> bool:
         """Order an agent to stop; return whether it was not stopped yet."""

@@ -16,7 +16,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 
 from echelons import Agent, DelegationPolicy, Limits, Session, SqliteCheckpointer
-from echelons.errors import SessionNeeded
+from echelons.errors import AgentDismissed, SessionNeeded
 from echelons.guards.budget import Budget
 from echelons.monitors import Alert, Monitor
 from echelons.runtime.run_events import RunEvent, RunEventKind
@@ -137,6 +137,41 @@ def test_what_the_superior_is_told_it_reads_once_at_its_next_call(
         f'Alert by your monitor {WATCH} about {SCOUT}; you decide what follows: "It goes round in '
         'circles."'
     )
+
+
+def test_what_the_superior_is_told_people_find_in_the_inbox_and_may_answer(
+    world: World, saver: SqliteCheckpointer
+) -> None:
+    field = Field(waits_at=8)
+    tree = build_tree(once(), field, most=10, on_alert="tell", head=[delegate("north", "go"), "so"])
+    session = Session(tree, saver)
+    go_on_when_told(saver, field)
+
+    assert world.send(session, "go").status == "finished"
+
+    [found] = session.inbox()
+    assert found.value == f"alert about {SCOUT}: It goes round in circles."
+    assert (found.asker, "/".join(found.path)) == ("watch", WATCH)
+    assert session.answer(found.id, "Leave it.").result().status == "finished"
+    assert session.inbox() == []
+    world.send(session, "go on")
+    said = f'Message from the user: "alert about {SCOUT}: It goes round in circles.\\nLeave it."'
+    assert read_by(tree, "head").count(said) == 1
+
+
+def test_an_alert_leaves_the_inbox_when_its_monitor_is_dismissed(saver: SqliteCheckpointer) -> None:
+    field = Field(waits_at=8)
+    tree = build_tree(once(), field, most=10, on_alert="tell", head=[delegate("north", "go"), "so"])
+    session = Session(tree, saver)
+    go_on_when_told(saver, field)
+    session.send("go").result()
+    [found] = session.inbox()
+
+    session.dismiss(WATCH)
+
+    assert session.inbox() == []
+    with pytest.raises(AgentDismissed):
+        session.answer(found.id, "Leave it.").result()
 
 
 def test_observers_see_what_a_monitor_says(saver: SqliteCheckpointer) -> None:
