@@ -25,6 +25,7 @@ from echelons.checkpoints.thread_events import (
 )
 from echelons.delegation.request import DelegationResponse
 from echelons.testing import Call, Reply, ScriptedModel, delegate, report
+from echelons.tree.names import BUILT_IN_TOOLS
 
 
 def hungry() -> str:
@@ -378,3 +379,17 @@ def test_the_view_of_agents_is_linear_in_their_number() -> None:
     few, many = count_steps(200), count_steps(800)
 
     assert many < 5 * few
+
+
+def test_the_view_of_usage_leaves_out_each_call_that_delegates_or_asks(tmp_path: Path) -> None:
+    with SqliteCheckpointer(tmp_path / "usage.sqlite") as saver:
+        location = WriteLocation("thread", "", "checkpoint", "agent", "head")
+        calls = [
+            ThreadEvent(EventKind.TOOL_CALL, name, {"intent": name, "args": {}})
+            for name in (*sorted(BUILT_IN_TOOLS), "look")
+        ]
+        with saver.cursor() as cursor:
+            insert_events(cursor, location, calls, utc_now)
+        counted = saver.conn.execute("SELECT name FROM usage").fetchall()
+
+    assert counted == [("look",)]
