@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
+from decimal import Decimal
 from typing import Final, NamedTuple
 from urllib.parse import quote, unquote
 from uuid import uuid5
@@ -41,10 +42,11 @@ from echelons.checkpoints.tree_control.dismissal_ledger import (
     load_dismissals,
 )
 from echelons.checkpoints.tree_control.usage_meter import Meter
-from echelons.delegation.request import Usage
-from echelons.errors import MailboxFull
+from echelons.errors import MailboxFull, PriceMissing
+from echelons.guards.budget import Amount, CallUsage, Unit, format_amount, format_number
 from echelons.guards.gate import Halt, Pause, Step
 from echelons.guards.limits import Limits
+from echelons.guards.prices import Prices, add_money, format_money
 from echelons.identity.lineage import ECHELONS_NS
 from echelons.messaging.agent_question import AgentQuestion
 from echelons.messaging.mail import MailKind
@@ -61,6 +63,8 @@ class MonitorState:
         cursor: The number of the last event that it has judged.
         calls: Its model calls, those counted that a kill has cut short.
         tokens: Their tokens.
+        money: What they cost, as a text.
+        fault: Why nothing can be said to be left of its budget; empty if something can.
         said: How many alerts and reports it has made.
         notes: What it has said last, as it reads it again.
     """
@@ -70,6 +74,8 @@ class MonitorState:
     tokens: int = 0
     said: int = 0
     notes: tuple[str, ...] = ()
+    money: str = "0"
+    fault: str = ""
 
 
 MONITOR: Final[RecordKind[MonitorState]] = RecordKind("monitor", MonitorState)
@@ -88,13 +94,13 @@ class JudgedEvents(NamedTuple):
     Attributes:
         cursor: The number of the last event.
         reply: The reply of its model.
-        usage: What the call has spent.
+        used: What the call has used.
         after: The checkpoint of the root after which it replies.
     """
 
     cursor: int
     reply: AIMessage
-    usage: Usage
+    used: CallUsage
     after: str
 
 
@@ -106,16 +112,25 @@ class MonitorLedger:
         turn: The turn.
         placed: The monitor.
         limits: The limits of the tree, which its calls count for, too.
+        prices: What models cost; `None` if that is not known.
 
     Attributes:
         thread_id: Id of its own thread, under which its events are kept.
     """
 
-    def __init__(self, ledger: Ledger, turn: Turn, placed: PlacedMonitor, limits: Limits) -> None:
+    def __init__(
+        self,
+        ledger: Ledger,
+        turn: Turn,
+        placed: PlacedMonitor,
+        limits: Limits,
+        prices: Prices | None = None,
+    ) -> None:
         self.thread_id = str(uuid5(ECHELONS_NS, f"{turn.thread_id}/monitor/{placed.path}"))
         self._ledger = ledger
         self._turn = turn
         self._placed = placed
+        self._prices = prices
         self._key = build_key(turn.thread_id, MONITOR.name, turn.id, quote(placed.path, safe=""))
         # Its own clock stands still: the run counts the seconds.
         meter = build_key(turn.thread_id, "meter", turn.id)
@@ -136,24 +151,34 @@ class MonitorLedger:
 
     def reserve_call(self) -> Halt | Pause | None:
         """Count a model call before it is made; return why it must not be made, or `None`."""
-        budget = self._placed.monitor.budget
 
         def reserve(open_: Transaction) -> Callable[[], Halt | Pause | None]:
             self._turn.check_in(open_)
             state = self._read(open_)
-            if order := self._find_order(open_):
-                return lambda: order
-            for unit, spent, limit in (
-                ("calls", state.calls, budget.calls),
-                ("tokens", state.tokens, budget.tokens),
-            ):
-                if limit is not None and spent >= limit:
-                    reached = Halt("limit", f"{spent:,} of {limit:,} {unit} of its budget")
-                    return lambda: reached
+            if held := self._find_order(open_) or self._find_exhausted(state):
+                return lambda: held
             self._store(open_, replace(state, calls=state.calls + 1))
             return self._meter.count(open_, Step.MODEL)
 
         return self._ledger.commit(reserve)()
+
+    def _find_exhausted(self, state: MonitorState) -> Halt | None:
+        """Return why nothing is left of its own budget; `None` if something is."""
+        budget, prices = self._placed.monitor.budget, self._prices
+        if state.fault:
+            return Halt("budget", state.fault)
+        if budget.money and prices is None:
+            return Halt("budget", "no prices are given in this process: Session(prices=...)")
+        spent: dict[Unit, Amount] = {
+            "calls": state.calls,
+            "tokens": state.tokens,
+            "money": Decimal(state.money),
+        }
+        for unit, limit in budget.amounts.items():
+            if spent[unit] >= limit:
+                whole = format_amount(unit, limit, prices.currency if prices else "")
+                return Halt("limit", f"{format_number(spent[unit])} of {whole} of its budget")
+        return None
 
     def _find_order(self, open_: Transaction) -> Halt | Pause | None:
         """Return the dismissal or the order that it is under, or an agent above it."""
@@ -178,8 +203,9 @@ class MonitorLedger:
         Raises:
             LeaseLost: Another run has the thread now.
         """
-        cursor, reply, usage, after = judged
-        tokens = usage.input_tokens + usage.output_tokens
+        cursor, reply, used, after = judged
+        usage = used.usage or {}
+        tokens = usage.get("input_tokens", 0) + usage.get("output_tokens", 0)
         self._meter.add_tokens(tokens)
 
         def store(open_: Transaction) -> Callable[[], object]:
@@ -194,12 +220,24 @@ class MonitorLedger:
                 count += 1
                 self._add_event(open_, EventKind.REPORT, {"text": text}, after, count)
             notes = (*state.notes, *verdict.notes)[-MAX_NOTES:]
-            self._store(
-                open_, MonitorState(cursor, state.calls, state.tokens + tokens, count, notes)
-            )
+            new = MonitorState(cursor, state.calls, state.tokens + tokens, count, notes)
+            self._store(open_, self._charge(new, state, used))
             return self._meter.count(open_)
 
         self._ledger.commit(store)()
+
+    def _charge(self, new: MonitorState, before: MonitorState, used: CallUsage) -> MonitorState:
+        """Return a state with what a call cost, or why that is not known."""
+        budget, prices, money = self._placed.monitor.budget, self._prices, before.money
+        if used.fault and (budget.tokens or budget.money):
+            return replace(new, money=money, fault=used.fault)
+        if not (budget.money and prices and used.usage):
+            return replace(new, money=money)
+        try:
+            cost = prices.compute_cost(used.model, used.usage)
+        except PriceMissing as error:
+            return replace(new, money=money, fault=str(error))
+        return replace(new, money=format_money(add_money(Decimal(money), cost)))
 
     def _store_alert(
         self, open_: Transaction, alert: Alert, decision: AlertDecision, after: str, count: int

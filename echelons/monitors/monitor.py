@@ -14,7 +14,7 @@ from echelons.tree.names import check_name
 
 DEFAULT_BUDGET = Budget(calls=20)
 """What a monitor may spend in one turn if it is not told otherwise."""
-SPENT_UNITS = frozenset({"calls", "tokens"})
+SPENT_UNITS = frozenset({"calls", "tokens", "money"})
 """The units of a budget that a monitor can have."""
 
 
@@ -36,7 +36,7 @@ class Monitor(Settings):
             superior down; the superior itself if left out.
         every_events: It looks as soon as there are so many events that it has not read,
         every_seconds: and otherwise so many seconds after it last did, if there are any.
-        budget: What it may spend in one turn, in `calls` and `tokens`.
+        budget: What it may spend in one turn, in `calls`, `tokens` and `money`.
 
     Raises:
         ConfigurationError: A value is invalid; the subclass says which.
@@ -106,7 +106,7 @@ class Monitor(Settings):
     @classmethod
     def _check_units(cls, given: Budget) -> Budget:
         if other := given.amounts.keys() - SPENT_UNITS:
-            raise ValueError(f"a monitor spends calls and tokens, and no {', '.join(other)}")
+            raise ValueError(f"a monitor spends calls, tokens and money, and no {', '.join(other)}")
         return given
 
 

@@ -56,7 +56,12 @@ from echelons.monitors.verdict import (
     shorten_words,
 )
 from echelons.nodes.messages import read_message_usage
-from echelons.nodes.planning.budgeted_call import CallRefused, charge_call
+from echelons.nodes.planning.budgeted_call import (
+    CallRefused,
+    ModelDescription,
+    charge_call,
+    read_usage,
+)
 from echelons.runtime.run_events import RunEvent, RunEventKind
 from echelons.text.content_blocks import describe_content
 from echelons.text.error_lines import describe_error
@@ -230,8 +235,12 @@ class _Watcher:
         # What monitors say, none of them reads.
         self._monitors = {each.path for each in watch.graph.monitors}
         self._ledger = get_ledger(watch.saver)
-        self._record = MonitorLedger(self._ledger, watch.turn, placed, agent.limits)
+        self._record = MonitorLedger(
+            self._ledger, watch.turn, placed, agent.limits, watch.budgets.prices
+        )
         self._model = placed.model.bind_tools(build_verdict_tools())
+        budget = placed.monitor.budget
+        self._own = NO_ALLOWANCE.extend("", budget.amounts, budget)
         self._notes: tuple[str, ...] = ()
         self._unread: list[WatchedEvent] = []
         self._read_up_to = 0
@@ -319,12 +328,12 @@ class _Watcher:
         if not isinstance(reply, AIMessage):
             self.note_failure(TypeError(f"its model returned a {type(reply).__name__}"))
             return None
-        usage = read_message_usage(reply)
-        self._watch.add_usage(usage.model_copy(update={"model_calls": 0}))
+        self._watch.add_usage(read_message_usage(reply).model_copy(update={"model_calls": 0}))
+        used = read_usage(ModelDescription.describe(self._placed.model), messages, reply, self._own)
         verdict = self._read_reply(reply)
         decisions: list[AlertDecision] = [self._decide(each) for each in verdict.alerts]
         after = self._find_root_checkpoint()
-        judged = JudgedEvents(events[-1].number, reply, usage, after)
+        judged = JudgedEvents(events[-1].number, reply, used, after)
         with self._watch.lock:
             if self._watch.is_closed:
                 return None
@@ -359,7 +368,7 @@ class _Watcher:
         }
         own = {"agent_path": self.path, "agent_thread_id": self._record.thread_id}
         charged = {"configurable": place, "metadata": own}
-        model = self._placed.model
+        model = ModelDescription.describe(self._placed.model)
         return charge_call(watch.budgets, allowance, model, messages, charged, call)
 
     def _build_reply_event(self, judged: JudgedEvents) -> RunEvent:
@@ -368,7 +377,7 @@ class _Watcher:
             self.path,
             RunEventKind.MESSAGE,
             str(judged.reply.text),
-            usage=judged.usage,
+            usage=read_message_usage(judged.reply),
             thread_id=self._record.thread_id,
             data={"model": model, "monitor": True},
         )

@@ -80,7 +80,7 @@ def call_within(
 def charge_call(
     budgets: Budgets,
     allowance: Allowance,
-    model: Any,
+    model: ModelDescription,
     messages: Sequence[BaseMessage],
     config: Mapping[str, Any],
     call: Callable[[], Any],

@@ -18,6 +18,7 @@ from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from echelons import Agent, DelegationPolicy, Limits, Session, SqliteCheckpointer
 from echelons.errors import AgentDismissed, SessionNeeded
 from echelons.guards.budget import Budget
+from echelons.guards.prices import Price, Prices
 from echelons.monitors import Alert, Monitor
 from echelons.runtime.run_events import RunEvent, RunEventKind
 from echelons.testing import Call, OpenAIServer, Reply, ScriptedModel, delegate
@@ -318,7 +319,7 @@ def test_a_monitor_looks_no_more_when_its_budget_is_spent(
         (
             "warning",
             WATCH,
-            "looks no more: limit: 1 of 1 calls of its budget",
+            "looks no more: limit: 1 of 1 model calls of its budget",
         )
     ]
     # The next turn has a budget of its own.
@@ -389,6 +390,76 @@ def test_the_budget_of_the_turn_is_charged_with_the_calls_of_a_monitor(
     assert (report.total.input_tokens, report.total.output_tokens) == (3000, 500)
     [grant] = report.grants
     assert (grant.unit, grant.spent, grant.reserved) == ("calls", usage.model_calls, 0)
+
+
+def test_the_tokens_of_the_turn_are_charged_with_those_of_a_monitor(
+    saver: SqliteCheckpointer,
+) -> None:
+    field = Field(waits_at=8)
+    tree = build_tree(once(usage=(3000, 500)), field, most=10, on_alert="tell")
+    session = Session(tree, saver)
+    go_on_when_told(saver, field)
+
+    budget = Budget(tokens=900_000, estimator=lambda messages, reply: (1, 1))
+    events = list(session.send("go", budget=budget))
+
+    assert [each for each in watch_events(events) if each[0] in ("error", "warning")] == []
+    [grant] = session.usage().grants
+    assert grant.spent == 3500 + 2 * (len(calls_of(tree)) - 1)
+
+
+PRICES = Prices("EUR", {"scripted": Price(input=1, output=10)})
+
+
+@pytest.mark.parametrize(
+    ("budget", "usage", "prices", "looks", "why"),
+    [
+        (Budget(money="0.0001"), (30, 5), PRICES, 2, "limit: 0.00016 of 0.0001 EUR of its budget"),
+        (Budget(money="0.0001"), (30, 5), None, 0, "budget: no prices are given in this process"),
+        (Budget(tokens=90), None, PRICES, 1, "budget: usage unknown: scripted reports none"),
+        (Budget(money=1), None, PRICES, 1, "budget: usage unknown: scripted reports none"),
+        (
+            Budget(tokens=90, estimator=lambda messages, reply: (len(messages), 50)),
+            None,
+            None,
+            2,
+            "limit: 104 of 90 tokens of its budget",
+        ),
+        (
+            Budget(tokens=90, estimator=lambda messages, reply: 1 / 0),
+            None,
+            None,
+            1,
+            "budget: usage unknown: scripted reports none, and the estimator of its budget has "
+            "failed: ZeroDivisionError",
+        ),
+    ],
+    ids=["money", "no prices", "silent", "silent with prices", "estimated", "bad estimator"],
+)
+def test_a_monitor_spends_no_more_than_its_budget_says(
+    saver: SqliteCheckpointer,
+    budget: Budget,
+    usage: Any,
+    prices: Prices | None,
+    looks: int,
+    why: str,
+) -> None:
+    field = Field(waits_at=3)
+    monitor = Monitor("watch", watches="scout", every_events=2, budget=budget)
+
+    def watch(_: Any) -> Reply:
+        field.go_on.set()
+        return Reply("nothing", usage=usage)
+
+    tree = build_tree(watch, field, monitors=[monitor])
+    if not looks:
+        field.go_on.set()
+    events = list(Session(tree, saver, prices=prices).send("go"))
+
+    assert asked(tree, "watch") == looks
+    [(kind, _, text)] = watch_events(events)
+    assert kind == "warning"
+    assert text.startswith(f"looks no more: {why}")
 
 
 def test_a_monitor_looks_no_more_when_the_budget_of_the_turn_is_spent(

@@ -18,9 +18,8 @@ from echelons.checkpoints.tree_control.monitor_ledger import (
     MonitorLedger,
     list_monitor_paths,
 )
-from echelons.delegation.request import Usage
 from echelons.errors import LeaseLost, LedgerDamaged
-from echelons.guards.budget import Budget
+from echelons.guards.budget import Budget, CallUsage
 from echelons.guards.gate import Halt
 from echelons.messaging.mail import MAX_UNREAD
 from echelons.monitors import Alert, Monitor
@@ -51,7 +50,8 @@ def build(saver: SqliteCheckpointer, lease: Lease, **given: Any) -> MonitorLedge
 
 
 def judge(cursor: int, tokens: int = 0) -> JudgedEvents:
-    return JudgedEvents(cursor, AIMessage("nothing"), Usage(input_tokens=tokens), "")
+    used = CallUsage("scripted", {"input_tokens": tokens, "output_tokens": 0})
+    return JudgedEvents(cursor, AIMessage("nothing"), used, "")
 
 
 def read_orders(saver: SqliteCheckpointer) -> ControlOrders:
@@ -89,7 +89,7 @@ def test_a_call_is_counted_before_it_is_made(saver: SqliteCheckpointer, lease: L
     assert [record.reserve_call() for _ in range(3)] == [
         None,
         None,
-        Halt("limit", "2 of 2 calls of its budget"),
+        Halt("limit", "2 of 2 model calls of its budget"),
     ]
     assert record.begin(0).calls == 2
 

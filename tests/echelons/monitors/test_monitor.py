@@ -48,7 +48,7 @@ def test_its_defaults_are_those_of_the_page() -> None:
         ("model", ScriptedModel),
         ("model", "  "),
         ("budget", None),
-        ("budget", Budget(money="1")),
+        ("budget", Budget(seconds=1)),
         ("budget", Budget(calls=3, tool_calls=2)),
         ("tools", []),
     ],
