@@ -7,6 +7,8 @@ call that was lost with it stays charged as it was reserved; all else is charged
 from __future__ import annotations
 
 import os
+import signal
+from pathlib import Path
 
 import pytest
 
@@ -54,3 +56,20 @@ def test_every_killed_turn_has_the_same_sums_and_what_was_lost(
 ) -> None:
     assert reports[0]["end"]["adds up"] is True
     assert not differing(reports, what)
+
+
+@pytest.mark.parametrize("dies", ["head/1", "scout/1", "scout/2", "head/2"])
+def test_a_call_lost_within_a_foreign_graph_is_charged_as_reserved(
+    tmp_path: Path, fork_server: ForkServer, dies: str
+) -> None:
+    driver, database = "tests.crash.drivers.embedded_budget", str(tmp_path / "t.sqlite")
+    first = fork_server.start("-m", driver, database, dies)
+    first.communicate()
+
+    end = fork_server.load(driver, database)
+
+    assert first.returncode == -signal.SIGKILL
+    assert end["text"] == "head is done"
+    [[path, state, is_counted]] = [each for each in end["charges"] if each[1] != "charged"]
+    assert (path.rpartition("/")[2], state, is_counted) == (dies[:-2], "lost", True)
+    assert len(end["charges"]) == 5
