@@ -15,6 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -39,6 +40,7 @@ from echelons.text.error_lines import describe_error
 from echelons.text.input_limits import is_label
 from echelons.text.redaction import redact_secrets
 from echelons.text.sanitize import join_printable
+from echelons.workspace.files import Workspace
 
 LOG = logging.getLogger(__name__)
 
@@ -61,12 +63,21 @@ class ServedTeam:
         name: Name of the tool; by default that of the root.
         metadata: What is stored with its threads, such as how the command line builds the team.
         spawnable: The agents that its agents may make copies of, as of `Session`.
+        workspace: The folder whose files they read and propose to change, as of `Session`.
+
+    Raises:
+        InvalidWorkspace: The workspace is no folder that can be written, or a link.
     """
 
     agent: Agent
     name: str = ""
     metadata: Mapping[str, str] = field(default_factory=dict)
     spawnable: Mapping[str, Agent] = field(default_factory=dict)
+    workspace: Path | None = None
+
+    def __post_init__(self) -> None:
+        if self.workspace is not None:
+            Workspace(self.workspace)  # else the first task would find out
 
     @property
     def tool(self) -> str:
@@ -172,6 +183,7 @@ class TeamServer:
             self._saver,
             thread=thread,
             metadata=team.metadata,
+            workspace=team.workspace,
             spawnable=team.spawnable,
         ) as session:
             report = self._build_report()

@@ -127,11 +127,12 @@ def _load_served_team(
 
     check_name_argument(team)
     docs = expand_home(making.docs).absolute() if making.docs and takes_documents(team) else None
-    name = TeamSpec(team, docs, making.model, trusted_folder=making.trust)
+    folder = making.workspace and expand_home(making.workspace).absolute()
+    name = TeamSpec(team, docs, making.model, trusted_folder=making.trust, workspace=folder)
     source = find_team_source(name, output.choose_tracker(silent=how.json))
     agent = load_team(name, source, loop)
     own = team if team in list_shipped_teams() else agent.name
-    return ServedTeam(agent, own, name.to_metadata(), load_team_profiles(name))
+    return ServedTeam(agent, own, name.to_metadata(), load_team_profiles(name), folder)
 
 
 def _read_token(file: Path | None) -> str:

@@ -55,7 +55,8 @@ def main(database: str, dies: str = "") -> None:
     with SqliteCheckpointer(database) as saver:
         graph = builder.compile(checkpointer=saver)
         config: Any = {"configurable": {"thread_id": "t"}}
-        end = graph.invoke({"messages": [("user", "go")]} if dies else None, config)
+        given: Any = {"messages": [("user", "go")]} if dies else None
+        end = graph.invoke(given, config)
         check_accounts(saver, "t")
         charges = read_charges(saver, "t").values()
         states = sorted((each.path, each.state, each.tokens > 0) for each in charges)

@@ -94,6 +94,33 @@ async def test_teams_are_served_on_the_standard_streams(tmp_path: Path) -> None:
     assert stored["asks"]["team"] == "teams:asker"
 
 
+async def test_a_team_reads_the_files_of_the_workspace(tmp_path: Path) -> None:
+    folder, db = tmp_path / "files", tmp_path / "threads.sqlite"
+    folder.mkdir()
+    (folder / "notes.txt").write_text("Buy milk.", encoding="utf-8")
+
+    async with connect(db, "teams:reader", "--workspace", str(folder)) as client:
+        found = await client.call_tool("reader", {"task": "Go", "thread": "notes"})
+
+    assert "Buy milk." in read_text(found)
+    # As for `run`, the thread knows its workspace.
+    with SqliteCheckpointer(db) as saver:
+        [stored] = [each.metadata for each in ThreadStore(saver).roots()]
+    assert stored["team_workspace"] == str(folder)
+
+
+def test_a_workspace_that_is_not_there_is_refused_before_anything_is_served(
+    tmp_path: Path,
+) -> None:
+    missing = str(tmp_path / "missing")
+    db = str(tmp_path / "threads.sqlite")
+
+    ended = CliRunner().invoke(app, ["serve-mcp", "travel", "--workspace", missing, "--db", db])
+
+    assert ended.exit_code == ExitCode.REFUSED
+    assert "missing' is no workspace: no such file or directory" in ended.stderr
+
+
 async def test_a_client_that_goes_stops_its_run(tmp_path: Path, notes: Notes) -> None:
     env = {"TEAM_NOTES": str(notes.path)}
     async with connect(tmp_path / "threads.sqlite", "teams:waiter", env=env) as client:

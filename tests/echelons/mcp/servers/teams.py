@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from langchain_core.messages import BaseMessage
 from langgraph.types import interrupt
 
 from echelons import Agent, Permissions
 from echelons.testing import Call, ScriptedModel, Step, delegate
+from echelons.workspace_tools import file_tools
 
 COUNT = {"type": "integer", "minimum": 1}
 
@@ -118,3 +121,13 @@ def broken(messages: Any) -> Step:
 
 
 breaker = Agent("breaker", "Breaks", model=ScriptedModel(broken))
+
+
+def read(messages: Sequence[BaseMessage]) -> Any:
+    """Read the notes, and say what they are."""
+    if messages[-1].type == "tool":
+        return messages[-1].text
+    return Call("read_file", {"path": "notes.txt"})
+
+
+reader = Agent("reader", tools=file_tools(), model=ScriptedModel({"reader": read}))
