@@ -21,7 +21,9 @@ from tests.crash.drivers.trials import main
 from tests.crash.drivers.trip import Place
 
 SCOUTS = 20
-BUDGET = Budget(tokens=100_000, money="1", calls=100, tool_calls=100)
+# What two deaths may lose, up to twenty calls each, leaves enough for the rest.
+BUDGET = Budget(tokens=200_000, money="2", calls=200, tool_calls=100)
+GRANTED = {"tokens": 150_000, "money": "1.5", "calls": 150}
 PRICES = Prices("EUR", {"scripted": Price(input="1.25", output="10")})
 
 
@@ -39,8 +41,7 @@ def build_tree() -> Agent:
     """Return a superior with twenty scouts, each of whom looks once; no two use as many tokens."""
     names = [f"scout{number}" for number in range(SCOUTS)]
     requests = [{"subordinate": name, "message": "Look"} for name in names]
-    granted = {"tokens": 50_000, "money": "0.5", "calls": 60}
-    many = Call("delegate_many", {"requests": requests, "budget": granted})
+    many = Call("delegate_many", {"requests": requests, "budget": GRANTED})
     script: dict[str, Any] = {
         "head": [Reply("", calls=[many], usage=(7, 3)), Reply("Done.", usage=(11, 5))]
     }
