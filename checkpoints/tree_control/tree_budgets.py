@@ -35,7 +35,7 @@ from echelons.checkpoints.tree_control.budget_records import (
 )
 from echelons.checkpoints.tree_control.turn_grants import ROOT_GRANT, TurnGrants
 from echelons.checkpoints.tree_control.work_clock import WorkClock
-from echelons.errors import LedgerDamaged
+from echelons.errors import LeaseLost, LedgerDamaged, StorageError
 from echelons.guards.budget import (
     Allowance,
     Budget,
@@ -193,6 +193,16 @@ class TreeBudgets:
             return
         change = partial(self._settle, key=reserved, used=used)
         self._store_with_task([BudgetRecord(change, survives_failure=True)], config)
+
+    def charge_cancelled(self, reserved: str) -> None:
+        """Charge what was reserved for a call at once, as its task stores nothing any more."""
+        if reserved:
+            record = BudgetRecord(partial(self._settle, key=reserved, used=None))
+            try:
+                self._commit(record.store)
+            except (LeaseLost, StorageError) as error:
+                # Whoever goes on finds the call lost.
+                LOG.warning("a cancelled call is not charged yet: %s", describe_error(error))
 
     def end(self, ended: Sequence[str], asking: Sequence[str], config: Mapping[str, Any]) -> None:
         """Close grants, and mark those whose agents have asked, with the writes of the task."""

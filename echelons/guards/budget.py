@@ -236,8 +236,12 @@ class Budgets(Protocol):
     def charge(self, reserved: Any, used: CallUsage | None, config: Mapping[str, Any]) -> None:
         """Charge what a call has used, once the writes of the node's task are stored.
 
-        Without usage, for the call was cut off or has failed, what was reserved is charged.
+        Without usage, for the call has failed, what was reserved is charged.
         """
+        ...
+
+    def charge_cancelled(self, reserved: Any) -> None:
+        """Charge what was reserved for a call at once, as its task was cancelled."""
         ...
 
     def end(self, ended: Sequence[str], asking: Sequence[str], config: Mapping[str, Any]) -> None:

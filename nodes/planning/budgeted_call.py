@@ -124,8 +124,11 @@ async def acall_within(
         if timer.expired():
             raise CallRefused(Halt("budget", "the seconds of work are over")) from None
         raise
+    except asyncio.CancelledError:
+        await gate.arun(partial(budgets.charge_cancelled, reserved))
+        reserved = ""
+        raise
     finally:
-        # At once: a task that is cancelled can wait for nothing.
         budgets.charge(reserved, used, config)
     return reply
 

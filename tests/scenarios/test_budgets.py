@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -626,3 +627,33 @@ def test_a_dismissed_subtree_gives_back_what_it_has_not_spent_once(
     assert (after.spent, after.reserved) == ({"tokens": 360}, {})
     assert result.finished
     assert last.spent == {"tokens": 480}
+
+
+async def test_a_model_call_that_is_cancelled_is_charged_as_it_was_reserved(
+    saver: SqliteCheckpointer,
+) -> None:
+    began = asyncio.Event()
+
+    async def wait(_: Any) -> str:
+        began.set()
+        await asyncio.Event().wait()
+        return "never"
+
+    model = ScriptedModel(
+        {"head": [ask(grant("north", "Look", tokens=5000)), say("Done.")], "north": wait}
+    )
+    head = Agent("head", model=model, subordinates=[Agent("north")])
+    async with build_session(head, saver) as session:
+        run = await session.asend("Go", budget=Budget(tokens=9000))
+        going_on = asyncio.create_task(run.result())
+        await began.wait()
+        await session.astop("head/north")
+        result = await going_on
+        charges = read_charges(saver, session.thread_id).values()
+        root = check_accounts(saver, session.thread_id)["head"]
+
+    [cut] = [each for each in charges if each.path == "head/north"]
+    assert result.finished
+    assert cut.state == "unknown"
+    assert cut.tokens > 1024
+    assert (root.spent, root.reserved) == ({"tokens": 240 + cut.tokens}, {})
