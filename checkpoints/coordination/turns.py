@@ -28,6 +28,7 @@ from echelons.delegation.request import DelegationResponse, Status
 from echelons.errors import StorageError, UnreadableRecord
 from echelons.guards.backpressure import Backpressure
 from echelons.guards.budget import Allowance
+from echelons.guards.dismissals import DismissalListener
 
 TURN_KEY = "__echelons_turn"
 """Config key of a run's turn; LangGraph stores no key with this prefix."""
@@ -111,6 +112,7 @@ class Turn:
         root: The state of the root.
         answer_mark: Where answers are left to its run; `None` if its run takes none.
         note_orders: Is told all orders of the turn whenever its gate reads them.
+        note_dismissals: Is told the dismissals that its gate reads for the first time.
         hidden_dismissals: Keys of the dismissals that its branch does not see.
     """
 
@@ -123,6 +125,7 @@ class Turn:
     root: RootState = field(default_factory=RootState, compare=False)
     answer_mark: AnswerMark | None = field(default=None, compare=False)
     note_orders: OrderListener | None = field(default=None, compare=False)
+    note_dismissals: DismissalListener | None = field(default=None, compare=False)
     hidden_dismissals: frozenset[str] = field(default=frozenset(), compare=False)
 
     def check_write(self, cursor: sqlite3.Cursor) -> None:

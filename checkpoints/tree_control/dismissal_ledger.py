@@ -7,7 +7,8 @@ that began before does not see it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import quote, unquote
@@ -28,6 +29,7 @@ from echelons.checkpoints.tree_control.turn_grants import close_grants_below
 from echelons.effects.journal import CallState
 from echelons.errors import LedgerDamaged
 from echelons.guards.dismissals import NO_DISMISSALS, Dismissal, Dismissals
+from echelons.tree.names import PATH_SEPARATOR
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +102,7 @@ def commit_dismissal(
     def work(open_: Transaction) -> CommittedDismissal:
         if fence:
             open_.require_lease(fence)
-        keys = list_dismissal_keys(open_, where.thread_id)
+        keys = open_.list_keys(_build_path_prefix(where.thread_id, new.path))
         held = load_dismissals(open_, keys, hidden).get(new.path)
         if held and (new.graceful or not held.graceful):
             return CommittedDismissal(held, is_new=False)
@@ -109,6 +111,8 @@ def commit_dismissal(
         open_.discard(key)
         value = {"by": new.by, "at": open_.now, "graceful": new.graceful}
         version = open_.compare_and_set(key, None, value)
+        with suppress(LedgerDamaged):  # who reads it then looks at all keys
+            open_.append(_build_log_name(where.thread_id), key)
         data = {"order": "dismiss", "path": new.path, "by": new.by, "graceful": new.graceful}
         open_.add_event(where, ThreadEvent(EventKind.ORDER, f"{key}/{version}", data))
         # Within the transaction: who begins a step after its commit looks at it.
@@ -123,6 +127,47 @@ def commit_dismissal(
     if done.is_new:
         signals.notify()
     return done
+
+
+class DismissalLog:
+    """The dismissals that a run sees. Only what is new since the last look is read.
+
+    Args:
+        thread_id: The root's thread.
+    """
+
+    def __init__(self, thread_id: str) -> None:
+        self._thread_id = thread_id
+        self._log = _build_log_name(thread_id)
+        self._found = Dismissals()
+        self._last: int | None = None
+
+    def refresh(
+        self, open_: Transaction, hidden: Collection[str]
+    ) -> tuple[Dismissals, Sequence[Dismissal]]:
+        """Return the dismissals that hold, and those of them that were not known before.
+
+        Args:
+            open_: The transaction; it may be rolled back afterwards.
+            hidden: Keys of those that the run does not see.
+        """
+        keys = self._list_new_keys(open_)
+        new = [each for each in load_dismissals(open_, keys, hidden) if self._found.add(each)]
+        return self._found if self._found else NO_DISMISSALS, new
+
+    def _list_new_keys(self, open_: Transaction) -> Sequence[str]:
+        if self._last is not None:
+            with suppress(LedgerDamaged):
+                added = open_.read(self._log, self._last)
+                keys = [each.record for each in added]
+                # Those of pruned checkpoints were moved meanwhile.
+                if all(isinstance(key, str) and not open_.has_version(key, None) for key in keys):
+                    self._last = added[-1].sequence if added else self._last
+                    return keys
+        keys = list_dismissal_keys(open_, self._thread_id)
+        with suppress(LedgerDamaged):
+            self._last = open_.get_last_sequence(self._log) if keys else 0
+        return keys
 
 
 def read_dismissals(thread_id: str, checkpoint_id: str | None = None) -> ReadPlan[Dismissals]:
@@ -201,17 +246,27 @@ def load_dismissals(
 
     One that is damaged is in effect, at once.
     """
-    found: dict[str, Dismissal] = {}
+    found = Dismissals()
     for key in keys:
-        if key in hidden:
-            continue
-        path = _get_path(key)
-        stored = _load(open_, key)
-        new = Dismissal(path, stored.by, stored.at, stored.graceful) if stored else Dismissal(path)
-        held = found.get(path)
-        if held is None or (held.graceful and not new.graceful):
-            found[path] = new
-    return Dismissals(found.values())
+        if key not in hidden:
+            path, stored = _get_path(key), _load(open_, key)
+            given = (stored.by, stored.at, stored.graceful) if stored else ()
+            found.add(Dismissal(path, *given))
+    return found
+
+
+def find_dismissal(
+    open_: Transaction, thread_id: str, path: str, hidden: Collection[str] = ()
+) -> Dismissal | None:
+    """Return the dismissal that an agent is under, but for those that are hidden.
+
+    It looks at this agent and those above it alone.
+    """
+    names = path.split(PATH_SEPARATOR)
+    ways = (PATH_SEPARATOR.join(names[: end + 1]) for end in range(len(names)))
+    prefixes = (_build_path_prefix(thread_id, way) for way in ways)
+    keys = [key for prefix in prefixes for key in open_.list_keys(prefix)]
+    return load_dismissals(open_, keys, hidden).find(path) if keys else None
 
 
 def _find_cut_calls(open_: Transaction, thread_id: str, path: str) -> Iterable[CutCall]:
@@ -252,6 +307,15 @@ def _load(open_: Transaction, key: str) -> StoredDismissal | None:
 
 def _get_path(key: str) -> str:
     return unquote(key.rsplit("/", 3)[1])
+
+
+def _build_path_prefix(thread_id: str, path: str) -> str:
+    return build_key(thread_id, DISMISSAL.name, quote(path, safe=""), "")
+
+
+def _build_log_name(thread_id: str) -> str:
+    """Return the name of the stream that has the keys of a thread's dismissals as they are made."""
+    return build_key(thread_id, "dismissals")
 
 
 def _build_dismissal_key(thread_id: str, path: str, after: str) -> str:

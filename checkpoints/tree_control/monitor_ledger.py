@@ -37,10 +37,7 @@ from echelons.checkpoints.thread_events import (
     WriteLocation,
     build_thread_events,
 )
-from echelons.checkpoints.tree_control.dismissal_ledger import (
-    list_dismissal_keys,
-    load_dismissals,
-)
+from echelons.checkpoints.tree_control.dismissal_ledger import find_dismissal
 from echelons.checkpoints.tree_control.usage_meter import Meter
 from echelons.errors import MailboxFull, PriceMissing
 from echelons.guards.budget import Amount, CallUsage, Unit, format_amount, format_number
@@ -183,9 +180,7 @@ class MonitorLedger:
     def _find_order(self, open_: Transaction) -> Halt | Pause | None:
         """Return the dismissal or the order that it is under, or an agent above it."""
         path, thread_id = self._placed.path, self._turn.thread_id
-        keys = list_dismissal_keys(open_, thread_id)
-        found = load_dismissals(open_, keys, self._turn.hidden_dismissals).find(path)
-        if found:
+        if found := find_dismissal(open_, thread_id, path, self._turn.hidden_dismissals):
             return Halt("dismissed", found.why)
         orders = ControlOrders.read(open_, build_orders_key(thread_id, self._turn.id))
         return orders.find_order(path)

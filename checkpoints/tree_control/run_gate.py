@@ -31,16 +31,16 @@ from echelons.checkpoints.ledger import Fence, Ledger, Transaction, build_key
 from echelons.checkpoints.thread_events import WriteLocation
 from echelons.checkpoints.tree_control.agent_aliases import assign_alias
 from echelons.checkpoints.tree_control.dismissal_ledger import (
+    DismissalLog,
     commit_dismissal,
-    list_dismissal_keys,
-    load_dismissals,
+    find_dismissal,
 )
 from echelons.checkpoints.tree_control.tree_budgets import TreeBudgets
 from echelons.checkpoints.tree_control.usage_meter import Meter
 from echelons.errors import LeaseLost, LedgerDamaged, StorageError
 from echelons.guards.backpressure import Backpressure
 from echelons.guards.budget import Allowance, GrantRequest
-from echelons.guards.dismissals import NO_DISMISSALS, Dismissal, Dismissals
+from echelons.guards.dismissals import NO_DISMISSALS, Dismissal, DismissalListener, Dismissals
 from echelons.guards.gate import SPAWNED_RUN_KEY, Halt, Pause, Step, get_allowance
 from echelons.guards.held_attempts import HeldAttempts
 from echelons.guards.limits import Limits
@@ -73,6 +73,7 @@ class TreeGate:
         held_attempts: Keeps the attempts whose steps it holds, `None` if it holds none.
         answer_mark: Where answers are left to the run; `None` if nothing delivers them.
         note_orders: Is told the orders of the turn when they are read; `None` if nobody is.
+        note_dismissals: Is told the dismissals that it sees, each once; `None` if nobody is.
         dismissals: The dismissals of the thread that the run sees.
         hidden_dismissals: The keys of those that it does not see, as its branch began before them.
         choose_theme: Returns the names for people that spawned agents get; `None` for none.
@@ -96,6 +97,7 @@ class TreeGate:
         self.held_attempts: HeldAttempts | None = None
         self.answer_mark: AnswerMark | None = None
         self.note_orders: OrderListener | None = None
+        self.note_dismissals: DismissalListener | None = None
         self.dismissals: Dismissals = NO_DISMISSALS
         self.hidden_dismissals: frozenset[str] = frozenset()
         self.choose_theme: Callable[[], NameTheme] | None = None
@@ -110,6 +112,7 @@ class TreeGate:
         self._meter = Meter(build_key(thread_id, "meter", root.turn, *root.path[1:]), limits, clock)
         self._orders_key = build_orders_key(thread_id, root.turn)
         self._orders = ControlOrders()
+        self._dismissal_log = DismissalLog(thread_id)
         self._has_answers = False
         self._deadline: datetime | None = None
         self._fence = fence
@@ -223,10 +226,11 @@ class TreeGate:
     def find_dismissal(self, open_: Transaction, config: Mapping[str, Any]) -> Halt | None:
         """Return the dismissal that an agent is under in an open transaction of the ledger."""
         # Without the lock of the gate, whose holder may wait for the transaction: so in this order.
-        seen, dismissals = self._seen, self.dismissals
-        if seen != (self.signals.generation, open_.foreign_writes):
-            dismissals = self._load_dismissals(open_)
-        found = dismissals.find(_get_agent_path(config))
+        seen, path = self._seen, _get_agent_path(config)
+        if seen == (self.signals.generation, open_.foreign_writes):
+            found = self.dismissals.find(path)
+        else:
+            found = find_dismissal(open_, self._thread_id, path, self.hidden_dismissals)
         return Halt("dismissed", found.why) if found and not found.graceful else None
 
     def dismiss(self, name: str, config: Mapping[str, Any]) -> Sequence[str]:
@@ -350,22 +354,25 @@ class TreeGate:
         if seen != self._seen:
             self._note_changes(self._ledger.query(self._read_changes), seen)
 
-    def _read_changes(self, open_: Transaction) -> tuple[ControlOrders, Dismissals]:
+    def _read_changes(
+        self, open_: Transaction
+    ) -> tuple[ControlOrders, Dismissals, Sequence[Dismissal]]:
         if isinstance(self.mailboxes, TreeMailboxes):
             self.mailboxes.refresh(open_)
         mark = self.answer_mark
         self._has_answers = mark is not None and mark.is_left_behind(open_)
-        return ControlOrders.read(open_, self._orders_key), self._load_dismissals(open_)
-
-    def _load_dismissals(self, open_: Transaction) -> Dismissals:
-        keys = list_dismissal_keys(open_, self._thread_id)
-        return load_dismissals(open_, keys, self.hidden_dismissals) if keys else NO_DISMISSALS
+        orders = ControlOrders.read(open_, self._orders_key)
+        return orders, *self._dismissal_log.refresh(open_, self.hidden_dismissals)
 
     def _note_changes(
-        self, changes: tuple[ControlOrders, Dismissals], seen: tuple[int, int]
+        self,
+        changes: tuple[ControlOrders, Dismissals, Sequence[Dismissal]],
+        seen: tuple[int, int],
     ) -> None:
-        self._orders, self.dismissals = changes
+        self._orders, self.dismissals, new = changes
         self._seen = seen
+        if new and self.note_dismissals:
+            self.note_dismissals(new)
         if self._orders.given and self.note_orders:
             self.note_orders(self._orders.given)
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
 
 from echelons.errors import AgentDismissed
 
@@ -40,11 +40,15 @@ class Dismissal:
         return AgentDismissed(path or self.path, self.path, self.at, self.by)
 
 
+DismissalListener: TypeAlias = Callable[[Sequence[Dismissal]], None]
+"""Is told the dismissals of a thread that a run has not seen before."""
+
+
 class Dismissals:
     """The dismissals that hold on a branch of a thread.
 
     Args:
-        found: They, at most one for each agent.
+        found: They. Of those of one agent the first holds, unless a later one is not graceful.
 
     Examples:
         >>> dismissals = Dismissals([Dismissal("head/north")])
@@ -53,13 +57,28 @@ class Dismissals:
     """
 
     def __init__(self, found: Iterable[Dismissal] = ()) -> None:
-        self._found = {each.path: each for each in found}
+        self._found: dict[str, Dismissal] = {}
+        self._below: dict[str, set[str]] = {}
+        for each in found:
+            self.add(each)
 
     def __bool__(self) -> bool:
         return bool(self._found)
 
     def __iter__(self) -> Iterator[Dismissal]:
-        return iter(self._found.values())
+        return iter([*self._found.values()])  # a copy: another thread may add to it
+
+    def add(self, new: Dismissal) -> bool:
+        """Add a dismissal; return whether it holds, as none of its agent is as strict."""
+        held = self._found.get(new.path)
+        if held and (new.graceful or not held.graceful):
+            return False
+        self._found[new.path] = new
+        names = new.path.split(_SEPARATOR)
+        for end in range(1, len(names)):
+            above, below = _SEPARATOR.join(names[:end]), _SEPARATOR.join(names[end:])
+            self._below.setdefault(above, set()).add(below)
+        return True
 
     def get(self, path: str) -> Dismissal | None:
         """Return the dismissal of the agent itself, if there is one."""
@@ -100,10 +119,7 @@ class Dismissals:
             >>> sorted(found.list_below("head"))
             ['north', 'south/camp']
         """
-        if not self._found:
-            return frozenset()
-        above = path + _SEPARATOR
-        return frozenset(each.removeprefix(above) for each in self._found if each.startswith(above))
+        return frozenset(self._below.get(path, ()))
 
 
 NO_DISMISSALS: Final = Dismissals()

@@ -25,12 +25,14 @@ from echelons.checkpoints.threads.thread_status import (
 )
 from echelons.delegation.request import DelegationResponse, Usage
 from echelons.guards.backpressure import Backpressure
+from echelons.guards.dismissals import Dismissal
 from echelons.runtime.run_events import (
     STREAM_MODES,
     EventTranslator,
     RunEvent,
     RunEventKind,
     build_answer_event,
+    build_dismissal_event,
     build_order_event,
 )
 from echelons.runtime.turn_status import (
@@ -128,6 +130,7 @@ class RunRecord:
         self._translator = EventTranslator(redact)
         self._noted: list[RunEvent] = []
         self._orders_noted = 0
+        self._dismissals_noted: set[Dismissal] = set()
 
     @property
     def stream_options(self) -> dict[str, Any]:
@@ -151,6 +154,17 @@ class RunRecord:
         """Note the orders of the turn; each becomes an event once. Any thread may call it."""
         new, self._orders_noted = given[self._orders_noted :], len(given)
         self._noted += [build_order_event(each) for each in new]
+
+    def skip_dismissals(self, found: Iterable[Dismissal]) -> None:
+        """Note that agents were dismissed before the run."""
+        self._dismissals_noted.update(found)
+
+    def note_dismissals(self, new: Iterable[Dismissal]) -> None:
+        """Note dismissals; each becomes an event once. Any thread may call it."""
+        for each in new:
+            if each not in self._dismissals_noted:
+                self._dismissals_noted.add(each)
+                self._noted.append(build_dismissal_event(each))
 
     def note_event(self, event: RunEvent) -> None:
         """Note an event of a monitor. Any thread may call it."""

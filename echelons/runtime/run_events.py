@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
@@ -23,6 +23,7 @@ from echelons.delegation.calls import is_typed_call, load_fan_out
 from echelons.delegation.race import RaceEntry
 from echelons.delegation.request import DelegationResponse, Usage
 from echelons.delegation.request_builder import load_sent_requests
+from echelons.guards.dismissals import Dismissal
 from echelons.guards.gate import is_pause
 from echelons.identity.lineage import ADDRESSEE_KEY, CUT_KEY, MAIL_KEY, WARNING_KEY
 from echelons.langgraph_internals import SEVERAL_WRITES_KEY
@@ -97,8 +98,8 @@ class RunEvent:
             its `choices`, `urgent`, `deadline`, `default` and `addressee`, and `later` if its agent
             does not wait for the answer. An answer has the id of its `question` and its `value`, an
             approval the `decisions` on the calls instead, without arguments, an order its `order`:
-            `stop`, `pause` or `resume`; each has who gave it (`by`, empty for the default that a
-            passed deadline takes) and when (`at`). A
+            `stop`, `pause`, `resume` or `dismiss`, which may be `graceful`; each has who gave it
+            (`by`, empty for the default that a passed deadline takes) and when (`at`). A
             task that is not new to its agent, as the run was resumed, has `resumed`; one that
             the agent passes on has the path of the agent that it is for (`to`). A
             delegation and its responses share an `id`, and the `request` as it was sent; a
@@ -331,6 +332,13 @@ def build_order_event(given: GivenOrder) -> RunEvent:
     """Return the event of an order."""
     data = {"order": given.order, "path": given.path, "by": given.by, "at": given.at}
     return build_action_event(EventKind.ORDER, given.path, "", data)
+
+
+def build_dismissal_event(new: Dismissal) -> RunEvent:
+    """Return the event of a dismissal, which is an order, too."""
+    given = GivenOrder("dismiss", new.path, new.by, new.at)
+    event = build_order_event(given)
+    return replace(event, data={**event.data, "graceful": new.graceful})
 
 
 def build_action_event(

@@ -30,6 +30,7 @@ from echelons.checkpoints.threads.answer_outbox import deliver_answers
 from echelons.checkpoints.tree_control.dismissal_ledger import (
     find_hidden_dismissals,
     list_dismissal_keys,
+    load_dismissals,
 )
 from echelons.checkpoints.tree_control.turn_grants import grant_turn
 from echelons.checkpoints.tree_control.workspace_changes import TreeWorkspace
@@ -227,6 +228,7 @@ class TurnEngine:
             backpressure=record.backpressure,
             answer_mark=mark,
             note_orders=record.note_orders,
+            note_dismissals=record.note_dismissals,
         )
         answers = given.resume if isinstance(given, Command) else None
         write = yield from request.plan_writes(self.thread, decision)
@@ -252,7 +254,9 @@ class TurnEngine:
             # the ledger in memory, where both are lost together.
             if not isinstance(self.saver, SqliteCheckpointer):
                 turn.announce(open_)
-            return list_dismissal_keys(open_, self.thread.id)
+            keys = list_dismissal_keys(open_, self.thread.id)
+            record.skip_dismissals(load_dismissals(open_, keys))
+            return keys
 
         dismissals: list[str] = yield LedgerQuery(lambda ledger: ledger.commit(begin))
         if dismissals:

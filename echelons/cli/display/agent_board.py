@@ -37,6 +37,7 @@ class AgentState(StrEnum):
     NEEDS_INPUT = "needs input"
     FAILED = "failed"
     STOPPED = "stopped"
+    DISMISSED = "dismissed"
 
     @property
     def is_final(self) -> bool:
@@ -74,6 +75,11 @@ class AgentRow:
     def name(self) -> str:
         """The agent's name."""
         return self.path.rpartition(PATH_SEPARATOR)[2]
+
+    @property
+    def is_dismissed(self) -> bool:
+        """Whether it was dismissed, or an agent above it."""
+        return self.state is AgentState.DISMISSED
 
     def elapsed_seconds(self, now: float) -> float | None:
         """Return the seconds since it began, up to its end; `None` if it has not begun."""
@@ -239,7 +245,8 @@ class AgentBoard:
     def _on_response(self, row: AgentRow, event: RunEvent) -> None:
         status = event.data["status"]
         state = AgentState.DONE if status == "fulfilled" else AgentState(status.replace("_", " "))
-        self._end_row(row, state, shorten_line(str(event.data["reason"])))
+        if row.state is not AgentState.DISMISSED or state is not AgentState.UNABLE:
+            self._end_row(row, state, shorten_line(str(event.data["reason"])))
         if event.data["final"]:
             self._count_response(self._ensure_row(row.path.rpartition(PATH_SEPARATOR)[0]))
 
@@ -261,6 +268,16 @@ class AgentBoard:
             self.mark_answered(event.data["question"])
 
     _on_approval = _on_answer
+
+    def _on_order(self, row: AgentRow, event: RunEvent) -> None:
+        if event.data["order"] != "dismiss" or event.data.get("graceful"):
+            return
+        for each in self.list_rows():
+            if each.path == row.path or each.path.startswith(row.path + PATH_SEPARATOR):
+                self._end_row(each, AgentState.DISMISSED)
+        gone = [key for key, each in self.questions.items() if self._rows[each.path].is_dismissed]
+        for key in gone:
+            del self.questions[key]
 
     def _on_alert(self, row: AgentRow, event: RunEvent) -> None:
         said = f"alerts about {event.data['about']}: {event.content}"

@@ -29,6 +29,7 @@ STATE_STYLES = {
     AgentState.NEEDS_INPUT: "yellow",
     AgentState.FAILED: "bold red",
     AgentState.STOPPED: "yellow",
+    AgentState.DISMISSED: "dim",
 }
 STOPPING_TEXT = "Stopping at the end of the current step. Ctrl-C again stops at once."
 SHOW_CURSOR = b"\x1b[?25h\n"
