@@ -40,6 +40,23 @@ def states(session: Session) -> dict[str, str]:
     return {each.path: str(each.state) for each in session.registry().agents}
 
 
+@pytest.mark.parametrize("graceful", [True, False])
+def test_a_run_tells_of_each_dismissal_once(saver: SqliteCheckpointer, graceful: bool) -> None:
+    def dig(_: Sequence[BaseMessage]) -> str:
+        session.dismiss("head/north", by="anna", graceful=graceful)
+        return "dug"
+
+    session = Session(team({"camp": dig}), saver)
+    first_run = [*session.send("go")]
+    second_run = [*session.send("go on")]
+
+    [order] = [each for each in first_run if each.kind == "order"]
+    assert (order.path, order.content, order.data["by"]) == ("head/north", "dismiss", "anna")
+    assert order.data["graceful"] is graceful
+    assert order.data["at"]
+    assert not [each for each in second_run if each.kind == "order"]
+
+
 async def test_what_runs_in_an_event_loop_is_cut_short_and_its_siblings_go_on(
     saver: SqliteCheckpointer,
 ) -> None:

@@ -184,6 +184,26 @@ def test_an_agent_goes_on_when_all_its_questions_are_answered() -> None:
     assert board.list_questions() == []
 
 
+def test_a_dismissed_branch_ends_and_its_questions_are_withdrawn() -> None:
+    board = board_of(
+        event("head", RunEventKind.TASK, "go"),
+        asks("head", "a"),
+        event("head/a", RunEventKind.TASK, "look"),
+        asks("head/a", "b", "2"),
+        event("head/a/b", RunEventKind.QUESTION, id="q", value="Where?"),
+        event("head/a", RunEventKind.ORDER, "dismiss", order="dismiss", by="anna", graceful=True),
+    )
+    assert (doings(board)["head/a/b"], list(board.questions)) == ("asking", ["q"])
+
+    board.apply_event(
+        event("head/a", RunEventKind.ORDER, "dismiss", order="dismiss", by="anna", graceful=False)
+    )
+    board.apply_event(responds("head/a", "unable", reason="dismissed: head/a was dismissed"))
+
+    assert doings(board) == {"head": "running", "head/a": "dismissed", "head/a/b": "dismissed"}
+    assert not board.questions
+
+
 def test_a_run_that_is_stopped_leaves_its_agents_stopped() -> None:
     board = board_of(event("head", RunEventKind.TASK), event("head/a", RunEventKind.TASK))
     board.apply_result(Result("", (), finished=False, usage=Usage()))
