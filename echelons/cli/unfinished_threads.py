@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from echelons.cli.database import find_root, list_roots, root_label
-from echelons.errors import NoOpenThread, ThreadNotNamed
+from echelons.errors import (
+    NoOpenThread,
+    NoQuestionPending,
+    QuestionClosed,
+    ThreadNotNamed,
+    UnknownQuestion,
+)
 
 if TYPE_CHECKING:
     from echelons.checkpoints.checkpointer import SqliteCheckpointer
@@ -79,6 +85,28 @@ def list_root_statuses(saver: SqliteCheckpointer, thread: str | None) -> list[Ro
             shown = replace(root, damage=str(error))
             found.append(RootStatus(shown, RootState.DAMAGED, ()))
     return found
+
+
+def explain_closed_question(
+    saver: SqliteCheckpointer, found: Iterable[RootStatus], question: str
+) -> None:
+    """Raise why a question takes no answer, if it was ever asked in one of some threads.
+
+    Raises:
+        QuestionClosed: It has been answered or withdrawn.
+        AgentDismissed: It was withdrawn, as the agent that has asked was dismissed.
+    """
+    from echelons.checkpoints.queries import run_plan
+    from echelons.checkpoints.threads.answer_outbox import check_answers
+
+    for each in found:
+        if not each.root.damage:
+            try:
+                run_plan(saver, check_answers(root_label(each.root), each.root.id, {question: ""}))
+            except QuestionClosed:
+                raise
+            except (NoQuestionPending, UnknownQuestion):
+                pass  # another thread has asked it, or none
 
 
 def find_unfinished_root(

@@ -27,11 +27,12 @@ from echelons.cli.options import (
     ThreadOptions,
 )
 from echelons.cli.stored_team import run_stored_turn
-from echelons.errors import WrongAnswer
+from echelons.errors import UnknownQuestion, WrongAnswer
 from echelons.tree.names import PATH_SEPARATOR
 
 if TYPE_CHECKING:
     from echelons.checkpoints.checkpointer import SqliteCheckpointer
+    from echelons.checkpoints.threads.pending_work import Question
     from echelons.cli.unfinished_threads import RootStatus
     from echelons.runtime.session import Session
     from echelons.runtime.session_run import AsyncRun
@@ -187,13 +188,36 @@ def answer(  # noqa: PLR0913  each option stands for itself
     A tool call that waits for a decision takes [b]approve[/b], [b]edit[/b], [b]reject[/b] or
     [b]respond[/b]; several take one word for all, or a list with [b]--json-value[/b].
     """
-    from echelons.effects.unknown_outcome import is_outcome_question
-
     with database.open_database(place.db) as saver:
         found = unfinished_threads.list_root_statuses(saver, place.thread)
-    roots = {question.id: each.root for each in found for question in each.questions}
-    asked = [question for each in found for question in each.questions]
-    question, words = match_answer(asked, first, second, str(database.resolve_path(place.db)))
+        roots = {question.id: each.root for each in found for question in each.questions}
+        asked = [question for each in found for question in each.questions]
+        try:
+            path = str(database.resolve_path(place.db))
+            question, words = match_answer(asked, first, second, path)
+        except UnknownQuestion as error:
+            unfinished_threads.explain_closed_question(saver, found, error.id)
+            raise
+    value = _build_value(question, words, json_value, result, message)
+
+    async def send_answer(session: Session) -> AsyncRun:
+        try:
+            return await session.aanswer(question.id, value, by=by)
+        except WrongAnswer as error:
+            if json_value or not isinstance(value, str):
+                raise
+            hint = "if it is meant as JSON, add --json-value"
+            raise WrongAnswer(error.id, error.value, f"{error.why} ({hint})") from error
+
+    return run_stored_turn(roots[question.id], send_answer, place, remaking, how)
+
+
+def _build_value(
+    question: Question, words: str, json_value: bool, result: str | None, message: str | None
+) -> Any:
+    """Return the answer that the options make of its words."""
+    from echelons.effects.unknown_outcome import is_outcome_question
+
     value: Any = read_text_argument(words)
     if json_value:
         try:
@@ -212,14 +236,4 @@ def answer(  # noqa: PLR0913  each option stands for itself
                 "--message is for a decision on tool calls; this asks something else"
             )
         value = {"type": value, "message": message}
-
-    async def send_answer(session: Session) -> AsyncRun:
-        try:
-            return await session.aanswer(question.id, value, by=by)
-        except WrongAnswer as error:
-            if json_value or not isinstance(value, str):
-                raise
-            hint = "if it is meant as JSON, add --json-value"
-            raise WrongAnswer(error.id, error.value, f"{error.why} ({hint})") from error
-
-    return run_stored_turn(roots[question.id], send_answer, place, remaking, how)
+    return value

@@ -271,10 +271,14 @@ def test_an_agent_is_dismissed_for_good_and_its_question_withdrawn(echelons: Cal
         f"dismissed head/one in thread oslo\nwithdrawn: question {one['id']}\n"
     )
     assert "go on with: echelons resume --thread oslo" in dismissed.stderr
-    assert echelons("answer", one["id"], "yes").exit_code == 3
-    refused = echelons("steer", "head/one", "Two seats.")
-    assert refused.exit_code == 3
-    assert "'head/one': it was dismissed by 'anna' at" in refused.stderr.replace("\n", " ")
+    for refused in (
+        echelons("answer", one["id"], "yes"),
+        echelons("steer", "head/one", "Two seats."),
+    ):
+        assert refused.exit_code == 3
+        assert "'head/one': it was dismissed by 'anna' at" in refused.stderr.replace("\n", " ")
+    told = json.loads(echelons("answer", one["id"], "yes", "--json").stderr)
+    assert told["error"] == "AgentDismissed"
     assert "head/one: dismissed" in echelons("tree", "--flat").stdout
     again = json.loads(echelons("dismiss", "head/one", "--json").stdout)
     assert (again["new"], again["by"], again["agents"]) == (False, "anna", [])

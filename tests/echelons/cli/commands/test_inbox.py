@@ -263,7 +263,7 @@ def test_a_question_is_answered_once(echelons: Call) -> None:
     done = echelons("answer", question, "no")
 
     assert done.exit_code == 3
-    assert "it may be answered already" in done.stderr
+    assert "it was answered already, or withdrawn" in done.stderr
 
 
 def test_a_function_that_only_a_database_names_is_not_called(echelons: Call) -> None:
