@@ -21,7 +21,7 @@ pytestmark = pytest.mark.skipif(os.name == "nt", reason="forks and signals of PO
 def reports(tmp_path_factory: pytest.TempPathFactory, fork_server: ForkServer) -> list[Report]:
     """What came of every trial; nothing happens to the first one."""
     folder, driver = str(tmp_path_factory.mktemp("turns")), "tests.crash.drivers.dismissals"
-    return list(fork_server.load(driver, folder, str(sample(8, 300))))
+    return list(fork_server.load(driver, folder, str(sample(5, 300))))
 
 
 def test_the_processes_did_die(reports: list[Report]) -> None:

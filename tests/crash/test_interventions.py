@@ -22,7 +22,7 @@ def reports(tmp_path_factory: pytest.TempPathFactory, fork_server: ForkServer) -
     """What came of every turn; nothing happens to the first two."""
     folder = str(tmp_path_factory.mktemp("turns"))
     driver = "tests.crash.drivers.interventions"
-    return list(fork_server.load(driver, folder, str(sample(8, 400))))
+    return list(fork_server.load(driver, folder, str(sample(5, 400))))
 
 
 def test_the_processes_did_die(reports: list[Report]) -> None:

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.skipif(os.name == "nt", reason="forks and signals of PO
 def reports(tmp_path_factory: pytest.TempPathFactory, fork_server: ForkServer) -> list[Report]:
     """What came of every turn; nothing happens to the first one."""
     folder = str(tmp_path_factory.mktemp("typed_calls"))
-    return list(fork_server.load("tests.crash.drivers.typed_calls", folder, str(sample(10, 300))))
+    return list(fork_server.load("tests.crash.drivers.typed_calls", folder, str(sample(6, 300))))
 
 
 def test_the_processes_did_die(reports: list[Report]) -> None:

@@ -97,7 +97,7 @@ def test_a_late_turn_costs_no_more_than_without_a_memory() -> None:
         counter, samples = Counter(), list[Counts]()
         agent = Agent("head", model=model, memory=memory)
         with counter.watching(), Session(agent, ":memory:") as session:
-            for turn in range(sample(120, 500)):
+            for turn in range(sample(60, 500)):
                 session.send(f"Find a hotel for day {turn}. {'Look around. ' * 20}").result()
                 del model.calls[:]
             # As many as come together before they are summarised: one of them pays for it.
