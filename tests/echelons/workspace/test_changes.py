@@ -13,6 +13,7 @@ import pytest
 
 from echelons import SqliteCheckpointer
 from echelons.checkpoints.ledger import Ledger, MemoryLedger, build_key
+from echelons.checkpoints.tree_control import workspace_changes
 from echelons.checkpoints.tree_control.workspace_changes import LedgerChanges
 from echelons.errors import FileRefused, FileTooLarge, LedgerDamaged
 from echelons.workspace import changes
@@ -206,11 +207,15 @@ def test_an_agent_cannot_change_more_than_a_limit(
     mine.write("one-more.txt", "x")
 
 
-def test_an_agent_cannot_change_more_files_than_a_limit(root: Path) -> None:
+def test_an_agent_cannot_change_more_files_than_a_limit(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert changes.MAX_CHANGES == 1000
+    monkeypatch.setattr(workspace_changes, "MAX_CHANGES", 100)
     mine = files_of(root, MemoryLedger())
     for number in range(changes.MAX_CHANGES):
         mine.write(f"{number}.txt", "")
-    with pytest.raises(FileTooLarge, match="1001 instead of 1000"):
+    with pytest.raises(FileTooLarge, match="101 instead of 100"):
         mine.write("one-more.txt", "")
 
 
