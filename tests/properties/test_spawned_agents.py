@@ -1,16 +1,18 @@
-"""Whatever is spawned, called, dismissed, forked, resumed: who is there is what the rules say."""
+"""Whatever is spawned, called, dismissed, forked, killed: who is there is what the rules say."""
 
 from __future__ import annotations
 
 import json
 import re
+import tempfile
 from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 from itertools import count
+from pathlib import Path
 from typing import Any
 
-from hypothesis import settings
+from hypothesis import event, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from langchain_core.messages import BaseMessage, HumanMessage
@@ -26,6 +28,10 @@ AT_ONCE, TOTAL = 3, 8
 IN_TURN = "in a turn"
 MADE = re.compile(r"\[((?:mortal|drone)-[0-9a-f]{8})[ ,]")
 LISTED = re.compile(r"^- (\S+): \"", re.MULTILINE)
+
+
+class Killed(BaseException):
+    """Ends a process in the middle of a call of a model."""
 
 
 @dataclass
@@ -89,7 +95,9 @@ class Growing(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.saver = SqliteCheckpointer(":memory:")
+        self.folder = tempfile.TemporaryDirectory()
+        self.saver = self.open()
+        self.calls_left = 0
         self.branches: list[Branch] = []
         self.number = count()
         self.names: set[str] = set()
@@ -100,13 +108,25 @@ class Growing(RuleBasedStateMachine):
         start = {"configurable": {"thread_id": "t"}}
         self.now = Branch(start)
 
+    def open(self) -> SqliteCheckpointer:
+        return SqliteCheckpointer(Path(self.folder.name) / "grown.sqlite")
+
+    def speak(self, messages: Sequence[BaseMessage]) -> Any:
+        """Do what the task says, or die in this call."""
+        self.calls_left -= 1
+        if self.calls_left == 0:
+            raise Killed
+        return play(messages)
+
     @rule()
     def reopen(self) -> None:
-        """Go on with a tree that has just been built."""
+        """Go on in a process that has just begun, with a tree that has just been built."""
+        self.saver.close()
+        self.saver = self.open()
         permissions = Permissions(
             contact_user=True, spawn=Spawn(at_once=AT_ONCE, total=TOTAL, levels=2)
         )
-        head = Agent("head", model=ScriptedModel(play), permissions=permissions)
+        head = Agent("head", model=ScriptedModel(self.speak), permissions=permissions)
         self.graph = head.compile(self.saver)
 
     @rule(
@@ -220,6 +240,11 @@ class Growing(RuleBasedStateMachine):
             assert result.startswith(f"Error: '{name}' is dismissed: ")
         self.check(said)
 
+    @rule(calls=st.integers(1, 7))
+    def kill(self, calls: int) -> None:
+        """Let the process die in one of the next calls of a model."""
+        self.calls_left = calls
+
     @rule()
     def wait(self) -> None:
         """Have a turn in which nothing is done."""
@@ -292,19 +317,29 @@ class Growing(RuleBasedStateMachine):
         self.begin_branch()
         self.end_task()
         task = HumanMessage(self.write_task(calls=calls))
-        out = self.graph.invoke({"messages": [task]}, self.now.config)
+        out = self.run({"messages": [task]}, self.now.config)
         if "__interrupt__" in out:
             self.reopen()
-            out = self.graph.invoke(Command(resume="yes"), {"configurable": {"thread_id": "t"}})
+            out = self.run(Command(resume="yes"), {"configurable": {"thread_id": "t"}})
         self.now.config = self.graph.get_state({"configurable": {"thread_id": "t"}}).config
         text = str(out["messages"][-1].text)
         return dict(json.loads(text)) if calls else {}
+
+    def run(self, given: Any, config: Any) -> dict[str, Any]:
+        """Run the graph; if its process dies, another one goes on."""
+        try:
+            return dict(self.graph.invoke(given, config))
+        except Killed:
+            event("killed")
+            self.reopen()
+            return dict(self.graph.invoke(None, {"configurable": {"thread_id": "t"}}))
 
     def check(self, said: dict[str, Any]) -> None:
         assert sorted(said["there"]) == sorted(self.now.living)
 
     def teardown(self) -> None:
         self.saver.close()
+        self.folder.cleanup()
 
 
 Growing.TestCase.settings = settings(
