@@ -250,8 +250,11 @@ def load_dismissals(
     for key in keys:
         if key not in hidden:
             path, stored = _get_path(key), _load(open_, key)
-            given = (stored.by, stored.at, stored.graceful) if stored else ()
-            found.add(Dismissal(path, *given))
+            found.add(
+                Dismissal(path, stored.by, stored.at, stored.graceful)
+                if stored
+                else Dismissal(path)
+            )
     return found
 
 

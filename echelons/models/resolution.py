@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from contextlib import suppress
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
@@ -71,6 +73,30 @@ chat model object
     if isinstance(model, BaseChatModel):
         return model
     raise UnknownModel(repr(model), KNOWN_FORMS)
+
+
+def check_model_name(model: str) -> None:
+    """Check what can be told of a model's name without making the model.
+
+    Raises:
+        UnknownModel: It names no model, or a provider that LangChain does not know.
+    """
+    provider, colon, _ = model.partition(":")
+    if not model.rpartition(":")[2].strip():
+        raise UnknownModel(model, KNOWN_FORMS)
+    if not colon or model in OFFLINE_NAMES or model.startswith(OPENAI_PREFIX):
+        return
+    known: Sequence[str] = ()
+    try:
+        # LangChain tells its providers to whoever asks for one that is none.
+        _create_provider_chat("none:none")
+    except UnknownModel as error:
+        known = error.known
+    except ModelPackageMissing:
+        return
+    if known and f"{provider}:NAME" not in known:
+        with suppress(ModelPackageMissing, ModelUnavailable):  # it has guessed the provider
+            _create_provider_chat(model)
 
 
 def _create_provider_chat(model: str) -> BaseChatModel:

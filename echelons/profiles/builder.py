@@ -14,10 +14,12 @@ from echelons.errors import (
     InvalidProfile,
     PermissionsWidened,
     TeamNotTrusted,
+    UnknownModel,
     UnknownProfile,
     UnknownTool,
 )
 from echelons.guards.permissions import NO_PERMISSIONS, Permissions
+from echelons.models.resolution import check_model_name
 from echelons.profiles.faults import Fault
 from echelons.profiles.python_file import (
     Declaration,
@@ -127,6 +129,7 @@ def check_team_folder(folder: str | Path) -> tuple[Team, tuple[Fault, ...]]:
     team = read_team(folder)
     builder = _TeamBuilder(team, execute=False)
     builder.build_members()
+    builder.check_models()
     # An agent that lacks what is wrong may be refused for that, too.
     return team, team.faults or tuple(dict.fromkeys(builder.faults))
 
@@ -174,6 +177,15 @@ class _TeamBuilder:
             self._build_agent(profile)
         return self._build_agent(self._team.root)
 
+    def check_models(self) -> None:
+        """Note the models whose names are none."""
+        for profile in self._team.profiles:
+            if isinstance(name := profile.values.get("model"), str):
+                try:
+                    check_model_name(name)
+                except UnknownModel as error:
+                    self._note(profile, error)
+
     def _build_agent(self, profile: Profile) -> Agent:
         below = [self._build_agent(each) for each in profile.subordinates]
         parts: dict[str, Any] = {
@@ -218,6 +230,8 @@ class _TeamBuilder:
             keys = _find_permission(profile, error.name)
         elif isinstance(error, UnknownTool) and error.why:
             keys = _find_permission(profile, str(error.tool))
+        elif isinstance(error, UnknownModel):
+            keys = ("model",)
         elif isinstance(error, InnerLimits):
             profile = self._places.get(error.agent, profile)
             keys = ("limits", *error.limits[:1])

@@ -10,6 +10,7 @@ import pytest
 
 from echelons.errors import ModelError, ModelPackageMissing, ModelUnavailable, UnknownModel
 from echelons.models import resolve_model
+from echelons.models.resolution import check_model_name
 from echelons.testing import ScriptedModel
 
 
@@ -106,6 +107,23 @@ def test_a_model_of_openai_needs_no_langchain(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("OPENAI_API_KEY", "k")
 
     assert type(resolve_model("openai:gpt-5-mini")).__name__ == "ChatOpenAI"
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["offline", "offline:planner", "openai:gpt-5", "anthropic:claude", "azure_openai:gpt", "gpt-5"],
+)
+def test_a_name_is_checked_without_key_and_package(name: str) -> None:
+    check_model_name(name)
+
+
+@pytest.mark.parametrize("name", ["", "openai:", "openai: ", "opnai:gpt-5"])
+def test_a_name_of_no_model_is_refused_by_the_check(name: str) -> None:
+    with pytest.raises(UnknownModel) as caught:
+        check_model_name(name)
+
+    assert caught.value.model == name
+    assert "openai:NAME" in caught.value.known
 
 
 @pytest.mark.usefixtures("upstage")

@@ -304,6 +304,27 @@ calls = 7
     assert get_field_types().keys() == data
 
 
+@pytest.mark.parametrize(
+    ("name", "fault"),
+    [
+        ("opnai:gpt-5", "unknown model 'opnai:gpt-5'"),
+        ("openai: ", "unknown model 'openai: '"),
+        ("anthropic:claude-sonnet-4-5", ""),
+        ("openai:gpt-5", ""),
+        ("gpt-5", ""),
+        ("offline:planner", ""),
+    ],
+)
+def test_a_check_names_a_model_of_no_provider(write: Write, name: str, fault: str) -> None:
+    settings = f"description = 'Looks'\nmodel = '{name}'\n"
+    folder = write({**TEAM, "middle/clerk/settings.toml": settings})
+
+    told = [f"{each.file}:{each.line} {each.why}" for each in check_team_folder(folder)[1]]
+
+    assert len(told) == bool(fault)
+    assert all(each.startswith(f"middle/clerk/settings.toml:2 {fault}") for each in told)
+
+
 def test_a_check_takes_no_tool_of_a_middleware_for_unknown(write: Write) -> None:
     notes = """
 from langchain.agents.middleware import AgentMiddleware
