@@ -43,7 +43,7 @@ class LevelHooks:
     """
 
     def __init__(self, agent: Agent, position: LevelPosition, tools: list[BaseTool]) -> None:
-        self._middleware = LevelMiddleware(position.middleware)
+        self._middleware = LevelMiddleware(agent.name, position.middleware)
         self._position = position
         tools += self._middleware.tools
         base = (LevelState, LevelInput, LevelOutput) if position.reports else _ROOT

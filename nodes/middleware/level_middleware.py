@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import wraps
 from typing import Annotated, Any, NotRequired, Required, get_args, get_origin, get_type_hints
 
 from langchain.agents.middleware.types import AgentMiddleware, OmitFromSchema
 from langgraph.channels import EphemeralValue
 from typing_extensions import TypedDict
+
+from echelons.errors import MiddlewareFailed
+from echelons.identity.failures import get_failure_log
+from echelons.identity.lineage import Identity
+from echelons.langgraph_internals import parent_config
+from echelons.text.error_lines import describe_failure
+from echelons.tree.names import PATH_SEPARATOR
 
 _BASE_KEYS = frozenset({"messages", "jump_to", "structured_response"})
 """Keys of LangChain's own state that are no middleware's."""
@@ -30,9 +38,15 @@ class HookState(TypedDict):
 
 
 class LevelMiddleware:
-    """The middleware of one agent, first in the list outermost; what it inherits is included."""
+    """The middleware of one agent, first in the list outermost; what it inherits is included.
 
-    def __init__(self, given: Sequence[AgentMiddleware[Any, Any]]) -> None:
+    Args:
+        agent: Name of the agent.
+        given: Its middleware.
+    """
+
+    def __init__(self, agent: str, given: Sequence[AgentMiddleware[Any, Any]]) -> None:
+        self._agent = agent
         self.every = tuple(given)
         self.tools = [each for one in given for each in getattr(one, "tools", ())]
 
@@ -64,8 +78,35 @@ class LevelMiddleware:
         for each in self.every:
             for key, hint in get_type_hints(each.state_schema, include_extras=True).items():
                 if key not in _BASE_KEYS:
-                    found[key] = hint
+                    found[key] = self._guard_reducer(hint, key, each.name)
         return found
+
+    def _guard_reducer(self, hint: Any, key: str, middleware: str) -> Any:
+        """Return the type of a state key whose reducer, if it has one, fails as its middleware.
+
+        LangGraph calls a reducer between the tasks of a step, where nothing else names it.
+        """
+        if get_origin(hint) in (Required, NotRequired):
+            return get_origin(hint)[self._guard_reducer(get_args(hint)[0], key, middleware)]
+        kind, *marks = get_args(hint) if get_origin(hint) is Annotated else (hint,)
+        # As LangGraph decides it: a channel is a class or an object, a reducer a function.
+        if not marks or not callable(marks[-1]) or isinstance(marks[-1], type):
+            return hint
+        reducer = marks[-1]
+
+        @wraps(reducer)
+        def reduce(current: Any, update: Any) -> Any:
+            try:
+                return reducer(current, update)
+            except Exception as error:
+                config = parent_config.get()
+                why = describe_failure(error, MiddlewareFailed, get_failure_log(config).redactor)
+                identity = Identity.from_metadata((config or {}).get("metadata") or {})
+                # Around a root there is no config of its own.
+                path = PATH_SEPARATOR.join(identity.path) if identity else self._agent
+                raise MiddlewareFailed(path, middleware, f"the reducer of {key!r}", why) from error
+
+        return Annotated[(kind, *marks[:-1], reduce)]
 
 
 def defines(middleware: Any, method: str) -> bool:

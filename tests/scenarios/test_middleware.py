@@ -733,6 +733,45 @@ def test_below_the_root_it_is_the_failure_of_its_agent(world: World) -> None:
     assert "head/mid" in told
 
 
+def merge(old: list[str], new: list[str]) -> list[str]:
+    return boom() if Noting.broken else [*old, *new]
+
+
+class Noting(AgentMiddleware[Any, Any]):
+    """Writes into a state key whose reducer raises while it is broken."""
+
+    broken = True
+
+    class State(AgentState[Any]):
+        notes: NotRequired[Annotated[list[str], merge]]
+
+    state_schema = State
+
+    def before_model(self, state: Any, runtime: Any) -> dict[str, Any]:
+        return {"notes": [f"saw {len(state['messages'])}"]}
+
+
+def test_a_reducer_that_raises_is_named_and_the_turn_goes_on_when_it_is_mended(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent = Agent("head", model=ScriptedModel({"head": ["end"]}), middleware=[Noting()])
+    with Session(agent, ":memory:") as session:
+        with pytest.raises(MiddlewareFailed, match="ZeroDivisionError: oh no") as caught:
+            world.send(session, "go")
+        failed, hook = caught.value, "the reducer of 'notes'"
+        assert (failed.agent, failed.middleware, failed.hook) == ("head", "Noting", hook)
+        monkeypatch.setattr(Noting, "broken", False)
+        assert world.resume(session).text == "end"
+
+
+def test_a_reducer_that_raises_below_the_root_is_the_failure_of_its_agent(world: World) -> None:
+    agent, model = team(Noting())
+    world.invoke(agent.compile(), TASK)
+    told = shown(model, "head")[-1][-1]
+    assert "the reducer of 'notes' of the middleware 'Noting' of 'head/mid' failed" in told
+    assert "ZeroDivisionError: oh no" in told
+
+
 @pytest.mark.parametrize(
     ("update", "why"),
     [
