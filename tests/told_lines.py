@@ -10,7 +10,8 @@ from echelons.messaging.user_answer import USER_ANSWER_PREFIX
 
 def without_told(text: object) -> str:
     """Return a result without the lines beneath it about the questions of others."""
-    return str(text).partition(f"\n{USER_ANSWER_PREFIX}")[0]
+    lines = str(text).split("\n")
+    return "\n".join(each for each in lines if not each.startswith(USER_ANSWER_PREFIX))
 
 
 def without_outcomes(text: object) -> str:
