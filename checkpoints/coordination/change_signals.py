@@ -16,8 +16,9 @@ from weakref import WeakKeyDictionary, WeakSet
 from echelons.checkpoints.ledger import Ledger
 from echelons.errors import StorageError
 
-POLL_INTERVAL = 0.2
-"""Seconds between two polls for writes of other processes, while agents run."""
+POLL_INTERVAL = 0.15
+"""Seconds between two polls for writes of other processes, while agents run: what another process
+has stopped is to be cancelled within 0.2 s."""
 
 
 class ChangeSignals:

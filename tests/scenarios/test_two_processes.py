@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
+import time
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 from langchain_core.messages import ToolMessage
 
-from echelons import Session
+from echelons import Agent, Session
+from echelons.testing import Call, ScriptedModel, delegate
 from tests.fork_server import ForkServer
 from tests.proof import sample
 from tests.scenarios.drivers.elsewhere import Elsewhere
@@ -101,3 +106,44 @@ def test_of_two_processes_one_dismisses_an_agent(pair: list[Elsewhere], tmp_path
         statuses = {each.agent: str(each.status) for each in session.trace().walk()}
         assert statuses["guide"] == "unable"
         assert log.read_text().splitlines()
+
+
+def test_what_another_process_dismisses_is_cancelled_within_a_fifth_of_a_second(
+    fork_server: ForkServer, tmp_path: Path
+) -> None:
+    def dismiss(database: Path) -> float:
+        given = ("head/mid", "--yes", "--json", "--db", str(database))
+        said = json.loads(fork_server.run("-m", "echelons", "dismiss", *given).stdout)
+        return datetime.fromisoformat(said["at"]).timestamp()
+
+    async def measure(database: Path) -> float:
+        begun, ended = asyncio.Event(), list[float]()
+
+        async def wait() -> str:
+            """Wait for ever."""
+            begun.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                ended.append(time.time())
+            return ""
+
+        model = ScriptedModel(
+            {
+                "head": [delegate("mid", "x"), "over"],
+                "mid": [delegate("low", "y")],
+                "low": [Call("wait")],
+            }
+        )
+        mid = Agent("mid", subordinates=[Agent("low", tools=[wait])])
+        async with Session(Agent("head", model=model, subordinates=[mid]), database) as session:
+            run = await session.asend("go")
+            turn = asyncio.create_task(run.result())
+            await begun.wait()
+            dismissed = await asyncio.to_thread(dismiss, database)
+            assert (await turn).text == "over"
+            return ended[0] - dismissed
+
+    # A machine under load may delay one of them, but hardly all.
+    delays = [asyncio.run(measure(tmp_path / f"{trial}.sqlite")) for trial in range(3)]
+    assert min(delays) < 0.2
