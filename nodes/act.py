@@ -28,8 +28,8 @@ from echelons.langgraph_internals import READ_KEY, TASK_ID_KEY, list_state_keys,
 from echelons.nodes.base_node import Node
 from echelons.nodes.delegating.cancel_on_stop import CancelOnStop
 from echelons.nodes.memory.memory_tools import MemoryTools
-from echelons.nodes.planning.early_end import build_not_run_message
 from echelons.nodes.planning.refused_calls import mark_refused
+from echelons.nodes.planning.segment_end import build_not_run_message
 from echelons.nodes.tool_execution.approval import (
     ToolApproval,
     ToolApprovals,

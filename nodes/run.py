@@ -40,7 +40,7 @@ from echelons.messaging.human_request import (
 )
 from echelons.nodes.base_node import Node
 from echelons.nodes.messages import get_whole_usage, sanitize_message
-from echelons.nodes.planning.early_end import build_halt_update
+from echelons.nodes.planning.segment_end import build_halt_update
 from echelons.nodes.planning.tool_calls import answer_open_calls
 from echelons.nodes.tool_execution.async_only import (
     arun_function,

@@ -17,7 +17,7 @@ from echelons.checkpoints.async_methods import WorkRunner
 from echelons.checkpoints.clock import Clock
 from echelons.checkpoints.ledger.records import MAX_RECORD_SIZE
 from echelons.checkpoints.ledger.sqlite_ledger import SqliteTransaction
-from echelons.checkpoints.maintenance.moved_records import move_records
+from echelons.checkpoints.maintenance.branch_records import move_records
 from echelons.checkpoints.maintenance.reachability import (
     NamespacePlace,
     plan_retention,

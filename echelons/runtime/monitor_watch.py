@@ -56,7 +56,7 @@ from echelons.monitors.verdict import (
     shorten_words,
 )
 from echelons.nodes.messages import read_message_usage
-from echelons.nodes.planning.budgeted_call import (
+from echelons.nodes.model_call.budgeted_call import (
     CallRefused,
     ModelDescription,
     charge_call,

@@ -14,7 +14,7 @@ from echelons.checkpoints.coordination.turns import EndStatus, TurnEnd
 from echelons.checkpoints.queries import ReadPlan
 from echelons.checkpoints.threads.thread_status import ThreadStatus, read_turn_messages
 from echelons.delegation.request import DelegationRequest
-from echelons.nodes.planning.early_end import build_halt_report, read_halt
+from echelons.nodes.planning.segment_end import build_halt_report, read_halt
 from echelons.nodes.subordinate import build_response
 from echelons.tree.names import PATH_SEPARATOR
 

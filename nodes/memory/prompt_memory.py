@@ -34,7 +34,7 @@ from echelons.nodes.memory.window import (
     split_turns,
     trim_result,
 )
-from echelons.nodes.planning.budgeted_call import (
+from echelons.nodes.model_call.budgeted_call import (
     CallRefused,
     ModelDescription,
     acall_within,

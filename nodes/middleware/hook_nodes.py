@@ -25,8 +25,8 @@ from echelons.nodes.middleware.conversation import (
     get_command_update,
 )
 from echelons.nodes.middleware.level_middleware import defines
-from echelons.nodes.planning.early_end import build_direct_update
 from echelons.nodes.planning.join_results import join_parts
+from echelons.nodes.planning.segment_end import build_direct_update
 from echelons.nodes.tool_execution.async_only import arun_function, run_function
 from echelons.text.input_limits import shorten_repr
 

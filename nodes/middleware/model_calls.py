@@ -34,8 +34,8 @@ from echelons.nodes.middleware.conversation import (
     mark_returned,
 )
 from echelons.nodes.middleware.level_middleware import LevelMiddleware, list_names
-from echelons.nodes.planning.bound_model import BoundModel, ModelAnswer, ModelInput
-from echelons.nodes.planning.budgeted_call import CallRefused
+from echelons.nodes.model_call.bound_model import BoundModel, ModelAnswer, ModelInput
+from echelons.nodes.model_call.budgeted_call import CallRefused
 from echelons.text.input_limits import shorten_repr
 
 WRAP = "wrap_model_call"

@@ -23,8 +23,8 @@ from echelons.identity.lineage import (
 )
 from echelons.messaging.mail import BUDGET, CONTRACT, Mail, render_mail
 from echelons.nodes.planning.cut_reply import build_cut_message, mark_cut
-from echelons.nodes.planning.early_end import build_late_reply_update
 from echelons.nodes.planning.refused_calls import OUTPUT, mark_refused
+from echelons.nodes.planning.segment_end import build_late_reply_update
 from echelons.nodes.planning.spawn_plan import build_given_agent
 from echelons.nodes.planning.tool_calls import ParsedReply, find_unanswered
 from echelons.text.input_limits import shorten_repr

@@ -27,8 +27,8 @@ from echelons.identity.lineage import OWN_KEYS, strip_own_metadata
 from echelons.langgraph_internals import list_state_keys
 from echelons.messaging.user_answer import UserAnswer
 from echelons.nodes.messages import sanitize_message
-from echelons.nodes.planning.early_end import build_not_run_message
 from echelons.nodes.planning.refused_calls import mark_refused
+from echelons.nodes.planning.segment_end import build_not_run_message
 from echelons.nodes.tool_execution.async_only import run_async
 from echelons.nodes.tool_execution.detached_call import DetachedCall, LateCallback
 from echelons.nodes.tool_execution.scratchpad import AnswerPlaces

@@ -1,4 +1,4 @@
-"""One turn of thinking: the model is called once, and its reply holds all that comes next."""
+"""`reason` shows a model its thread, calls it once, and keeps what it says."""
 
 from __future__ import annotations
 
@@ -9,27 +9,20 @@ import pytest
 from langchain_core.language_models import BaseChatModel, chat_models
 from langchain_core.messages import (
     AIMessage,
-    AIMessageChunk,
     BaseMessage,
     HumanMessage,
     SystemMessage,
     ToolCall,
-    ToolMessage,
 )
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.runnables import RunnableBinding, RunnableLambda
 
-from echelons.identity.lineage import OWN_KEYS, THREADS_KEY, Identity, derive_subordinate_thread_id
+from echelons.identity.lineage import Identity
 from echelons.identity.thread_history import Head, Past
-from echelons.nodes.planning.bound_model import ModelInput
-from echelons.nodes.planning.system_prompt import SystemPrompt
+from echelons.nodes.model_call.bound_model import ModelInput
+from echelons.nodes.model_call.system_prompt import SystemPrompt
 from echelons.nodes.planning.tool_calls import CallableTools
-from echelons.nodes.reason import (
-    Reason,
-    ReasonSettings,
-    parse_reply,
-    plan_reply_update,
-)
+from echelons.nodes.reason import Reason, ReasonSettings
 from echelons.testing import Call, Reply, ScriptedModel, delegate, report
 
 IDENTITY = Identity(agent="head", path=("head",), thread_id="root", tree="t")
@@ -70,27 +63,6 @@ class Remembered:
 
 def state(*messages: BaseMessage, **more: Any) -> dict[str, Any]:
     return {"messages": list(messages or [HumanMessage("plan", id="h")]), **more}
-
-
-def settled(reply: Any, past: Past | None = None, **more: Any) -> dict[str, Any]:
-    """Return the update that a reply makes to an agent with every ability."""
-    return settled_in(state(**more), reply, past)
-
-
-def settled_in(given: dict[str, Any], reply: Any, past: Past | None = None) -> dict[str, Any]:
-    """Return the update that a reply makes in a state."""
-    mind = ReasonSettings(NOTHING, SystemPrompt(), ABILITIES)
-    return plan_reply_update(
-        mind, parse_reply(mind, past or Past(), given, reply, IDENTITY, CONFIG), {}
-    )
-
-
-def started(call_id: str, message: str = "m") -> str:
-    """Return the id of the thread that a call starts."""
-    return derive_subordinate_thread_id("root", message, call_id)
-
-
-# What the model is shown
 
 
 def test_the_model_sees_its_prompt_then_earlier_segments_then_this_one() -> None:
@@ -224,106 +196,6 @@ async def test_what_is_bound_to_a_model_reaches_it(model: Any, said: str) -> Non
 # What a reply becomes
 
 
-def test_a_plain_answer_is_one_message_in_the_name_of_the_agent() -> None:
-    update = settled(AIMessage("done", id="m"))
-
-    assert set(update) == {"messages"}
-    [message] = update["messages"]
-    assert (message.text, message.id, message.name) == ("done", "m", "head")
-
-
-def test_the_reply_itself_is_not_changed() -> None:
-    reply = AIMessage("", id="m", tool_calls=[ToolCall(name="search", args={}, id=None)])
-
-    settled(reply)
-
-    assert reply.name is None
-    assert reply.tool_calls[0]["id"] is None
-
-
-@pytest.mark.parametrize("given", [None, ""])
-def test_a_reply_without_an_id_gets_the_same_one_at_every_replay(given: str | None) -> None:
-    ids = {settled(AIMessage("done", id=given))["messages"][0].id for _ in range(2)}
-
-    assert len(ids) == 1
-    assert all(ids)
-
-
-def test_replies_at_two_places_of_a_thread_have_two_ids() -> None:
-    human, reply = HumanMessage("plan", id="h"), AIMessage("done")
-    first = settled_in(state(human), reply)["messages"][0]
-    second = settled_in(state(human, first, human), reply)["messages"][0]
-
-    assert first.id != second.id
-
-
-@pytest.mark.parametrize("earlier", ["past", "state"])
-def test_a_model_that_repeats_an_id_never_overwrites_what_it_said_before(earlier: str) -> None:
-    said = AIMessage("before", id="same")
-    past = Past((said,)) if earlier == "past" else Past()
-    messages = [said, HumanMessage("plan", id="h")] if earlier == "state" else []
-
-    update = settled_in(state(*messages), AIMessage("done", id="same"), past)
-
-    assert update["messages"][0].id not in (None, "", "same")
-
-
-def test_a_streamed_reply_is_kept_as_a_whole_message() -> None:
-    [message] = settled(AIMessageChunk(content="done", id="m"))["messages"]
-
-    assert type(message) is AIMessage
-    assert message.text == "done"
-
-
-@pytest.mark.parametrize("reply", ["done", None, HumanMessage("done"), {"content": "done"}])
-def test_what_is_no_reply_of_a_model_is_refused(reply: Any) -> None:
-    with pytest.raises(TypeError, match=f"'head' returned {type(reply).__name__}"):
-        settled(reply)
-
-
-def test_mistakes_are_answered_in_the_same_update() -> None:
-    call = ToolCall(name="serach", args={}, id="1", type="tool_call")
-
-    reply, answer = settled(AIMessage("", id="m", tool_calls=[call]))["messages"]
-
-    assert isinstance(answer, ToolMessage)
-    assert reply.tool_calls[0]["id"] == answer.tool_call_id == "1"
-    assert answer.status == "error"
-
-
-def test_a_report_is_kept_as_plain_json() -> None:
-    call = ToolCall(name="report", args={"status": "partial", "result": "half"}, id="1")
-
-    update = settled(AIMessage("", id="m", tool_calls=[call]))
-
-    assert update["response"] == {"status": "partial", "result": "half", "reason": ""}
-
-
-def test_the_threads_of_its_delegations_stand_in_the_message() -> None:
-    calls = [
-        ToolCall(name="call_subordinate", args={"message": "a", "subordinate": "eat"}, id="1"),
-        ToolCall(name="search", args={}, id="2"),
-    ]
-    update = settled(AIMessage("", id="m", tool_calls=calls, response_metadata={"model": "x"}))
-
-    [message] = update["messages"]
-    assert message.response_metadata == {"model": "x", THREADS_KEY: {"1": started("1")}}
-    assert update["heads"] == {started("1"): {"agent": "eat"}}
-
-
-def test_the_threads_of_earlier_segments_are_known() -> None:
-    old = Head(agent="eat", checkpoint_ns="ns", checkpoint_id="c")
-    call = ToolCall(name="call_subordinate", args={"message": "a", "subordinate": "eat"}, id="1")
-
-    update = settled(AIMessage("", id="m", tool_calls=[call]), Past((), {"old": old}))
-
-    assert update["messages"][0].response_metadata[THREADS_KEY] == {"1": "old"}
-    assert update["heads"] == {"old": old}
-
-
-# Which thread a call runs on
-
-
 async def test_both_worlds_call_the_model_once_and_write_the_same() -> None:
     model = ScriptedModel([[Call("search", {"q": "x"}), delegate("eat", "dinner")]])
     node = Reason(ReasonSettings(model, SystemPrompt("Be brief."), ABILITIES), Remembered())
@@ -395,14 +267,3 @@ def test_a_report_beside_other_calls_waits_for_them() -> None:
 
     assert update["response"]["status"] == "partial"
     assert [each.type for each in update["messages"]] == ["ai", "tool"]
-
-
-@pytest.mark.parametrize("key", sorted(OWN_KEYS))
-def test_what_a_provider_says_under_a_key_of_ours_means_nothing(key: str) -> None:
-    call: Any = {"name": "call_subordinate", "args": {"message": "dinner", "subordinate": "eat"}}
-    theirs = {key: {"1": ["anything"]}, "model_name": "m"}
-    forged = AIMessage("", id="m", tool_calls=[{**call, "id": "1"}], response_metadata=theirs)
-    [message] = settled(forged)["messages"]
-
-    own = {THREADS_KEY: {"1": started("1")}}
-    assert message.response_metadata == {"model_name": "m", **own}

@@ -28,7 +28,7 @@ from echelons import (
 )
 from echelons.errors import MissingAgents, MissingTool
 from echelons.nodes.dispatch import MAX_NODES
-from echelons.nodes.planning.system_prompt import MAX_LISTED
+from echelons.nodes.planning.spawn_plan import MAX_LISTED
 from echelons.testing import Call, ScriptedModel, delegate, delegate_many
 from echelons.workspace_tools import file_tools
 

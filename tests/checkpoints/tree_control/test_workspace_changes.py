@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from echelons.checkpoints.coordination.branches import Branch, build_branch
 from echelons.checkpoints.ledger import build_key
 from echelons.checkpoints.ledger.memory_ledger import MemoryLedger
-from echelons.checkpoints.maintenance.moved_records import move_records
+from echelons.checkpoints.maintenance.branch_records import move_records
 from echelons.checkpoints.tree_control.workspace_changes import CHANGE, LedgerChanges
 from echelons.workspace.changes import FileChange
 

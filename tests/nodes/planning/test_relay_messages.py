@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
-from langchain_core.runnables import RunnableLambda
 
 from echelons.delegation.request import DelegationRequest
 from echelons.identity.lineage import ADDRESSEE_KEY, REQUEST_CONTEXT_KEY, Identity
@@ -14,9 +13,8 @@ from echelons.identity.thread_history import Past
 from echelons.nodes.delegating.queued_request import QueuedRequest
 from echelons.nodes.messages import read_message_usage
 from echelons.nodes.planning.relay_messages import build_addressed_call
-from echelons.nodes.planning.system_prompt import SystemPrompt
+from echelons.nodes.planning.reply_handler import ReplyHandler
 from echelons.nodes.planning.tool_calls import CallableTools
-from echelons.nodes.reason import ReasonSettings, parse_message, plan_reply_update
 from echelons.nodes.subordinate import build_level_input
 
 HEAD = Identity(agent="head", path=("head",), thread_id="t", tree="x")
@@ -66,14 +64,12 @@ def test_the_model_is_told_of_an_agent_that_the_tree_no_longer_has(
     subordinates: tuple[str, ...],
 ) -> None:
     state = {"messages": [addressed("north")]}
-    settings = ReasonSettings(
-        RunnableLambda(lambda _: None), SystemPrompt(), CallableTools(subordinates=subordinates)
-    )
+    replies = ReplyHandler(CallableTools(subordinates=subordinates))
     message = build_addressed_call(state["messages"], HEAD)
     assert message is not None
 
-    context = parse_message(settings, Past(), state, message, HEAD, {})
-    call, answer = plan_reply_update(settings, context, {})["messages"]
+    context = replies.parse_message(Past(), state, message, HEAD, {})
+    call, answer = replies.build_update(context, {})["messages"]
 
     assert answer.tool_call_id == call.tool_calls[0]["id"]
     assert answer.status == "error"

@@ -19,14 +19,14 @@ from echelons.identity.lineage import require_identity
 from echelons.identity.thread_history import Past
 from echelons.models import resolve_model
 from echelons.models.call_timeouts import limit_call, takes_timeout
-from echelons.nodes.planning.budgeted_call import (
+from echelons.nodes.model_call.budgeted_call import (
     UNKNOWN_MODEL,
     CallRefused,
     ModelDescription,
     acall_within,
     call_within,
 )
-from echelons.nodes.planning.state_function import StateFunction
+from echelons.nodes.model_call.state_function import StateFunction
 from echelons.nodes.planning.tool_calls import answer_open_calls
 
 KEPT_NAMES = 32

@@ -15,7 +15,7 @@ from langgraph.types import interrupt
 
 from echelons import Agent, Session
 from echelons.errors import EventLoopMissing, InvalidField, PromptFailed
-from echelons.nodes.planning.system_prompt import SystemPrompt
+from echelons.nodes.model_call.system_prompt import SystemPrompt
 from echelons.testing import Call, ScriptedModel, delegate
 
 if TYPE_CHECKING:

@@ -1,7 +1,7 @@
-"""Ends a segment without a model call: every open call answered, and a final message.
+"""Ends a segment without a model call: every open call answered, and a final message or a report.
 
-`reason` calls this when the gate halts it, and when the results of tools are the answer; `act` when
-the gate halts a call.
+`reason` calls this when the gate halts it, when the results of tools are the answer, and when there
+are questions to the superior or some that the user left open; `act` when the gate halts a call.
 """
 
 from __future__ import annotations
@@ -12,8 +12,15 @@ from typing import Any
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from langgraph.types import interrupt
 
+from echelons.delegation.request import Status
 from echelons.guards.gate import HALT_KEY, Halt, Pause
-from echelons.identity.lineage import RETURNED_KEY, Identity, derive_message_id
+from echelons.identity.lineage import (
+    RETURNED_KEY,
+    UNANSWERED_KEY,
+    Identity,
+    derive_message_id,
+)
+from echelons.messaging.agent_question import AgentQuestion
 from echelons.nodes.planning.tool_calls import find_unanswered
 
 
@@ -123,3 +130,26 @@ def build_halt_report(halt: Halt, messages: Sequence[BaseMessage]) -> dict[str, 
         "reason": halt.reason,
         HALT_KEY: halt.kind,
     }
+
+
+def build_question_report(questions: Sequence[AgentQuestion]) -> dict[str, Any]:
+    """Return the report of a segment that ends with questions to its superior."""
+    return {
+        "status": str(Status.NEEDS_INPUT),
+        "result": "\n".join(each.text for each in questions),
+        "questions": [each.stored() for each in questions],
+    }
+
+
+def build_unanswered_update(messages: Sequence[BaseMessage]) -> dict[str, Any] | None:
+    """Return the update that ends a segment whose last calls the user has not answered in time.
+
+    `None` if there is no such call: the superior is asked what the user was.
+    """
+    found: list[AgentQuestion] = []
+    for message in reversed(messages):
+        if not isinstance(message, ToolMessage):
+            break
+        if (asked := message.response_metadata.get(UNANSWERED_KEY)) is not None:
+            found.insert(0, AgentQuestion.load(asked))
+    return {"response": build_question_report(found)} if found else None

@@ -9,7 +9,7 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
 from echelons.guards.gate import Halt
 from echelons.identity.lineage import Identity
-from echelons.nodes.planning.early_end import (
+from echelons.nodes.planning.segment_end import (
     build_halt_update,
     build_late_reply_update,
     build_not_run_message,

@@ -6,22 +6,19 @@ It is made once for a level, unless the agent's prompt is a function of the stat
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Any, Final
+from typing import Any
 
 from langchain_core.messages import SystemMessage
 
 from echelons.errors import PromptFailed
 from echelons.guards.gate import Halt
 from echelons.identity.thread_history import Past
-from echelons.nodes.planning.spawn_plan import SpawnPlan, SpawnRules
-from echelons.nodes.planning.state_function import StateFunction
+from echelons.nodes.model_call.state_function import StateFunction
+from echelons.nodes.planning.spawn_plan import MAX_LISTED, SpawnPlan, SpawnRules
 from echelons.prompts import fill_text, load_tool_texts
 from echelons.text.input_limits import read_text
 from echelons.text.sanitize import sanitize_value
 from echelons.tree.names import DISMISS_SUBORDINATE, SPAWN_SUBORDINATE
-
-MAX_LISTED: Final = 32
-"""Most spawned agents that a model is told about."""
 
 
 class SystemPrompt:
