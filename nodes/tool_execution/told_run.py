@@ -15,7 +15,15 @@ from langchain_core.messages import AIMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.errors import GraphInterrupt
 
-from echelons.effects.journal import CallStart, CallState, EffectKind, Journal, JournalEntry
+from echelons.effects.journal import (
+    CallQuestion,
+    CallStart,
+    CallState,
+    EffectCall,
+    EffectKind,
+    Journal,
+    JournalEntry,
+)
 from echelons.identity.lineage import USER_ANSWERS_KEY
 from echelons.langgraph_internals import RESUMING_KEY
 from echelons.nodes.base_node import Node
@@ -73,9 +81,7 @@ class ToldRun(Node):
         journal, pad = self._journal, Scratchpad(config)
         call = build_journal_call(config, "", self._member, {}, EffectKind.READS_ONLY)
 
-        def step(work: Any) -> PlanStep:
-            return PlanStep(work, partial(journal.arun, work, config))
-
+        step = partial(self._build_journal_step, config=config)
         keeps, entry = journal.keeps(config), cast("JournalEntry | None", None)
         if keeps and config["configurable"].get(RESUMING_KEY):
             entry = yield step(partial(journal.find, call, config))
@@ -90,18 +96,37 @@ class ToldRun(Node):
         except GraphInterrupt as stop:
             told = note_questions(entry.told if entry else (), stop.args[0] if stop.args else ())
             if keeps and told and (entry is None or told != entry.told):
-                if entry is None:
-                    begun: CallStart = yield step(partial(journal.begin, call, config))
-                    if begun.halt:
-                        raise
-                    entry = begun.entry
-                now = replace(entry, state=CallState.SUSPENDED, at="", told=told)
-                yield step(partial(journal.note, call, now, config))
+                yield from self._suspend(call, entry, told, config)
             raise
-        if entry and entry.state is not CallState.DONE:
-            yield step(partial(journal.end, call, entry, None, config))
+        if entry and entry.state is CallState.DONE:
+            # Death has undone the step that was marked with them.
+            return _mark(update, entry.result)
         told_unkept = [] if keeps else build_unjournaled_answers(self._member, pad.answers)
-        return _mark(update, list_user_answers(told_unkept, entry.told if entry else ()))
+        marks = list_user_answers(told_unkept, entry.told if entry else ())
+        if entry:
+            yield step(partial(journal.end, call, entry, marks, config))
+        return _mark(update, marks)
+
+    def _suspend(
+        self,
+        call: EffectCall,
+        entry: JournalEntry | None,
+        told: tuple[CallQuestion, ...],
+        config: RunnableConfig,
+    ) -> Generator[PlanStep, Any, None]:
+        """Keep the questions of a run that waits, unless its agent was dismissed meanwhile."""
+        if entry is None:
+            begun: CallStart = yield self._build_journal_step(
+                partial(self._journal.begin, call, config), config
+            )
+            if begun.halt:
+                return
+            entry = begun.entry
+        now = replace(entry, state=CallState.SUSPENDED, at="", told=told)
+        yield self._build_journal_step(partial(self._journal.note, call, now, config), config)
+
+    def _build_journal_step(self, work: Any, config: RunnableConfig) -> PlanStep:
+        return PlanStep(work, partial(self._journal.arun, work, config))
 
 
 def _mark(update: Any, marks: list[dict[str, Any]]) -> Any:

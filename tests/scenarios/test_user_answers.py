@@ -187,6 +187,40 @@ def test_the_superior_of_what_is_no_agent_is_told_what_it_has_asked(
         assert [each.answer for each in response.user_answers] == ["this", "that"]
 
 
+@pytest.mark.parametrize("kind", ASKING)
+def test_it_is_told_although_the_process_has_died_before_the_answer_was_stored(
+    saver: SqliteCheckpointer, kind: str
+) -> None:
+    class Died(BaseException):
+        """The process dies when the run has ended, and its step is not stored."""
+
+    model = ScriptedModel({"head": [delegate("clerk", "go"), "over"]})
+    agent = Agent("head", model=model, subordinates=[ASKING[kind]()])
+    put, died = saver.put_writes, list[str]()
+
+    def put_writes(config: Any, writes: Any, task_id: str, task_path: str = "") -> None:
+        said = [each for _, value in writes if isinstance(value, list) for each in value]
+        marked = [
+            each for each in said if USER_ANSWERS_KEY in getattr(each, "response_metadata", ())
+        ]
+        if marked and not died:
+            died.append(task_id)
+            raise Died
+        put(config, writes, task_id, task_path)
+
+    with Session(agent, saver) as session:
+        [first] = session.send("go").result().questions
+        [second] = session.answer({first.id: "this"}).result().questions
+        saver.put_writes = put_writes  # type: ignore[method-assign]
+        with pytest.raises(Died):
+            session.answer({second.id: "that"}).result()
+        assert session.resume().result().finished
+
+        [[first_told, second_told]] = told(session, "head")
+    assert first_told.endswith('"this"')
+    assert second_told.endswith('"that"')
+
+
 def test_of_two_that_ask_at_the_same_time_each_is_told_of(
     world: World, saver: SqliteCheckpointer
 ) -> None:
