@@ -39,9 +39,9 @@ def build_tree(place: Place) -> Agent:
         return {"messages": [AIMessage(" / ".join(said))]}
 
     builder = StateGraph(MessagesState)
-    builder.add_node("where", lambda _: ask("where?"))
+    builder.add_node("where", lambda state: ask("where?"))
     builder.add_node("note", note)
-    builder.add_node("when", lambda _: ask("when?"))
+    builder.add_node("when", lambda state: ask("when?"))
     builder.add_node("tell", tell)
     for first, second in pairwise((START, "where", "note", "when", "tell", END)):
         builder.add_edge(first, second)
