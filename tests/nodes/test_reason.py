@@ -15,7 +15,7 @@ from langchain_core.messages import (
     ToolCall,
 )
 from langchain_core.outputs import ChatGeneration, ChatResult
-from langchain_core.runnables import RunnableBinding, RunnableLambda
+from langchain_core.runnables import RunnableBinding
 
 from echelons.identity.lineage import Identity
 from echelons.identity.thread_history import Head, Past
@@ -28,7 +28,6 @@ from echelons.testing import Call, Reply, ScriptedModel, delegate, report
 IDENTITY = Identity(agent="head", path=("head",), thread_id="root", tree="t")
 CONFIG: Any = {"metadata": IDENTITY.to_metadata()}
 ABILITIES = CallableTools(tools=("search",), subordinates=("eat", "sleep"), can_report=True)
-NOTHING: RunnableLambda[Any, Any] = RunnableLambda(lambda _: AIMessage("done"))
 
 
 def build_model_input(system: SystemMessage | None, past: Past) -> list[Any]:
