@@ -80,7 +80,6 @@ class ToldRun(Node):
     def _plan(self, run: PlanStep, config: RunnableConfig) -> Generator[PlanStep, Any, Any]:
         journal, pad = self._journal, Scratchpad(config)
         call = build_journal_call(config, "", self._member, {}, EffectKind.READS_ONLY)
-
         step = partial(self._build_journal_step, config=config)
         keeps, entry = journal.keeps(config), cast("JournalEntry | None", None)
         if keeps and config["configurable"].get(RESUMING_KEY):
