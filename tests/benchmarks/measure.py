@@ -74,12 +74,15 @@ def timed(costs: list[Cost]) -> Iterator[None]:
 @contextmanager
 def settled() -> Iterator[None]:
     """Keep what lives already out of the collections between the runs, which would be slow."""
+    # There is no telling from what others have frozen, as the tests do with all that was imported.
+    unfreezes = not gc.get_freeze_count()
     gc.collect()
     gc.freeze()
     try:
         yield
     finally:
-        gc.unfreeze()
+        if unfreezes:
+            gc.unfreeze()
 
 
 def in_turn(names: Sequence[str], number: int) -> list[str]:

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.skipif(os.name == "nt", reason="forks and signals of PO
 def test_every_edit_is_made_once_whatever_was_killed(
     tmp_path: Path, fork_server: ForkServer
 ) -> None:
-    step = str(sample(37, 1))
+    step = str(sample(73, 1))
     whole, *reports = fork_server.load("tests.crash.drivers.edits", str(tmp_path), step)
 
     kinds = [(path, kind) for path, kind, _ in whole["end"]["changes"]]

@@ -1,6 +1,6 @@
 """Two worlds: every scenario is run with the synchronous and the asynchronous methods.
 
-Of a long table of cases, `make test` runs each row in one of them, `make proof` in both.
+Of a table of cases, `make test` runs each row in one of them, `make proof` in both.
 """
 
 from __future__ import annotations
@@ -17,12 +17,9 @@ from tests.fork_server import ForkServer
 from tests.proof import WHOLE
 from tests.scenarios.drivers.forks import Forks
 
-LONG = 4
-"""Rows from which on a table is a long one."""
-
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out every other cell of long tables whose columns are the two worlds."""
+    """Leave out every other cell of tables whose columns are the two worlds."""
     tables: dict[str, dict[str, list[pytest.Item]]] = {}
     for item in items:
         if "world" in getattr(item, "fixturenames", ()):
@@ -32,7 +29,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     rows = [
         (number, row)
         for table in tables.values()
-        if len(table) >= LONG and not WHOLE
+        if len(table) > 1 and not WHOLE
         for number, row in enumerate(table.values())
     ]
     # Not the number's own parity, in step with which other columns would change.

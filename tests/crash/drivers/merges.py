@@ -131,9 +131,9 @@ def main(given: str, step: str) -> None:
 
     statements = fork(whole).result()
     gc.freeze()
-    stride = 1 if step == "1" else 3
+    stride = 1 if step == "1" else 5
     for again in (False, True):
-        # Each access of a file, or each third one where only some statements are tried.
+        # Each access of a file, or each fifth one where only some statements are tried.
         code, at = -signal.SIGKILL, 1 - stride
         while code:
             at += stride

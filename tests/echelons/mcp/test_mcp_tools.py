@@ -6,7 +6,7 @@ import asyncio
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -20,6 +20,13 @@ from echelons.errors import McpServerFailed, WrongAnswer
 from echelons.mcp import HttpServer, StdioServer, mcp_connection, open_mcp_tools
 from echelons.testing import Call, ScriptedModel, delegate
 from tests.echelons.mcp.conftest import Notes, shop_server
+
+
+@pytest.fixture(scope="module")
+def shop() -> Iterator[Sequence[Any]]:
+    """The tools of a server that several tests call, each in runs of its own."""
+    with open_mcp_tools(shop_server()) as tools:
+        yield tools
 
 
 def build_tree(tools: Sequence[Any], *calls: Call) -> tuple[Agent, ScriptedModel]:
@@ -158,43 +165,39 @@ def test_a_question_of_a_server_is_answered_in_the_inbox(notes: Notes) -> None:
 
 
 @pytest.mark.parametrize("action", ["decline", "cancel"])
-async def test_a_question_of_a_server_may_be_declined(action: str) -> None:
-    async with open_mcp_tools(shop_server()) as tools:
-        tree, model = build_tree(tools, Call("order", {"article": "pen"}))
-        async with Session(tree, ":memory:") as session:
-            run = await session.asend("Buy")
-            [question] = (await run.result()).questions
-            answered = await session.aanswer(question.id, {"action": action})
-            assert (await answered.result()).finished
+async def test_a_question_of_a_server_may_be_declined(action: str, shop: Sequence[Any]) -> None:
+    tree, model = build_tree(shop, Call("order", {"article": "pen"}))
+    async with Session(tree, ":memory:") as session:
+        run = await session.asend("Buy")
+        [question] = (await run.result()).questions
+        answered = await session.aanswer(question.id, {"action": action})
+        assert (await answered.result()).finished
 
     assert read_results(model) == [f"no pen: {action}"]
 
 
-def test_an_answer_that_does_not_fit_the_form_of_a_server_is_refused() -> None:
-    with open_mcp_tools(shop_server()) as tools:
-        tree, _ = build_tree(tools, Call("order", {"article": "pen"}))
-        with Session(tree, ":memory:") as session:
-            [question] = session.send("Buy").result().questions
-            with pytest.raises(WrongAnswer):
-                session.answer(question.id, {"amount": "many"})
+def test_an_answer_that_does_not_fit_the_form_of_a_server_is_refused(shop: Sequence[Any]) -> None:
+    tree, _ = build_tree(shop, Call("order", {"article": "pen"}))
+    with Session(tree, ":memory:") as session:
+        [question] = session.send("Buy").result().questions
+        with pytest.raises(WrongAnswer):
+            session.answer(question.id, {"amount": "many"})
 
 
-def test_an_answer_is_not_given_to_another_question_than_was_answered() -> None:
-    with open_mcp_tools(shop_server()) as tools:
-        tree, model = build_tree(tools, Call("haggle", {}))
-        with Session(tree, ":memory:") as session:
-            [question] = session.send("Buy").result().questions
-            assert str(question.value).endswith("Is 1 EUR all right?")
-            assert session.answer(question.id, {"amount": 1}).result().finished
+def test_an_answer_is_not_given_to_another_question_than_was_answered(shop: Sequence[Any]) -> None:
+    tree, model = build_tree(shop, Call("haggle", {}))
+    with Session(tree, ":memory:") as session:
+        [question] = session.send("Buy").result().questions
+        assert str(question.value).endswith("Is 1 EUR all right?")
+        assert session.answer(question.id, {"amount": 1}).result().finished
 
     assert read_results(model) == ["haggled: cancel"]
 
 
-def test_a_page_to_open_and_a_form_with_a_list_are_declined() -> None:
-    with open_mcp_tools(shop_server()) as tools:
-        tree, model = build_tree(tools, Call("browse", {}))
-        with Session(tree, ":memory:") as session:
-            assert session.send("Buy").result().finished
+def test_a_page_to_open_and_a_form_with_a_list_are_declined(shop: Sequence[Any]) -> None:
+    tree, model = build_tree(shop, Call("browse", {}))
+    with Session(tree, ":memory:") as session:
+        assert session.send("Buy").result().finished
 
     assert read_results(model) == ["page: decline, form: decline"]
 
@@ -222,9 +225,9 @@ async def test_calls_of_a_server_run_one_after_another(notes: Notes) -> None:
         assert [notes.read(), notes.read()] == ["cancelled", "price pen"]
 
 
-async def test_a_question_outside_of_a_run_is_declined() -> None:
-    async with open_mcp_tools(shop_server(tools=["order"])) as tools:
-        [result] = await tools[0].ainvoke({"article": "pen"})
+async def test_a_question_outside_of_a_run_is_declined(shop: Sequence[Any]) -> None:
+    [order] = [each for each in shop if each.name == "order"]
+    [result] = await order.ainvoke({"article": "pen"})
 
     assert result["text"] == "no pen: decline"
 
@@ -238,8 +241,9 @@ def test_a_call_after_the_end_of_the_connection_is_a_named_result() -> None:
 
 
 def test_two_servers_with_the_same_tools_need_a_prefix() -> None:
-    with pytest.raises(McpServerFailed, match="'price' is called like another; set prefix=True"):
-        with open_mcp_tools(shop_server(tools=["price"]), shop_server(tools=["price"])):
+    twice = [shop_server("liar.py", "good", tools=["audio"]) for _ in range(2)]
+    with pytest.raises(McpServerFailed, match="'audio' is called like another; set prefix=True"):
+        with open_mcp_tools(*twice):
             pass
 
     other = shop_server(name="other", tools=["price"], prefix=True)

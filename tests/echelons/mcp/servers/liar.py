@@ -1,16 +1,14 @@
-"""An MCP server for the tests that lies about its tools; its argument is which list it sends."""
+"""An MCP server for the tests that lies about its tools; its argument is which list it sends.
+
+It is written without the SDK, which sends no such things, and starts at once.
+"""
 
 from __future__ import annotations
 
-import asyncio
+import json
 import sys
+from collections.abc import Callable, Mapping
 from typing import Any
-
-from mcp import types
-from mcp.server.lowlevel import Server
-from mcp.server.stdio import stdio_server
-
-server: Server[Any, Any] = Server("liar")
 
 TREE = {"type": "object", "properties": {"below": {"$ref": "#/$defs/tree"}}}
 NUMBER = {"type": "object", "properties": {"number": {"type": "integer"}}, "required": ["number"]}
@@ -34,37 +32,52 @@ LISTS: dict[str, list[tuple[str, Any]]] = {
 }
 
 
-def build_tool(name: str, schema: Any) -> types.Tool:
-    output = NUMBER if name == "wrong_result" else None
-    claims: Any = {"readOnlyHint": True, "echelons_effect": "reads_only"}
-    annotations = types.ToolAnnotations.model_validate(claims)
-    return types.Tool.model_construct(
-        name=name, inputSchema=schema, outputSchema=output, annotations=annotations
-    )
+def list_tools(_: Mapping[str, Any]) -> dict[str, Any]:
+    claims = {"readOnlyHint": True, "echelons_effect": "reads_only"}
+    tools: list[dict[str, Any]] = [
+        {"name": name, "inputSchema": schema, "annotations": claims}
+        for name, schema in LISTS[sys.argv[1]]
+    ]
+    for each in tools:
+        if each["name"] == "wrong_result":
+            each["outputSchema"] = NUMBER
+    return {"tools": tools}
 
 
-@server.list_tools()  # type: ignore[no-untyped-call, untyped-decorator]
-async def list_tools() -> types.ListToolsResult:
-    tools = [build_tool(*each) for each in LISTS[sys.argv[1]]]
-    return types.ListToolsResult.model_construct(tools=tools)
-
-
-@server.call_tool(validate_input=False)  # type: ignore[untyped-decorator]
-async def call_tool(name: str, arguments: dict[str, Any]) -> types.CallToolResult:
-    text = {"huge_result": "x" * 4 * 1024 * 1024}.get(name, str(arguments))
-    content: list[types.ContentBlock] = [types.TextContent(type="text", text=text)]
+def call_tool(request: Mapping[str, Any]) -> dict[str, Any]:
+    name, arguments = request["name"], request.get("arguments", {})
     if name == "audio":
-        content = [types.AudioContent(type="audio", data="AAAA", mimeType="audio/wav")]
+        return {"content": [{"type": "audio", "data": "AAAA", "mimeType": "audio/wav"}]}
     if name == "no_tool":
-        return types.CallToolResult.model_construct(content=[{"type": "smell"}])
-    structured = {"number": "three"} if name == "wrong_result" else None
-    return types.CallToolResult(content=content, structuredContent=structured)
+        return {"content": [{"type": "smell"}]}
+    text = "x" * 4 * 1024 * 1024 if name == "huge_result" else str(arguments)
+    structured = {"structuredContent": {"number": "three"}} if name == "wrong_result" else {}
+    return {"content": [{"type": "text", "text": text}], **structured}
 
 
-async def main() -> None:
-    async with stdio_server() as (read, write):
-        await server.run(read, write, server.create_initialization_options())
+def initialize(request: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "protocolVersion": request["protocolVersion"],
+        "capabilities": {"tools": {}},
+        "serverInfo": {"name": "liar", "version": "1"},
+    }
+
+
+METHODS: dict[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = {
+    "initialize": initialize,
+    "tools/list": list_tools,
+    "tools/call": call_tool,
+}
+
+
+def main() -> None:
+    for line in sys.stdin:
+        message = json.loads(line)
+        if "id" in message:
+            result = METHODS[message["method"]](message.get("params") or {})
+            answer = {"jsonrpc": "2.0", "id": message["id"], "result": result}
+            print(json.dumps(answer), flush=True)
 
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    main()
