@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import signal
-import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -27,6 +26,7 @@ from echelons.cli.exit_codes import ExitCode
 from echelons.errors import NothingToResume
 from tests.echelons.mcp.conftest import SERVERS, Notes
 from tests.echelons.mcp.servers import teams
+from tests.fork_server import ForkedProcess, ForkServer
 
 ROOT = Path(__file__).parents[3]
 TOKEN = "a-token-of-the-tests"
@@ -48,20 +48,17 @@ async def connect(db: Path, *names: str, **more: Any) -> AsyncIterator[ClientSes
 
 @contextmanager
 def start_http(
-    db: Path, *options: str, env: Any = None, team: str = "teams:echo"
-) -> Iterator[subprocess.Popen[str]]:
+    server: ForkServer, db: Path, *options: str, env: Any = None, team: str = "teams:echo"
+) -> Iterator[ForkedProcess]:
     """Start the command over HTTP."""
-    command = [sys.executable, "-m", "echelons", "serve-mcp", team, "--http"]
-    with subprocess.Popen(
-        [*command, "--db", str(db), *options],
-        cwd=SERVERS,
-        env={**os.environ, "PYTHONPATH": str(ROOT), **(env or {})},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
+    command = ("-m", "echelons", "serve-mcp", team, "--http", "--db", str(db), *options)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), **(env or {})}
+    process = server.start(*command, cwd=SERVERS, env=environment)
+    try:
         yield process
+    finally:
         process.kill()
+        process.communicate()
 
 
 def read_text(result: types.CallToolResult) -> str:
@@ -135,8 +132,10 @@ async def test_a_client_that_goes_stops_its_run(tmp_path: Path, notes: Notes) ->
             await session.aresume()
 
 
-async def test_teams_are_served_over_http_with_a_new_token(tmp_path: Path) -> None:
-    with start_http(tmp_path / "threads.sqlite") as process:
+async def test_teams_are_served_over_http_with_a_new_token(
+    tmp_path: Path, fork_server: ForkServer
+) -> None:
+    with start_http(fork_server, tmp_path / "threads.sqlite") as process:
         assert process.stdout
         assert process.stderr
         url = process.stdout.readline().strip()
@@ -155,10 +154,12 @@ async def test_teams_are_served_over_http_with_a_new_token(tmp_path: Path) -> No
         assert process.wait() == ExitCode.INTERRUPTED
 
 
-async def test_an_interrupted_server_stops_its_runs(tmp_path: Path, notes: Notes) -> None:
+async def test_an_interrupted_server_stops_its_runs(
+    tmp_path: Path, notes: Notes, fork_server: ForkServer
+) -> None:
     env = {"TEAM_NOTES": str(notes.path), "ECHELONS_MCP_TOKEN": TOKEN}
     db = tmp_path / "threads.sqlite"
-    with start_http(db, env=env, team="teams:waiter") as process:
+    with start_http(fork_server, db, env=env, team="teams:waiter") as process:
         assert process.stdout
         url = process.stdout.readline().strip()
         async with httpx.AsyncClient(headers={"Authorization": f"Bearer {TOKEN}"}) as http:
@@ -180,11 +181,15 @@ async def test_an_interrupted_server_stops_its_runs(tmp_path: Path, notes: Notes
 
 
 @pytest.mark.parametrize("source", ["file", "environment"])
-def test_a_token_comes_from_a_file_or_the_environment(source: str, tmp_path: Path) -> None:
+def test_a_token_comes_from_a_file_or_the_environment(
+    source: str, tmp_path: Path, fork_server: ForkServer
+) -> None:
     (tmp_path / "token").write_text(f"{TOKEN}\n")
     options = ["--token-file", str(tmp_path / "token")] if source == "file" else []
     env = {"ECHELONS_MCP_TOKEN": TOKEN} if source == "environment" else {}
-    with start_http(tmp_path / "threads.sqlite", "--json", *options, env=env) as process:
+    with start_http(
+        fork_server, tmp_path / "threads.sqlite", "--json", *options, env=env
+    ) as process:
         assert process.stdout
         told = json.loads(process.stdout.readline())
         assert told["tools"] == ["echo"]
