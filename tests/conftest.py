@@ -7,12 +7,15 @@ import gc
 import signal
 import sys
 from collections.abc import Generator, Iterator
+from functools import cache
 from importlib.util import find_spec
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
 import pytest
+import typer.main
+import typer.testing
 from hypothesis import HealthCheck, settings
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.memory import InMemorySaver
@@ -46,6 +49,8 @@ def refuse_far_connects(event: str, arguments: tuple[Any, ...]) -> None:
 sys.addaudithook(refuse_far_connects)
 # A script's background job ignores Ctrl-C, and so would all processes that a test starts.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+# A runner builds all commands for each call, which takes longer than most of them.
+vars(typer.testing)["_get_command"] = cache(typer.main.get_command)
 
 
 @pytest.hookimpl(wrapper=True)
