@@ -7,6 +7,7 @@ LangGraph's own tables exist. A released step is never edited: a later step corr
 from __future__ import annotations
 
 import sqlite3
+from functools import cache
 
 from echelons.checkpoints.clock import Clock
 from echelons.checkpoints.ledger import build_key
@@ -77,15 +78,22 @@ def migrate(connection: sqlite3.Connection, path: str, clock: Clock) -> None:
         taken = _count_steps_taken(connection)
         for number, script in enumerate(MIGRATION_STEPS[taken:], start=taken + 1):
             # Not `executescript`, which commits first.
-            statement = ""
-            for line in script.splitlines():
-                statement += f"{line}\n"
-                if sqlite3.complete_statement(statement):
-                    connection.execute(statement)
-                    statement = ""
+            for statement in _split_statements(script):
+                connection.execute(statement)
             connection.execute(
                 "INSERT INTO echelons_schema VALUES (?, ?)", (number, clock().isoformat())
             )
+
+
+@cache
+def _split_statements(script: str) -> tuple[str, ...]:
+    statements, statement = list[str](), ""
+    for line in script.splitlines(keepends=True):
+        statement += line
+        if sqlite3.complete_statement(statement):
+            statements.append(statement)
+            statement = ""
+    return tuple(statements)
 
 
 def _count_steps_taken(connection: sqlite3.Connection) -> int:

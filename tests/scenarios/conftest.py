@@ -22,7 +22,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Leave out every other cell of tables whose columns are the two worlds."""
     tables: dict[str, dict[str, list[pytest.Item]]] = {}
     for item in items:
-        if "world" in getattr(item, "fixturenames", ()):
+        if {"world", "sync"} & {*getattr(item, "fixturenames", ())}:
             name, _, cell = item.nodeid.partition("[")
             row = cell.replace("async", "sync", 1)
             tables.setdefault(name, {}).setdefault(row, []).append(item)

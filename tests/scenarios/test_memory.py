@@ -24,12 +24,12 @@ from echelons.identity.lineage import MEMORY_KEY, PIN_KEY
 from echelons.memory import Memory
 from echelons.testing import Call, Reply, ScriptedModel, delegate
 from tests.benchmarks.counting import Counter, Counts
-from tests.proof import WHOLE, sample
+from tests.proof import sample
 
 if TYPE_CHECKING:
     from tests.scenarios.conftest import World
 
-TURNS = 2000 if WHOLE else 120
+TURNS = sample(60, 2000)
 """Turns of the long conversations."""
 
 
@@ -97,7 +97,7 @@ def test_a_late_turn_costs_no_more_than_without_a_memory() -> None:
         counter, samples = Counter(), list[Counts]()
         agent = Agent("head", model=model, memory=memory)
         with counter.watching(), Session(agent, ":memory:") as session:
-            for turn in range(sample(60, 500)):
+            for turn in range(sample(40, 500)):
                 session.send(f"Find a hotel for day {turn}. {'Look around. ' * 20}").result()
                 del model.calls[:]
             # As many as come together before they are summarised: one of them pays for it.
@@ -169,12 +169,12 @@ turns = st.lists(
         st.tuples(st.just("pin"), st.integers(1, 800)),
     ),
     min_size=1,
-    max_size=60 if WHOLE else 25,
+    max_size=sample(25, 60),
 )
 
 
 @settings(
-    max_examples=60 if WHOLE else 12,
+    max_examples=sample(8, 60),
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
