@@ -186,6 +186,6 @@ class Spending(RuleBasedStateMachine):
 
 
 Spending.TestCase.settings = settings(
-    max_examples=sample(12, 300), stateful_step_count=sample(8, 20), deadline=None
+    max_examples=sample(8, 300), stateful_step_count=sample(8, 20), deadline=None
 )
 test_the_accounts_of_all_agents_add_up = Spending.TestCase

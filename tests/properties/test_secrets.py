@@ -126,7 +126,7 @@ async def arun(session: Session) -> list[RunEvent]:
     place=st.sampled_from(PLACES),
     is_async=st.booleans(),
 )
-@settings(max_examples=sample(20, 800))
+@settings(max_examples=sample(12, 800))
 def test_a_secret_in_an_exception_is_found_nowhere(
     level: str, what: str, secret: str, place: str, is_async: bool
 ) -> None:
