@@ -23,7 +23,7 @@ pytestmark = pytest.mark.skipif(os.name == "nt", reason="forks and signals of PO
 def reports(tmp_path_factory: pytest.TempPathFactory, fork_server: ForkServer) -> list[Report]:
     """What came of every trial; nothing happens to the first one."""
     folder = str(tmp_path_factory.mktemp("approvals"))
-    return list(fork_server.load("tests.crash.drivers.approvals", folder, str(sample(401, 1))))
+    return list(fork_server.load("tests.crash.drivers.approvals", folder, str(sample(601, 1))))
 
 
 def test_the_processes_did_die(reports: list[Report]) -> None:

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.skipif(os.name == "nt", reason="forks and signals of PO
 def reports(tmp_path_factory: pytest.TempPathFactory, fork_server: ForkServer) -> list[Report]:
     """What came of every turn; nothing happens to the first one."""
     folder = str(tmp_path_factory.mktemp("budgets"))
-    return list(fork_server.load("tests.crash.drivers.budgets", folder, str(sample(6, 1000))))
+    return list(fork_server.load("tests.crash.drivers.budgets", folder, str(sample(4, 1000))))
 
 
 def test_the_processes_did_die_and_calls_were_lost_with_them(reports: list[Report]) -> None:

@@ -75,7 +75,7 @@ async def test_a_run_that_is_cancelled_anywhere_leaves_no_orphan_and_no_lease_an
     end, chance, in_time = told(undisturbed.session), random.Random(6), 0
 
     for number in itertools.count():
-        if in_time == sample(6, 500):
+        if in_time == sample(4, 500):
             break
         trip = Trip(saver, tmp_path, f"trip {number}")
         moment = chance.randrange(rounds)

@@ -17,7 +17,7 @@ from tests.fork_server import ForkServer
 from tests.proof import sample
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="forks and signals of POSIX")
-AGENTS = sample(20, 200)
+AGENTS = sample(12, 200)
 
 
 @pytest.fixture(scope="module")

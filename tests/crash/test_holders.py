@@ -16,7 +16,7 @@ from tests.proof import sample
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="forks and signals of POSIX")
 
-TURNS = sample(4, 15)
+TURNS = sample(3, 15)
 KILLS = sample(3, 20)
 
 

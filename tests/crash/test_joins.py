@@ -27,7 +27,7 @@ BRANCHES = 3
 def every(tmp_path_factory: pytest.TempPathFactory, fork_server: ForkServer) -> list[Report]:
     """What came of every race."""
     folder = str(tmp_path_factory.mktemp("races"))
-    return list(fork_server.load("tests.crash.drivers.joins", folder, str(sample(3601, 29))))
+    return list(fork_server.load("tests.crash.drivers.joins", folder, str(sample(5401, 29))))
 
 
 @pytest.fixture(params=["first", "quorum"])

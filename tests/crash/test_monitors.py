@@ -23,7 +23,7 @@ pytestmark = pytest.mark.skipif(os.name == "nt", reason="forks and signals of PO
 def reports(tmp_path_factory: pytest.TempPathFactory, fork_server: ForkServer) -> list[Report]:
     """What came of every turn; nothing happens to the first two."""
     folder = str(tmp_path_factory.mktemp("turns"))
-    return list(fork_server.load("tests.crash.drivers.watched", folder, str(sample(7, 400))))
+    return list(fork_server.load("tests.crash.drivers.watched", folder, str(sample(5, 400))))
 
 
 def test_the_processes_did_die(reports: list[Report]) -> None:
