@@ -122,7 +122,12 @@ def test_those_who_may_take_a_task_stand_further_down(depth: int, parallel: bool
     does = ("fulfilled", "partial", "late")
     pairs = [*product(does, repeat=2), ("unable", "needs_input"), ("failed", OPEN)]
 
-    agree(deep(depth), sample(pairs[parallel::2], pairs), sync=(depth % 2 == 0) is parallel, parallel=parallel)
+    agree(
+        deep(depth),
+        sample(pairs[parallel::2], pairs),
+        sync=(depth % 2 == 0) is parallel,
+        parallel=parallel,
+    )
 
 
 @pytest.mark.parametrize("parallel", [False, True])

@@ -15,7 +15,8 @@ import pytest
 from typer.testing import Result
 
 from echelons.cli.exit_codes import EXIT_CODE_MEANINGS
-from tests.fork_server import Ended
+from tests.echelons.cli.conftest import MAIN
+from tests.fork_server import Ended, ForkServer
 
 Call = Callable[..., Result]
 Process = Callable[..., Ended]
@@ -186,21 +187,17 @@ def test_a_terminal_without_unicode_gets_plain_signs(interpreter: Process) -> No
     assert "begins: Angstrom ? Zurich" in asked.stderr
 
 
-def test_a_reader_that_goes_away_is_no_error(echelons: Call, folder: Path) -> None:
+def test_a_reader_that_goes_away_is_no_error(
+    echelons: Call, folder: Path, fork_server: ForkServer
+) -> None:
     echelons("run", "trips:plain", "Hello", "--thread", "rome")
     reading, writing = os.pipe()
     os.close(reading)
-    done = subprocess.run(
-        [sys.executable, "-c", "from echelons.cli.app import main; main()", "threads"],
-        cwd=folder,
-        stdout=writing,
-        stderr=subprocess.PIPE,
-        text=True,
-        check=False,
-    )
+    process = fork_server.start(*MAIN, "threads", cwd=folder, stdout=writing)
     os.close(writing)
 
-    assert (done.returncode, done.stderr) == (141, "")
+    _, told = process.communicate()
+    assert (process.returncode, told) == (141, "")
 
 
 def completed(process: Process, *words: str) -> list[str]:
@@ -225,9 +222,9 @@ def test_the_shell_completes_teams_and_threads(echelons: Call, process: Process)
 
 
 def test_completion_without_a_database_offers_nothing_and_makes_none(
-    interpreter: Process, folder: Path
+    process: Process, folder: Path
 ) -> None:
-    assert completed(interpreter, "trace", "--thread", "ro") == []
+    assert completed(process, "trace", "--thread", "ro") == []
     assert not (folder / "trips.sqlite").exists()
 
 
