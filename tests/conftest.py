@@ -14,11 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer.main
-import typer.testing
 from hypothesis import HealthCheck, settings
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.memory import InMemorySaver
+from typer.main import get_command
 
 from echelons import SqliteCheckpointer
 from echelons.guards import deadlines
@@ -49,8 +48,6 @@ def refuse_far_connects(event: str, arguments: tuple[Any, ...]) -> None:
 sys.addaudithook(refuse_far_connects)
 # A script's background job ignores Ctrl-C, and so would all processes that a test starts.
 signal.signal(signal.SIGINT, signal.default_int_handler)
-# A runner builds all commands for each call, which takes longer than most of them.
-vars(typer.testing)["_get_command"] = cache(typer.main.get_command)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -71,6 +68,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("studio") is not None:
             item.add_marker(missing)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def commands_built_once() -> Iterator[None]:
+    """A runner would build all commands for each call, which takes longer than most of them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("typer.testing._get_command", cache(get_command))
+        yield
 
 
 @pytest.fixture(scope="session")
