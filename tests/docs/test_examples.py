@@ -58,7 +58,8 @@ def sources() -> list[Path]:
 
 def documents() -> list[Document]:
     prose = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-    parsed = [PROSE.parse(path) for path in prose] + [DOCSTRINGS.parse(path) for path in sources()]
+    parsed = [PROSE.parse(path) for path in prose]
+    parsed += [DOCSTRINGS.parse(each) for each in sources() if ">>>" in each.read_text("utf-8")]
     return [document for document in parsed if document.regions]
 
 
