@@ -56,7 +56,8 @@ def main(database: str, dies: str = "") -> None:
         graph = builder.compile(checkpointer=saver)
         config: Any = {"configurable": {"thread_id": "t"}}
         given: Any = {"messages": [("user", "go")]} if dies else None
-        end = graph.invoke(given, config)
+        # Else the tree begins again where the checkpoint above it was not stored yet.
+        end = graph.invoke(given, config, durability="sync")
         check_accounts(saver, "t")
         charges = read_charges(saver, "t").values()
         states = sorted((each.path, each.state, each.tokens > 0) for each in charges)
