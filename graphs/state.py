@@ -1,15 +1,22 @@
-"""The states of the level graph and the delegation graph, with their inputs and outputs."""
+"""The states of the level graph and the delegation graph, with their inputs and outputs.
 
-from __future__ import annotations
+LangGraph reads them for every graph that it compiles. So their annotations are not postponed, which
+would be evaluated each time, and their reducers stand in channels, whose signatures are not read.
+"""
 
 import operator
-from typing import Annotated, Any, NotRequired
+from typing import Annotated, Any, NotRequired, TypeAlias
+
+from langgraph.channels import BinaryOperatorAggregate
 
 # LangGraph's server needs typing_extensions' TypedDict on Python 3.11.
 from typing_extensions import TypedDict
 
 from echelons.checkpoints.delta_channels import Entries, Messages
 from echelons.graphs.parts_channel import Parts
+
+Answers: TypeAlias = Annotated[list[Any], BinaryOperatorAggregate(list[Any], operator.add)]
+Heads: TypeAlias = Annotated[dict[str, Any], BinaryOperatorAggregate(dict[str, Any], operator.or_)]
 
 
 class Conversation(TypedDict):
@@ -78,8 +85,8 @@ class DelegationState(TypedDict):
 
     queue: list[dict[str, Any]]
     head: NotRequired[dict[str, Any] | None]
-    messages: Annotated[list[Any], operator.add]
-    heads: NotRequired[Annotated[dict[str, Any], operator.or_]]
+    messages: Answers
+    heads: NotRequired[Heads]
     parts: NotRequired[Parts]
 
 
@@ -93,6 +100,6 @@ class DelegationInput(TypedDict):
 class DelegationOutput(TypedDict):
     """Output of a delegation graph; its keys have reducers, as several run in parallel."""
 
-    messages: Annotated[list[Any], operator.add]
-    heads: NotRequired[Annotated[dict[str, Any], operator.or_]]
+    messages: Answers
+    heads: NotRequired[Heads]
     parts: NotRequired[Parts]
