@@ -16,6 +16,7 @@ from typing import Any
 from uuid import uuid4, uuid5
 
 from langchain_core.runnables import RunnableConfig
+from langchain_core.tools import BaseTool
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.config import get_config
 from langgraph.graph.state import CompiledStateGraph
@@ -346,11 +347,12 @@ def _get_levels(agent: Agent) -> _Levels:
 
 
 def _build_levels(agent: Agent) -> _Levels:
-    probe_tree(agent)
+    tools = probe_tree(agent)
     policy, models = agent.delegation or DEFAULT_POLICY, resolve_models(agent)
     check_budgets(agent, models)
     levels = _LevelFactory(
         models=models,
+        tools=tools,
         heights=measure_heights(agent, with_spawned=True),
         depth=measure_heights(agent)[agent.name],
         history=SavedHistory(),
@@ -381,6 +383,7 @@ class _LevelFactory:
     """Builds the levels of one tree from what they share."""
 
     models: Mapping[str, Any]
+    tools: Mapping[int, BaseTool]
     heights: Mapping[str, int]
     depth: int
     history: SavedHistory
@@ -424,6 +427,7 @@ class _LevelFactory:
             reports=bool(superior),
             depth=self.depth,
             timeouts={each.name: self._get_timeout(each, policy) for each in agent.subordinates},
+            tools=self.tools,
             history=self.history,
             journal=self.journal,
             router=self.router,
@@ -448,11 +452,12 @@ class _LevelFactory:
 
         Names below it are for itself, so those of two made after the same agent do not meet.
         """
-        probe_tree(spawned)
+        tools = probe_tree(spawned)
         policy, depth = self.policies[superior], measure_heights(spawned)[spawned.name]
         inner = replace(
             self,
             models=resolve_models(spawned, self.models[superior]),
+            tools=tools,
             heights=measure_heights(spawned, with_spawned=True),
             depth=max(self.depth, depth),
             router=self.router.for_tree(spawned),

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.runnables import Runnable
-from langchain_core.tools import BaseTool, tool
+from langchain_core.tools import BaseTool
 from langgraph.graph import END, START, StateGraph
 
 from echelons.agent import Agent
@@ -88,6 +88,7 @@ class LevelPosition:
         sibling_rule: The superior's rule about messages between them.
         depth: Levels of the whole tree.
         timeouts: Seconds for each declared subordinate, by its name; `None` for no limit.
+        tools: The tools of all agents that run here, by the ids of what the agents were given.
         history: Reads threads.
         journal: Records tool calls with side effects.
         router: Routes tasks that name no subordinate.
@@ -110,6 +111,7 @@ class LevelPosition:
     reports: bool
     depth: int
     timeouts: Mapping[str, float | None]
+    tools: Mapping[int, BaseTool]
     history: ThreadHistory
     journal: Journal
     router: TaskRouter
@@ -132,11 +134,7 @@ def build_agent_level(
     agent: Agent, position: LevelPosition, levels: Mapping[str, Runnable[Any, Any]]
 ) -> LevelBuilder:
     """Return the graph of an agent's level over those of its subordinates, not yet compiled."""
-    tools = [
-        each if isinstance(each, BaseTool) else tool(each)
-        for each in agent.tools
-        if not get_provider_tool_name(each)
-    ]
+    tools = [position.tools[id(each)] for each in agent.tools if not get_provider_tool_name(each)]
     hooks = _build_hooks(agent, position, tools)
     builder = hooks.builder if hooks else _create_builder(position.reports)
     nodes = hooks.nodes if hooks else LoopNodes()

@@ -17,26 +17,29 @@ from echelons.tree.names import get_provider_tool_name
 from echelons.tree.traversal import walk_tree
 
 
-def probe_tree(root: Agent) -> None:
-    """Check that the tools of all agents can be shown to a model.
+def probe_tree(root: Agent) -> dict[int, BaseTool]:
+    """Return the tools of all agents that run here, by the ids of what was given.
 
     Raises:
-        InvalidTool: One has arguments without a JSON Schema, or no description.
+        InvalidTool: One cannot be shown to a model: it has arguments without a JSON Schema, or no
+            description.
     """
-    seen: set[int] = set()
+    tools: dict[int, BaseTool] = {}
     for place in walk_tree(root):
         if isinstance(place.member, Agent):
             for each in place.member.tools:
-                if id(each) not in seen and not get_provider_tool_name(each):
-                    seen.add(id(each))
-                    _probe_tool(each, place.path_text)
+                if id(each) not in tools and not get_provider_tool_name(each):
+                    tools[id(each)] = _probe_tool(each, place.path_text)
+    return tools
 
 
-def _probe_tool(given: Any, path: str) -> None:
+def _probe_tool(given: Any, path: str) -> BaseTool:
     name = getattr(given, "name", None) or getattr(given, "__name__", "")
     try:
-        convert_to_openai_tool(given if isinstance(given, BaseTool) else tool(given))
+        made = given if isinstance(given, BaseTool) else tool(given)
+        convert_to_openai_tool(made)
     # It reads the caller's annotations and models.
     except Exception as error:
         why = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise InvalidTool(path, str(name), why) from error
+    return made
