@@ -16,7 +16,10 @@ from echelons.checkpoints.delta_channels import Entries, Messages
 from echelons.graphs.parts_channel import Parts
 
 Answers: TypeAlias = Annotated[list[Any], BinaryOperatorAggregate(list[Any], operator.add)]
+"""Type of a state key that collects answers, as messages in the order in which they come."""
+
 Heads: TypeAlias = Annotated[dict[str, Any], BinaryOperatorAggregate(dict[str, Any], operator.or_)]
+"""Type of a state key that collects the latest heads of threads, by thread id."""
 
 
 class Conversation(TypedDict):
