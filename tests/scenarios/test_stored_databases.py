@@ -21,7 +21,8 @@ earlier one of step 3 know no pause. CONTRIBUTING says when there is to be anoth
 
 `dismissed.db` has a thread in which agents were dismissed, written by the script
 `drivers/dismissed_team.py` with the first code that could. `budgeted.db` has one whose turn and
-requests have budgets, written likewise by `drivers/budgeted_team.py`.
+requests have budgets, written likewise by `drivers/budgeted_team.py`. `waiting.db` has turns that
+wait in the middle of a message, written by `drivers/waiting_team.py`, which says with what code.
 
 They are never written anew: what is stored by a release must be read by all later
 ones, and a test that fails here has found a name that is stored and was changed.
@@ -57,7 +58,7 @@ from echelons.errors import (
 )
 from echelons.testing import ScriptedModel
 from tests.accounts import check_accounts
-from tests.scenarios.drivers import budgeted_team, dismissed_team, schema_steps
+from tests.scenarios.drivers import budgeted_team, dismissed_team, schema_steps, waiting_team
 from tests.scenarios.drivers.stored import FAILING, KEY, PLAIN, SEALED, TASK, Trees, turn_id
 
 if TYPE_CHECKING:
@@ -535,3 +536,43 @@ def _stored_names(value: Any) -> Iterator[tuple[str, ...]]:
 
 def _without_ids(text: str) -> str:
     return re.sub(r"[0-9a-f]{8}-[0-9a-f-]{27}|[0-9a-f]{32}|\d+\.\d{16}|call_\d+_\d+", "*", text)
+
+
+# Turns that wait
+
+
+def answer_question(world: World, path: Path, thread: str, answer: str) -> tuple[Result, Session]:
+    """Answer the waiting question about Diana in a thread of `waiting.db`."""
+    team = waiting_team.TEAMS[thread]()
+    session = Session(team, path, thread=thread)
+    [question] = [each for each in session.inbox() if each.value == "Book Diana?"]
+    return world.answer(session, {question.id: answer}), session
+
+
+@pytest.fixture
+def waiting(tmp_path: Path) -> Path:
+    return Path(shutil.copy(FIXTURES / "waiting.db", tmp_path))
+
+
+def test_tasks_that_were_queued_stay_queued(world: World, waiting: Path) -> None:
+    result, session = answer_question(world, waiting, "tasks", "yes")
+    with session:
+        answers = [line.partition("\n")[0] for line in result.text.split(" | ")]
+        assert answers == ["Roma is task 1", "booked Diana: yes", "Sole is task 3"]
+        [clerk] = session.trace().subordinates
+        assert [request.task for request in clerk.requests] == ["Roma", "Diana", "Sole"]
+
+
+def test_report_that_was_taken_beside_a_call_stays_the_answer(world: World, waiting: Path) -> None:
+    result, session = answer_question(world, waiting, "report", "yes")
+    with session:
+        assert result.text.partition("\n")[0] == "All is booked."
+
+
+def test_question_asked_for_later_is_answered_in_the_next_turn(world: World, waiting: Path) -> None:
+    result, session = answer_question(world, waiting, "later", "yes")
+    with session:
+        assert result.text == "booked; heard []"
+        [question] = session.inbox()
+        world.answer(session, {question.id: "Rome"})
+        assert "Rome" in world.send(session, "go on").text
