@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Generator
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 S = TypeVar("S")
 T = TypeVar("T")
+
+
+class PlanStep(NamedTuple):
+    """A blocking operation of a plan, in its sync and its async form."""
+
+    run: Callable[[], Any]
+    arun: Callable[[], Awaitable[Any]]
+
+
+Plan: TypeAlias = Generator[PlanStep, Any, T]
+"""A generator of blocking operations that returns a result."""
 
 
 def drive_plan(plan: Generator[S, Any, T], run: Callable[[S], Any]) -> T:
@@ -42,3 +53,21 @@ async def adrive_plan(plan: Generator[S, Any, T], run: Callable[[S], Awaitable[A
                 step = plan.send(found)
     except StopIteration as end:
         return end.value  # type: ignore[no-any-return]  # typeshed knows no better
+
+
+def run_plan_steps(plan: Plan[T]) -> T:
+    """Run a plan of blocking operations in the calling thread."""
+    return drive_plan(plan, _run_step)
+
+
+async def arun_plan_steps(plan: Plan[T]) -> T:
+    """Async version of `run_plan_steps`."""
+    return await adrive_plan(plan, _arun_step)
+
+
+def _run_step(step: PlanStep) -> Any:
+    return step.run()
+
+
+def _arun_step(step: PlanStep) -> Awaitable[Any]:
+    return step.arun()

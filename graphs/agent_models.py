@@ -17,9 +17,9 @@ from echelons.errors import InvalidField, InvalidSetting, ModelCannotCall, Price
 from echelons.guards.budget import Budget
 from echelons.guards.prices import Prices
 from echelons.models import is_offline_planner, resolve_model
+from echelons.models.door.call_usage import get_model_name
 from echelons.monitors.monitor import PlacedMonitor
-from echelons.nodes.model_call.bound_model import supports_tool_calls
-from echelons.nodes.model_call.budgeted_call import get_model_name
+from echelons.nodes.model_call.model_input import supports_tool_calls
 from echelons.tree.names import PATH_SEPARATOR
 from echelons.tree.permission_rules import get_permissions
 from echelons.tree.traversal import walk_tree

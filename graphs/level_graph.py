@@ -36,7 +36,7 @@ from echelons.nodes.delegating.request_queue import RequestQueue
 from echelons.nodes.dispatch import assign_nodes
 from echelons.nodes.memory.memory_tools import MemoryTools
 from echelons.nodes.memory.prompt_memory import PromptMemory
-from echelons.nodes.model_call.bound_model import ModelFunction, supports_tool_calls
+from echelons.nodes.model_call.model_input import ModelFunction, supports_tool_calls
 from echelons.nodes.model_call.system_prompt import ListingPrompt, SystemPrompt
 from echelons.nodes.planning.spawn_plan import SpawnRules
 from echelons.nodes.planning.task_router import TaskRouter

@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from typing import TypeVar
 
 from langchain_core.messages import AIMessage, BaseMessage
-from langchain_core.messages.ai import UsageMetadata
 
 from echelons.delegation.request import Usage
 from echelons.identity.lineage import is_from_model
+from echelons.models.door.call_usage import get_whole_usage
 from echelons.text.sanitize import sanitize_value
 
 M = TypeVar("M", bound=BaseMessage)
@@ -72,15 +72,6 @@ def find_cut_off(message: AIMessage) -> str:
             if why not in _WHOLE and _CUT_OFF.fullmatch(str(why)):
                 return f"{key}: {why}"
     return ""
-
-
-def get_whole_usage(message: AIMessage) -> UsageMetadata | None:
-    """Return the tokens of a reply as its model reports them; `None` if it reports none.
-
-    LangChain's cache then gives it a cost alone, and no message is read back with that.
-    """
-    usage = message.usage_metadata
-    return usage if usage and "input_tokens" in usage else None
 
 
 def read_message_usage(message: BaseMessage) -> Usage:

@@ -31,10 +31,11 @@ from echelons.identity.thread_history import ThreadHistory
 from echelons.langgraph_internals import TASK_ID_KEY
 from echelons.messaging.mail import Mail
 from echelons.messaging.sibling_messages import SiblingRule
+from echelons.models.door.bound_model import BoundModel
 from echelons.nodes.base_node import Node
 from echelons.nodes.delegating.cancel_on_stop import CancelOnStop
 from echelons.nodes.memory.prompt_memory import PromptMemory
-from echelons.nodes.model_call.bound_model import BoundModel, ModelAnswer, ModelFunction, ModelInput
+from echelons.nodes.model_call.model_input import ModelAnswer, ModelFunction, ModelInput
 from echelons.nodes.model_call.system_prompt import SystemPrompt, list_dismissed
 from echelons.nodes.planning.cut_reply import (
     CancelOnIntervention,
@@ -201,13 +202,13 @@ class Reason(Node):
         system = self._note_dismissed(system, gate, identity)
         messages, noted = [*past.messages, *joined.state["messages"]], None
         if settings.memory:
-            system, messages, noted = settings.memory.shorten(system, messages, gate, config)
+            system, messages, noted = settings.memory.shorten(system, messages, config)
         model_input, answer = ModelInput(system, messages, past, joined.state), ModelAnswer()
         with CutOnIntervention(mailboxes, config) as cut:
             if calls := settings.model_calls:
                 answer = calls.invoke(bound, model_input, gate, config)
             else:
-                answer = bound.answer(model_input, config)
+                answer = model_input.answer(bound, config)
         if cut.said:
             if late := leave_out(mail, mailboxes.read(config)):
                 mailboxes.note_read([*mail, *late], config)
@@ -315,7 +316,7 @@ class Reason(Node):
         system = self._note_dismissed(system, gate, identity)
         messages, noted = [*past.messages, *joined.state["messages"]], None
         if settings.memory:
-            system, messages, noted = await settings.memory.ashorten(system, messages, gate, config)
+            system, messages, noted = await settings.memory.ashorten(system, messages, config)
         model_input, answer = ModelInput(system, messages, past, joined.state), ModelAnswer()
         # Of a subordinate, the whole level is cancelled.
         stopped = None if identity.request_id else CancelOnStop(config)
@@ -323,7 +324,7 @@ class Reason(Node):
             if calls := settings.model_calls:
                 answer = await calls.ainvoke(bound, model_input, gate, config)
             else:
-                answer = await bound.aanswer(model_input, config)
+                answer = await model_input.aanswer(bound, config)
         if stopped and stopped.halt:
             answer.refused = stopped.halt
         if cut.said:

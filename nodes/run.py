@@ -38,8 +38,9 @@ from echelons.messaging.human_request import (
     build_human_question,
     parse_human_answer,
 )
+from echelons.models.door.call_usage import get_whole_usage
 from echelons.nodes.base_node import Node
-from echelons.nodes.messages import get_whole_usage, sanitize_message
+from echelons.nodes.messages import sanitize_message
 from echelons.nodes.planning.segment_end import build_halt_update
 from echelons.nodes.planning.tool_calls import answer_open_calls
 from echelons.nodes.tool_execution.async_only import (

@@ -16,13 +16,13 @@ from echelons.capabilities.deriver_prompt import (
     parse_capabilities,
 )
 from echelons.errors import DeriverFailed
+from echelons.plans import Plan, arun_plan_steps, run_plan_steps
 from echelons.text.error_lines import describe_failure
 from echelons.tree.members import Member
 from echelons.tree.traversal import walk_tree
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
-    from langchain_core.runnables import RunnableConfig
 
 LOG = logging.getLogger(__name__)
 
@@ -76,9 +76,7 @@ class ModelDeriver:
             return
         self._known.update(_select_unchanged(unknown, self._store.read([*unknown])))
         if asked := self._describe_unknown(root):
-            replies = self._model.batch(
-                _build_questions(asked), self._build_config(), return_exceptions=True
-            )
+            replies = run_plan_steps(self._ask(asked))
             self._store.write(self._take_replies(root, asked, replies))
 
     async def alearn(self, root: Member) -> None:
@@ -88,9 +86,7 @@ class ModelDeriver:
         found = await self._store.arun(lambda: self._store.read([*unknown]))
         self._known.update(_select_unchanged(unknown, found))
         if asked := self._describe_unknown(root):
-            replies = await self._model.abatch(
-                _build_questions(asked), self._build_config(), return_exceptions=True
-            )
+            replies = await arun_plan_steps(self._ask(asked))
             heard = self._take_replies(root, asked, replies)
             await self._store.arun(lambda: self._store.write(heard))
 
@@ -125,13 +121,12 @@ class ModelDeriver:
         self._known.update(said)
         return said
 
-    def _build_config(self) -> RunnableConfig:
-        # Without the tag, the model's reply would appear in a run's message stream.
-        return {"max_concurrency": MAX_CONCURRENCY, "tags": ["nostream"]}
+    def _ask(self, asked: Mapping[str, AgentDescription]) -> Plan[list[Any]]:
+        """Return the reply about each agent, or the error of its call."""
+        from echelons.models.door.ask import ask_all, ask_quietly
 
-
-def _build_questions(asked: Mapping[str, AgentDescription]) -> list[Any]:
-    return [[("system", INSTRUCTIONS), ("user", about.text)] for about in asked.values()]
+        questions = [ask_quietly(self._model, INSTRUCTIONS, about.text) for about in asked.values()]
+        return (yield from ask_all(questions, MAX_CONCURRENCY))
 
 
 def _read_reply(agent: str, reply: Any) -> Mapping[str, Capability]:

@@ -12,8 +12,11 @@ from langgraph.types import interrupt
 
 from echelons.delegation.request import DelegationRequest, DelegationResponse, Status
 from echelons.errors import InvalidSetting
+from echelons.guards.gate import Halt, Pause
 from echelons.middleware.delegation import DelegationMiddleware
-from echelons.plans import adrive_plan, drive_plan
+from echelons.models.door.ask import CallRefused, ask_beside, find_config
+from echelons.models.door.bound_model import BoundModel
+from echelons.plans import Plan, adrive_plan, arun_plan_steps, drive_plan, run_plan_steps
 from echelons.prompts import load_governance_texts
 from echelons.tree.names import check_name
 
@@ -26,7 +29,7 @@ class VerificationMiddleware(DelegationMiddleware):
 
     The subordinate tries again on the same thread. When all attempts are rejected, or the one who
     verifies cannot tell, the user is asked: who accepts the last answer, or rejects it, which makes
-    the response `unable`.
+    the response `unable`. What a limit or a budget lets no model verify is `partial`.
 
     Args:
         verify: Returns why an answer is wrong, or an empty text if it is right; or a chat model,
@@ -66,9 +69,12 @@ class VerificationMiddleware(DelegationMiddleware):
             verify, question = self._verify, _build_question(request, step)
             if isinstance(verify, str):
                 return handler.ask(verify, "\n".join(str(each.text) for each in question))
-            if isinstance(verify, BaseChatModel):
-                return handler.once(lambda: str(verify.invoke(question).text))
-            return handler.once(lambda: verify(request, step))
+            if not isinstance(verify, BaseChatModel):
+                return handler.once(lambda: verify(request, step))
+            try:
+                return handler.once(lambda: run_plan_steps(_ask_model(verify, question)))
+            except CallRefused as refused:
+                return refused.verdict
 
         return drive_plan(self._plan(request), run)
 
@@ -86,10 +92,13 @@ class VerificationMiddleware(DelegationMiddleware):
 
             async def check() -> str:
                 if isinstance(verify, BaseChatModel):
-                    return str((await verify.ainvoke(question)).text)
+                    return await arun_plan_steps(_ask_model(verify, question))
                 return verify(request, step)
 
-            return await handler.once(check)
+            try:
+                return await handler.once(check)
+            except CallRefused as refused:
+                return refused.verdict
 
         return await adrive_plan(self._plan(request), run)
 
@@ -102,7 +111,13 @@ class VerificationMiddleware(DelegationMiddleware):
             response: DelegationResponse = yield asked
             if response.status is not Status.FULFILLED:
                 return response
-            verdict: DelegationResponse | str = yield response
+            verdict: DelegationResponse | str | Halt | Pause = yield response
+            while isinstance(verdict, Pause):
+                interrupt(verdict.marker)
+                verdict = yield response
+            if isinstance(verdict, Halt):
+                update = {"status": Status.PARTIAL, "reason": f"not verified: {verdict.reason}"}
+                return response.model_copy(update=update)
             why, left = self._read_verdict(verdict), left - 1
             if not why:
                 return response
@@ -141,6 +156,13 @@ class VerificationMiddleware(DelegationMiddleware):
         return response.model_copy(
             update={"status": Status.UNABLE, "reason": f"rejected: {why}", "confidence": 0.0}
         )
+
+
+def _ask_model(model: BaseChatModel, question: list[BaseMessage]) -> Plan[str]:
+    """Return what a model says, asked as a call of the agent around the request."""
+    bound = BoundModel.from_runnable(model)
+    reply = yield from ask_beside(bound, question, find_config(), may_pause=True)
+    return str(reply.text)
 
 
 def _build_question(request: DelegationRequest, response: DelegationResponse) -> list[BaseMessage]:

@@ -11,22 +11,19 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from echelons.errors import InvalidSetting, MatcherFailed
+from echelons.plans import Plan, arun_plan_steps, run_plan_steps
 from echelons.routing.lexical_matcher import LexicalMatcher
 from echelons.routing.matcher import Match, Profile, shorten_task
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
     from langchain_core.messages import BaseMessage
-    from langchain_core.runnables import RunnableConfig
 
 MAX_AGENTS: Final = 50
 """Agents shown to the model; of a larger tree, those whose words match best."""
 
 MAX_EXAMPLES: Final = 3
 """Example tasks of each agent shown to the model."""
-
-NO_STREAM_CONFIG: Final[RunnableConfig] = {"tags": ["nostream"]}
-"""The tag keeps this call out of a run's stream of messages."""
 
 TOOL_NAME: Final = "rate_agents"
 INSTRUCTIONS: Final = (
@@ -91,21 +88,25 @@ class PreparedPrompt:
         Raises:
             MatcherFailed: The model did not call the tool once with valid ratings.
         """
-        return self._parse_ratings(self._model.invoke(self._build_messages(task), NO_STREAM_CONFIG))
+        return self._parse_ratings(run_plan_steps(self._ask(task)))
 
     async def amatch(self, task: str) -> Mapping[int, Match]:
         """Async version of `match`."""
-        reply = await self._model.ainvoke(self._build_messages(task), NO_STREAM_CONFIG)
-        return self._parse_ratings(reply)
+        return self._parse_ratings(await arun_plan_steps(self._ask(task)))
 
     def reasons(self, task: str, place: int) -> Sequence[str]:
         """Return a line naming the model as the source; it gives no reasons."""
         return ["rated by the model"]
 
-    def _build_messages(self, task: str) -> list[tuple[str, str]]:
+    def _ask(self, task: str) -> Plan[Any]:
+        from echelons.models.door.ask import CallRefused, ask_quietly
+
         agents = [_describe_profile(self._profiles[place]) for place in self._select_shown(task)]
         data = json.dumps({"task": shorten_task(task), "agents": agents}, ensure_ascii=False)
-        return [("system", INSTRUCTIONS), ("user", data)]
+        try:
+            return (yield from ask_quietly(self._model, INSTRUCTIONS, data))
+        except CallRefused as refused:
+            raise MatcherFailed("ModelMatcher", refused.reason) from None
 
     def _select_shown(self, task: str) -> Sequence[int]:
         every = range(len(self._profiles))

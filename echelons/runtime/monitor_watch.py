@@ -11,7 +11,6 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
-from functools import partial
 from threading import Event, Lock, Thread
 from typing import Any, Protocol
 from uuid import uuid4
@@ -43,6 +42,9 @@ from echelons.guards.budget import NO_ALLOWANCE
 from echelons.guards.gate import Halt
 from echelons.guards.prices import Prices
 from echelons.langgraph_internals import CHECKPOINT_MAP_KEY, TASK_ID_KEY
+from echelons.models.door.ask import Account, CallRefused, ask
+from echelons.models.door.bound_model import BoundModel
+from echelons.models.door.call_usage import read_usage
 from echelons.monitors.alert import Alert, AlertDecision, decide_alert
 from echelons.monitors.monitor import PlacedMonitor
 from echelons.monitors.verdict import (
@@ -56,12 +58,7 @@ from echelons.monitors.verdict import (
     shorten_words,
 )
 from echelons.nodes.messages import read_message_usage
-from echelons.nodes.model_call.budgeted_call import (
-    CallRefused,
-    ModelDescription,
-    charge_call,
-    read_usage,
-)
+from echelons.plans import run_plan_steps
 from echelons.runtime.run_events import RunEvent, RunEventKind
 from echelons.text.content_blocks import describe_content
 from echelons.text.error_lines import describe_error
@@ -238,7 +235,7 @@ class _Watcher:
         self._record = MonitorLedger(
             self._ledger, watch.turn, placed, agent.limits, watch.budgets.prices
         )
-        self._model = placed.model.bind_tools(build_verdict_tools())
+        self._model = BoundModel.from_runnable(placed.model.bind_tools(build_verdict_tools()))
         budget = placed.monitor.budget
         self._own = NO_ALLOWANCE.extend("", budget.amounts, budget)
         self._notes: tuple[str, ...] = ()
@@ -329,7 +326,7 @@ class _Watcher:
             self.note_failure(TypeError(f"its model returned a {type(reply).__name__}"))
             return None
         self._watch.add_usage(read_message_usage(reply).model_copy(update={"model_calls": 0}))
-        used = read_usage(ModelDescription.describe(self._placed.model), messages, reply, self._own)
+        used = read_usage(self._model.description, messages, reply, self._own)
         verdict = self._read_reply(reply)
         decisions: list[AlertDecision] = [self._decide(each) for each in verdict.alerts]
         after = self._find_root_checkpoint()
@@ -354,22 +351,22 @@ class _Watcher:
 
     def _call_model(self, messages: Sequence[BaseMessage]) -> Any:
         """Return the reply of its model, charged to the budget of the turn if there is one."""
-        watch, allowance = self._watch, self._watch.allowance
+        watch, account = self._watch, None
         config = _build_config(watch.config, self._placed)
-        call = partial(self._model.invoke, [*messages], config)
-        if allowance is None:
-            return call()
-        after = self._find_root_checkpoint()
+        if watch.allowance is not None:
+            account = Account(watch.budgets, watch.allowance, self._build_charged_config())
+        return run_plan_steps(ask(self._model, messages, config, account))
+
+    def _build_charged_config(self) -> dict[str, Any]:
+        """Return the config of a node that would call its model."""
         place = {
             TASK_ID_KEY: uuid4().hex,
-            TURN_KEY: watch.turn,
+            TURN_KEY: self._watch.turn,
             "checkpoint_ns": "",
-            CHECKPOINT_MAP_KEY: {"": after},
+            CHECKPOINT_MAP_KEY: {"": self._find_root_checkpoint()},
         }
         own = {"agent_path": self.path, "agent_thread_id": self._record.thread_id}
-        charged = {"configurable": place, "metadata": own}
-        model = ModelDescription.describe(self._placed.model)
-        return charge_call(watch.budgets, allowance, model, messages, charged, call)
+        return {"configurable": place, "metadata": own}
 
     def _build_reply_event(self, judged: JudgedEvents) -> RunEvent:
         model = str(judged.reply.response_metadata.get("model_name", ""))

@@ -28,8 +28,8 @@ from echelons.messaging.user_answer import UserAnswer
 from echelons.nodes.delegating.attempt import LevelFailure
 from echelons.nodes.delegating.queued_request import QueuedRequest
 from echelons.nodes.tool_execution.approval import plan_approval, read_first_answer
-from echelons.nodes.tool_execution.at_most_once import PlanStep
 from echelons.nodes.tool_execution.scratchpad import MISSING, Scratchpad, peek_first_answer
+from echelons.plans import PlanStep
 from echelons.tree.names import PATH_SEPARATOR, SPAWN_SUBORDINATE
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Generator, Mapping, Sequence
-from functools import partial
 from itertools import pairwise
 from math import ceil
 from typing import Any, NamedTuple
@@ -19,11 +18,12 @@ from langchain_core.messages.utils import count_tokens_approximately
 from langchain_core.runnables import RunnableConfig
 
 from echelons.errors import ContextTooLarge
-from echelons.guards.gate import Gate, Step, get_allowance
 from echelons.identity.failures import get_failure_log
 from echelons.identity.lineage import require_identity
 from echelons.memory.settings import Memory
 from echelons.memory.summaries import Summaries, SummaryRequest, extract_summary
+from echelons.models.door.ask import CallRefused, ask_beside
+from echelons.models.door.bound_model import BoundModel
 from echelons.nodes.memory.token_count import APPROXIMATION_KEY, TokenCounter
 from echelons.nodes.memory.window import (
     find_summaries,
@@ -34,13 +34,7 @@ from echelons.nodes.memory.window import (
     split_turns,
     trim_result,
 )
-from echelons.nodes.model_call.budgeted_call import (
-    CallRefused,
-    ModelDescription,
-    acall_within,
-    call_within,
-)
-from echelons.plans import adrive_plan, drive_plan
+from echelons.plans import Plan, arun_plan_steps, run_plan_steps
 from echelons.prompts import load_memory_texts
 from echelons.text.error_lines import describe_error
 from echelons.tree.names import PATH_SEPARATOR, get_provider_tool_name
@@ -84,8 +78,7 @@ class PromptMemory:
 
     def __init__(self, settings: Memory, model: Any = None, tools: Sequence[Any] = ()) -> None:
         self._settings = settings
-        self._model = model
-        self._description = ModelDescription.describe(model)
+        self._model = None if model is None else BoundModel.from_runnable(model)
         # What the provider runs has no schema of ours.
         described = [each for each in tools if not get_provider_tool_name(each)]
         self._tool_tokens = count_tokens_approximately([], tools=described)
@@ -94,7 +87,6 @@ class PromptMemory:
         self,
         system: SystemMessage | None,
         messages: list[BaseMessage],
-        gate: Gate,
         config: RunnableConfig,
     ) -> MemoryView:
         """Return what the model reads of a conversation.
@@ -103,58 +95,39 @@ class PromptMemory:
             ContextTooLarge: The instructions, the task and the open calls do not fit alone.
             UnreadableRecord: Stored summaries are damaged.
         """
-
-        def summarize(request: SummaryRequest) -> str:
-            if self._model is None or gate.enter(Step.MODEL, config):
-                return extract_summary(request.text, request.limit)
-            try:
-                reply = self._call(_build_summary_prompt(request), config)
-                gate.leave(reply, config)
-            except CallRefused:
-                return extract_summary(request.text, request.limit)
-            except Exception as error:  # noqa: BLE001  an extract does as well
-                return _extract_instead(request, error, config)
-            return _read_summary(reply, request)
-
-        return drive_plan(self._plan(system, messages, config), summarize)
+        return run_plan_steps(self._plan_view(system, messages, config))
 
     async def ashorten(
         self,
         system: SystemMessage | None,
         messages: list[BaseMessage],
-        gate: Gate,
         config: RunnableConfig,
     ) -> MemoryView:
         """Async version of `shorten`."""
+        return await arun_plan_steps(self._plan_view(system, messages, config))
 
-        async def summarize(request: SummaryRequest) -> str:
-            if self._model is None:
-                return extract_summary(request.text, request.limit)
-            refused = await gate.arun(lambda: gate.enter(Step.MODEL, config))
-            if refused:
-                return extract_summary(request.text, request.limit)
-            try:
-                reply = await self._acall(_build_summary_prompt(request), config)
-                await gate.arun(lambda: gate.leave(reply, config))
-            except CallRefused:
-                return extract_summary(request.text, request.limit)
-            except Exception as error:  # noqa: BLE001  an extract does as well
-                return _extract_instead(request, error, config)
-            return _read_summary(reply, request)
+    def _plan_view(
+        self, system: SystemMessage | None, messages: list[BaseMessage], config: RunnableConfig
+    ) -> Plan[MemoryView]:
+        plan = self._plan(system, messages, config)
+        try:
+            request = next(plan)
+            while True:
+                request = plan.send((yield from self._summarize(request, config)))
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]  # typeshed knows no better
 
-        return await adrive_plan(self._plan(system, messages, config), summarize)
-
-    def _call(self, prompt: list[BaseMessage], config: RunnableConfig) -> Any:
-        call = partial(self._model.invoke, prompt, config)
-        if (allowance := get_allowance(config)) is None:
-            return call()
-        return call_within(allowance, self._description, prompt, config, call)
-
-    async def _acall(self, prompt: list[BaseMessage], config: RunnableConfig) -> Any:
-        call = partial(self._model.ainvoke, prompt, config)
-        if (allowance := get_allowance(config)) is None:
-            return await call()
-        return await acall_within(allowance, self._description, prompt, config, call)
+    def _summarize(self, request: SummaryRequest, config: RunnableConfig) -> Plan[str]:
+        """Return a summary by the model, or an extract if it may not or cannot write one."""
+        if self._model is None:
+            return extract_summary(request.text, request.limit)
+        try:
+            reply = yield from ask_beside(self._model, _build_summary_prompt(request), config)
+        except CallRefused:
+            return extract_summary(request.text, request.limit)
+        except Exception as error:  # noqa: BLE001  an extract does as well
+            return _extract_instead(request, error, config)
+        return _read_summary(reply, request)
 
     def _plan(
         self, system: SystemMessage | None, messages: list[BaseMessage], config: RunnableConfig

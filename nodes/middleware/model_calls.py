@@ -25,6 +25,8 @@ from echelons.errors import EchelonsError
 from echelons.guards.gate import Gate, Step
 from echelons.identity.thread_history import Past
 from echelons.models.call_timeouts import takes_timeout
+from echelons.models.door.ask import CallRefused, ask
+from echelons.models.door.bound_model import BoundModel
 from echelons.nodes.middleware.call_chain import CallChain, build_failure
 from echelons.nodes.middleware.conversation import (
     build_hook_state,
@@ -34,8 +36,8 @@ from echelons.nodes.middleware.conversation import (
     mark_returned,
 )
 from echelons.nodes.middleware.level_middleware import LevelMiddleware, list_names
-from echelons.nodes.model_call.bound_model import BoundModel, ModelAnswer, ModelInput
-from echelons.nodes.model_call.budgeted_call import CallRefused
+from echelons.nodes.model_call.model_input import ModelAnswer, ModelInput
+from echelons.plans import arun_plan_steps, run_plan_steps
 from echelons.text.input_limits import shorten_repr
 
 WRAP = "wrap_model_call"
@@ -88,7 +90,7 @@ class ModelCalls:
             if next(calls) and (verdict := gate.enter(Step.MODEL, config)):
                 raise CallRefused(verdict)
             watch = _Watch(self._watchers, config)
-            reply = own.invoke(_list_input(changed), watch.config)
+            reply = run_plan_steps(ask(own, _list_input(changed), watch.config))
             watch.end(reply)
             answer.halt = gate.leave(reply, config) or answer.halt
             return ModelResponse(result=[reply])
@@ -118,7 +120,7 @@ class ModelCalls:
                 if verdict:
                     raise CallRefused(verdict)
             watch = _Watch(self._watchers, config)
-            reply = await own.ainvoke(_list_input(changed), watch.config)
+            reply = await arun_plan_steps(ask(own, _list_input(changed), watch.config))
             watch.end(reply)
             answer.halt = await gate.arun(lambda: gate.leave(reply, config)) or answer.halt
             return ModelResponse(result=[reply])

@@ -46,12 +46,13 @@ from echelons.identity.lineage import (
 )
 from echelons.identity.thread_history import Past, join_path
 from echelons.messaging.mail import Mail
+from echelons.models.door.call_usage import get_whole_usage
 from echelons.nodes.delegating.queued_request import (
     QueuedRequest,
     build_part_entry,
     build_tool_message,
 )
-from echelons.nodes.messages import get_whole_usage, sanitize_message
+from echelons.nodes.messages import sanitize_message
 from echelons.nodes.planning.cut_reply import join_chunks, mark_cut
 from echelons.nodes.planning.delegation_plan import (
     DelegationPlan,

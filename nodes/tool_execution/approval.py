@@ -31,10 +31,10 @@ from echelons.guards.permissions import ApprovalRule, RulesByName, judge_call
 from echelons.messaging.user_answer import UserAnswer
 from echelons.nodes.messages import sanitize_message
 from echelons.nodes.planning.refused_calls import mark_refused
-from echelons.nodes.tool_execution.at_most_once import PlanStep
 from echelons.nodes.tool_execution.journaled_call import INVALID_CALL_TEXT
 from echelons.nodes.tool_execution.scratchpad import MISSING, Scratchpad, peek_first_answer
 from echelons.nodes.tool_execution.user_answers import mark_user_answers
+from echelons.plans import PlanStep
 
 T = TypeVar("T")
 ApprovalPlan: TypeAlias = Generator[PlanStep, Any, T]

@@ -6,7 +6,7 @@ The rules are one generator, whose steps are the blocking operations. `act` uses
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias
@@ -42,20 +42,13 @@ from echelons.nodes.tool_execution.user_answers import (
     note_outcome,
     note_questions,
 )
-from echelons.plans import adrive_plan, drive_plan
+from echelons.plans import Plan, PlanStep, adrive_plan, drive_plan
 from echelons.text.error_lines import describe_error
 
 LOG = logging.getLogger(__name__)
 
 
-class PlanStep(NamedTuple):
-    """A blocking operation of a plan, in its sync and its async form."""
-
-    run: Callable[[], Any]
-    arun: Callable[[], Awaitable[Any]]
-
-
-ExecutionPlan: TypeAlias = Generator[PlanStep, Any, Any]
+ExecutionPlan: TypeAlias = Plan[Any]
 
 
 class Refusal(NamedTuple):

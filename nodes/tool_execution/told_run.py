@@ -27,7 +27,6 @@ from echelons.effects.journal import (
 from echelons.identity.lineage import USER_ANSWERS_KEY
 from echelons.langgraph_internals import RESUMING_KEY
 from echelons.nodes.base_node import Node
-from echelons.nodes.tool_execution.at_most_once import PlanStep
 from echelons.nodes.tool_execution.journaled_call import build_journal_call
 from echelons.nodes.tool_execution.scratchpad import Scratchpad
 from echelons.nodes.tool_execution.user_answers import (
@@ -36,7 +35,7 @@ from echelons.nodes.tool_execution.user_answers import (
     note_answers,
     note_questions,
 )
-from echelons.plans import adrive_plan, drive_plan
+from echelons.plans import PlanStep, adrive_plan, drive_plan
 
 
 class ToldRun(Node):

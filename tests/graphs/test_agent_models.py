@@ -9,7 +9,7 @@ from echelons import Agent
 from echelons.errors import ModelCannotCall, UnknownModel
 from echelons.graphs.agent_models import resolve_models
 from echelons.models.planner import OfflinePlanner
-from echelons.nodes.model_call.bound_model import supports_tool_calls
+from echelons.nodes.model_call.model_input import supports_tool_calls
 from echelons.testing import ScriptedModel
 
 

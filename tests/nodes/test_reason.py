@@ -19,7 +19,7 @@ from langchain_core.runnables import RunnableBinding
 
 from echelons.identity.lineage import Identity
 from echelons.identity.thread_history import Head, Past
-from echelons.nodes.model_call.bound_model import ModelInput
+from echelons.nodes.model_call.model_input import ModelInput
 from echelons.nodes.model_call.system_prompt import SystemPrompt
 from echelons.nodes.planning.tool_calls import CallableTools
 from echelons.nodes.reason import Reason, ReasonSettings

@@ -1,36 +1,16 @@
-"""Calls of models within a budget: reserved before they begin, charged when they have ended."""
+"""What a call of a model may use, and what it has used."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.messages.ai import UsageMetadata
 
-from echelons.guards.budget import (
-    DEFAULT_REPLY_TOKENS,
-    Allowance,
-    Budgets,
-    CallEstimate,
-    CallUsage,
-)
-from echelons.guards.gate import Halt, Pause, get_gate
-from echelons.nodes.messages import get_whole_usage
+from echelons.guards.budget import DEFAULT_REPLY_TOKENS, Allowance, CallEstimate, CallUsage
 from echelons.text.error_lines import describe_error
 from echelons.text.input_limits import shorten_repr
-
-
-class CallRefused(BaseException):
-    """Ends a call of a model that must not begin, with those that a middleware wraps around it.
-
-    No `Exception`: a retry or a fallback would catch that.
-    """
-
-    def __init__(self, verdict: Halt | Pause) -> None:
-        super().__init__(verdict)
-        self.verdict = verdict
 
 
 class ModelDescription(NamedTuple):
@@ -53,84 +33,6 @@ class ModelDescription(NamedTuple):
 
 
 UNKNOWN_MODEL: Final = ModelDescription("")
-
-
-def call_within(
-    allowance: Allowance,
-    model: ModelDescription,
-    messages: Sequence[BaseMessage],
-    config: Mapping[str, Any],
-    call: Callable[[], Any],
-) -> Any:
-    """Return the reply of a model call that is charged to an agent's budget.
-
-    Args:
-        allowance: What the agent may spend.
-        model: The model.
-        messages: What it reads.
-        config: The config of the node.
-        call: Makes the call.
-
-    Raises:
-        CallRefused: Nothing is left of the budget.
-    """
-    return charge_call(get_gate(config).budgets, allowance, model, messages, config, call)
-
-
-def charge_call(
-    budgets: Budgets,
-    allowance: Allowance,
-    model: ModelDescription,
-    messages: Sequence[BaseMessage],
-    config: Mapping[str, Any],
-    call: Callable[[], Any],
-) -> Any:
-    """Return the reply of a model call that some budgets are charged with, see `call_within`."""
-    reserved = budgets.reserve(estimate_call(model, messages, allowance), allowance, config)
-    if isinstance(reserved, Halt):
-        raise CallRefused(reserved)
-    used: CallUsage | None = None
-    try:
-        reply = call()
-        used = read_usage(model, messages, reply, allowance)
-    finally:
-        budgets.charge(reserved, used, config)
-    return reply
-
-
-async def acall_within(
-    allowance: Allowance,
-    model: ModelDescription,
-    messages: Sequence[BaseMessage],
-    config: Mapping[str, Any],
-    call: Callable[[], Awaitable[Any]],
-) -> Any:
-    """Async version of `call_within`, which also cuts the call off when its seconds are over."""
-    gate = get_gate(config)
-    budgets, estimate = gate.budgets, estimate_call(model, messages, allowance)
-    reserved = await gate.arun(partial(budgets.reserve, estimate, allowance, config))
-    if isinstance(reserved, Halt):
-        raise CallRefused(reserved)
-    left: float | None = None
-    if "seconds" in allowance.grants:
-        left = await gate.arun(partial(budgets.get_seconds_left, allowance))
-    used: CallUsage | None = None
-    timer = asyncio.timeout(left)
-    try:
-        async with timer:
-            reply = await call()
-        used = read_usage(model, messages, reply, allowance)
-    except TimeoutError:
-        if timer.expired():
-            raise CallRefused(Halt("budget", "the seconds of work are over")) from None
-        raise
-    except asyncio.CancelledError:
-        await gate.arun(partial(budgets.charge_cancelled, reserved))
-        reserved = ""
-        raise
-    finally:
-        budgets.charge(reserved, used, config)
-    return reply
 
 
 def estimate_call(
@@ -192,3 +94,12 @@ def get_model_name(model: Any) -> str:
         if isinstance(name, str) and name:
             return name
     return type(model).__name__
+
+
+def get_whole_usage(message: AIMessage) -> UsageMetadata | None:
+    """Return the tokens of a reply as its model reports them; `None` if it reports none.
+
+    LangChain's cache then gives it a cost alone, and no message is read back with that.
+    """
+    usage = message.usage_metadata
+    return usage if usage and "input_tokens" in usage else None

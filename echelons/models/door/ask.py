@@ -1,0 +1,221 @@
+"""`ask`: sends a request to a chat model, and charges it to the budgets of the agent that asks."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple, Self
+
+from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
+from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables.config import ensure_config, get_executor_for_config
+from langchain_core.runnables.utils import gather_with_concurrency
+
+from echelons.guards.budget import Allowance, Budgets, CallUsage
+from echelons.guards.gate import OPEN_GATE, Halt, Pause, Step, get_allowance, get_gate
+from echelons.models.door.bound_model import BoundModel
+from echelons.models.door.call_usage import estimate_call, read_usage
+from echelons.plans import Plan, PlanStep, arun_plan_steps, run_plan_steps
+
+_SECONDS_OVER = Halt("budget", "the seconds of work are over")
+
+
+class CallRefused(BaseException):
+    """Ends a call of a model that must not begin, with those that a middleware wraps around it.
+
+    No `Exception`: a retry or a fallback would catch that.
+    """
+
+    def __init__(self, verdict: Halt | Pause) -> None:
+        super().__init__(verdict)
+        self.verdict = verdict
+
+    @property
+    def reason(self) -> str:
+        """Why, in one line."""
+        if isinstance(self.verdict, Halt):
+            return self.verdict.reason
+        return f"{self.verdict.path} is paused"
+
+
+class Account(NamedTuple):
+    """Where the calls of an agent are charged.
+
+    Attributes:
+        budgets: The budgets of its run.
+        allowance: What it may spend.
+        config: The config of the node that calls.
+        arun: Runs the blocking work of `budgets` in an event loop.
+    """
+
+    budgets: Budgets
+    allowance: Allowance
+    config: Mapping[str, Any]
+    arun: Callable[[Callable[[], Any]], Awaitable[Any]] = OPEN_GATE.arun
+
+    @classmethod
+    def find(cls, config: Mapping[str, Any]) -> Self | None:
+        """Return the account of the agent at work; `None` if nothing limits what it may spend."""
+        if (allowance := get_allowance(config)) is None:
+            return None
+        gate = get_gate(config)
+        return cls(gate.budgets, allowance, config, gate.arun)
+
+    def build_step(self, work: Callable[[], Any]) -> PlanStep:
+        """Return work on the budgets as a step of a plan."""
+        return PlanStep(work, partial(self.arun, work))
+
+
+def ask(
+    model: BoundModel,
+    messages: Sequence[BaseMessage],
+    config: RunnableConfig,
+    account: Account | None = None,
+) -> Plan[Any]:
+    """Return a model's reply to some messages. The gate has admitted the call.
+
+    Args:
+        model: The model.
+        messages: What it reads.
+        config: The config of its call.
+        account: Where it is charged; by default that of the agent in `config`.
+
+    Raises:
+        CallRefused: The agent has a budget, of which nothing is left.
+    """
+    return (yield from send_request(model, messages, config, account or Account.find(config)))
+
+
+def send_request(
+    model: BoundModel,
+    messages: Sequence[BaseMessage],
+    config: RunnableConfig,
+    account: Account | None,
+) -> Plan[Any]:
+    """Return the reply to one request, charged to an account if there is one, see `ask`."""
+    step = model.build_step(messages, config)
+    if account is None:
+        return (yield step)
+    budgets, allowance, own, _ = account
+    estimate = estimate_call(model.description, messages, allowance)
+    reserved = yield account.build_step(partial(budgets.reserve, estimate, allowance, own))
+    if isinstance(reserved, Halt):
+        raise CallRefused(reserved)
+    used: CallUsage | None = None
+    try:
+        reply = yield step._replace(arun=partial(_call_in_time, step, account))
+        used = read_usage(model.description, messages, reply, allowance)
+    except asyncio.CancelledError:
+        yield account.build_step(partial(budgets.charge_cancelled, reserved))
+        reserved = ""
+        raise
+    finally:
+        budgets.charge(reserved, used, own)
+    return reply
+
+
+async def _call_in_time(step: PlanStep, account: Account) -> Any:
+    """Await a call, and cut it off when the seconds of its budget are over.
+
+    Raises:
+        CallRefused: They are.
+    """
+    allowance = account.allowance
+    if "seconds" not in allowance.grants:
+        return await step.arun()
+    left = await account.arun(partial(account.budgets.get_seconds_left, allowance))
+    timer = asyncio.timeout(left)
+    try:
+        async with timer:
+            return await step.arun()
+    except TimeoutError:
+        if timer.expired():
+            raise CallRefused(_SECONDS_OVER) from None
+        raise
+
+
+def ask_beside(
+    model: BoundModel,
+    messages: Sequence[BaseMessage],
+    config: RunnableConfig,
+    *,
+    may_pause: bool = False,
+) -> Plan[Any]:
+    """Return a model's reply to a request beside an agent's own step, such as a summary.
+
+    It is admitted, counted and charged as a call of the agent at work.
+
+    Args:
+        model: The model.
+        messages: What it reads.
+        config: The config of the node at work.
+        may_pause: Whether a pause of the agent refuses it. Otherwise it belongs to work that has
+            begun, which a pause lets finish.
+
+    Raises:
+        CallRefused: A limit, a budget or an order forbids it.
+    """
+    gate = get_gate(config)
+    enter = partial(gate.enter, Step.MODEL, config)
+    verdict = yield PlanStep(enter, partial(gate.arun, enter))
+    if isinstance(verdict, Halt) or (verdict and may_pause):
+        raise CallRefused(verdict)
+    reply = yield from ask(model, messages, config)
+    leave = partial(gate.leave, reply, config)
+    yield PlanStep(leave, partial(gate.arun, leave))
+    return reply
+
+
+def ask_quietly(model: Any, instructions: str, question: str) -> Plan[Any]:
+    """Return a model's reply to a question that is no part of any stream, see `ask_beside`.
+
+    The agent at work is that around the caller; outside of a tree, nothing is counted.
+    """
+    messages = [SystemMessage(instructions), HumanMessage(question)]
+    # Without the tag, the reply would appear in a run's stream of messages.
+    return (yield from ask_beside(_bind(model), messages, find_config("nostream")))
+
+
+def ask_all(questions: Sequence[Plan[Any]], max_concurrency: int) -> Plan[list[Any]]:
+    """Return the results of questions to models, some at once; an error in place of a result."""
+    config = RunnableConfig(max_concurrency=max_concurrency)
+
+    def run() -> list[Any]:
+        with get_executor_for_config(config) as executor:
+            return [*executor.map(_run_question, questions)]
+
+    async def arun() -> list[Any]:
+        return await gather_with_concurrency(max_concurrency, *map(_arun_question, questions))
+
+    results: list[Any] = yield PlanStep(run, arun)
+    return results
+
+
+def _run_question(plan: Plan[Any]) -> Any:
+    try:
+        return run_plan_steps(plan)
+    except CallRefused as refused:
+        return RuntimeError(refused.reason)
+    except Exception as error:  # noqa: BLE001  as LangChain's `batch` does
+        return error
+
+
+async def _arun_question(plan: Plan[Any]) -> Any:
+    try:
+        return await arun_plan_steps(plan)
+    except CallRefused as refused:
+        return RuntimeError(refused.reason)
+    except Exception as error:  # noqa: BLE001  as above
+        return error
+
+
+def _bind(model: Any) -> BoundModel:
+    return model if isinstance(model, BoundModel) else BoundModel.from_runnable(model)
+
+
+def find_config(*tags: str) -> RunnableConfig:
+    """Return the config of the node around the caller, with further tags; an empty one outside."""
+    config = ensure_config()
+    config["tags"] = [*(config.get("tags") or ()), *tags]
+    return config
