@@ -26,6 +26,7 @@ from echelons.delegation.request_builder import (
 )
 from echelons.identity.lineage import (
     REQUESTS_KEY,
+    SIDE_BY_SIDE_KEY,
     SPAWNED_KEY,
     THREADS_KEY,
     Identity,
@@ -173,6 +174,7 @@ def _build_delegation_sends(
     notes: Mapping[str, Any] = message.response_metadata.get(REQUESTS_KEY) or {}
     forward: Mapping[str, Any] | None = state.get("forward")
     ended: Mapping[str, Any] = state.get("parts") or {}
+    beside: Sequence[str] = message.response_metadata.get(SIDE_BY_SIDE_KEY) or ()
     queues: dict[str, list[dict[str, Any]]] = {}
     for asked, parted in iterate_requests(message, calls):
         call_id = asked.call_id
@@ -202,6 +204,7 @@ def _build_delegation_sends(
             message.id or "",
             tool=asked.tool,
             is_new=asked.is_new,
+            beside=call_id in beside,
         )
         if SPAWNED_KEY in message.response_metadata:
             order = replace(order, spawned=load_specifications(message, call_id))

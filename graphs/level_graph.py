@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.runnables import Runnable
@@ -67,6 +68,7 @@ from echelons.tree.names import (
     ASK_USER,
     DISMISS_SUBORDINATE,
     MEMORY_TOOLS,
+    PATH_SEPARATOR,
     RUN,
     get_provider_tool_name,
 )
@@ -285,6 +287,7 @@ def _build_settings(
         output=agent.contract if agent.contract and agent.contract.output else None,
         width=position.width,
         has_deeper_levels=any(each.subordinates for each in agent.subordinates),
+        is_person=partial(_is_person, agent),
     )
     router = position.router if agent.subordinates or spawn else None
     guidance = position.guidance
@@ -325,6 +328,17 @@ def _build_settings(
         memory=_build_memory(agent.memory, position.model, shown) if agent.memory else None,
         spawn_rules=rules,
     )
+
+
+def _is_person(agent: Agent, subordinate: str, way: str) -> bool:
+    """Return whether a person works on an agent's tasks for a subordinate and a target below it."""
+    below, member = agent.subordinates, None
+    for name in (subordinate, *filter(None, way.split(PATH_SEPARATOR))):
+        member = next((each for each in below if each.name == name), None)
+        if member is None:
+            return False
+        below = member.subordinates
+    return isinstance(member, Human)
 
 
 def _build_output_format(agent: Agent, model: Any) -> dict[str, Any]:

@@ -383,6 +383,9 @@ class Subordinate(Node):
         known: Head | None = step.order.get_head(state)
         if head:
             known = {**head, **build_head(self._agent, join_path(step.order.request.route))}
+            if "side" in (state.get("head") or ()):
+                # So is the thread of another candidate for the same task.
+                known["side"] = True
             if self._contract and step.order.request.input is not None:
                 known["input"] = step.order.request.input
         if known and "grants" in known:

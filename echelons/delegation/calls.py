@@ -134,8 +134,8 @@ def iterate_requests(
         elif call["name"] == CALL_SUBORDINATE:
             # A call that a person wrote into a state may have any arguments; it is then refused.
             task, named = str(args.get("message", "")), str(args.get("subordinate") or "")
-            reset = "reset" in args and bool(args["reset"])
-            request = SubordinateCall(call_id, named, task, reset)
+            reset = "reset" in args and args["reset"]
+            request = SubordinateCall(call_id, named, task, is_true(reset))
             if "context" in args and isinstance(args["context"], Mapping):
                 request = replace(request, context=args["context"])
             if "input" in args and isinstance(args["input"], Mapping):
@@ -144,6 +144,16 @@ def iterate_requests(
             yield request, None
         elif is_typed_call(message, call):
             yield build_typed_call(call_id, call["name"], args), None
+
+
+def is_true(given: object) -> bool:
+    """Return whether an argument says true, in one of the forms that pydantic takes for it."""
+    if isinstance(given, str):
+        return given.strip().lower() in _TRUE_TEXTS
+    return bool(given)
+
+
+_TRUE_TEXTS = frozenset({"1", "on", "t", "true", "y", "yes"})
 
 
 def load_specifications(message: AIMessage, call_id: str) -> Mapping[str, Any]:

@@ -37,6 +37,9 @@ SPAWNED_KEY = "spawned"
 REQUESTS_KEY = "requests"
 """Likewise: the fields of requests that cannot be derived from the message, by call id."""
 
+SIDE_BY_SIDE_KEY = "side_by_side"
+"""Likewise: the ids of calls whose subordinate was sent others, on other threads."""
+
 FORWARDED_KEY = "forwarded"
 """Likewise: marks messages of a level that only relays a request; no model wrote them."""
 
@@ -93,6 +96,7 @@ OWN_KEYS = frozenset(
         PARTS_KEY,
         REQUESTS_KEY,
         SPAWNED_KEY,
+        SIDE_BY_SIDE_KEY,
         FORWARDED_KEY,
         REFUSED_KEY,
         UNASKED_KEY,

@@ -19,6 +19,8 @@ class Head(TypedDict, total=False):
         input: The latest input that the agent was given, if its contract declares one.
         spawned: The specification of an agent that was made at run time.
         status: The status of the latest response of such an agent; missing before the first.
+        side: Whether it is a side conversation, which a task goes on with only if it names it;
+            missing if it is not.
         grants: The grants with which a request that answers the agent's question goes on; missing
             if it has none.
         checkpoint_ns: Namespace of the segment; missing while the thread has not run.
@@ -30,6 +32,7 @@ class Head(TypedDict, total=False):
     input: dict[str, Any]
     spawned: Mapping[str, Any]
     status: str
+    side: bool
     grants: Mapping[str, Any]
     checkpoint_ns: str
     checkpoint_id: str

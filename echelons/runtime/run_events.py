@@ -25,7 +25,13 @@ from echelons.delegation.request import DelegationResponse, Usage
 from echelons.delegation.request_builder import load_sent_requests
 from echelons.guards.dismissals import Dismissal
 from echelons.guards.gate import is_pause
-from echelons.identity.lineage import ADDRESSEE_KEY, CUT_KEY, MAIL_KEY, WARNING_KEY
+from echelons.identity.lineage import (
+    ADDRESSEE_KEY,
+    CUT_KEY,
+    MAIL_KEY,
+    THREADS_KEY,
+    WARNING_KEY,
+)
 from echelons.langgraph_internals import SEVERAL_WRITES_KEY
 from echelons.messaging.agent_question import AgentQuestion, read_question_value
 from echelons.messaging.mail import Mail, load_mail
@@ -93,6 +99,8 @@ class RunEvent:
         reasoning: The reasoning of the model, where it is available.
         usage: Tokens and calls of the reply; zero for other kinds.
         thread_id: The agent's thread.
+        call_id: The call of its superior that the agent works on, so that parallel calls of one
+            agent are told apart; empty for the root.
         data: Other facts as plain values: a call's arguments, the model name in a reply. A
             question has an `id`, its `value` and, if it has them, the `schema` of its answer, and
             its `choices`, `urgent`, `deadline`, `default` and `addressee`, and `later` if its agent
@@ -102,9 +110,10 @@ class RunEvent:
             (`by`, empty for the default that a passed deadline takes) and when (`at`). A
             task that is not new to its agent, as the run was resumed, has `resumed`; one that
             the agent passes on has the path of the agent that it is for (`to`). A
-            delegation and its responses share an `id`, and the `request` as it was sent; a
-            response has its `status`, the answering `agent`, the `attempt`, and whether it is
-            `final` or the next candidate follows. What a tool has written with LangGraph's
+            delegation and its responses share an `id`, and the `request` as it was sent; the
+            delegation has the `thread_id` on which its subordinate begins; a response has its
+            `status`, the answering `agent`, the `attempt`, and whether it is `final` or the next
+            candidate follows. What a tool has written with LangGraph's
             `get_stream_writer` is the `value`, any object. A message of the mailbox, and
             an intervention, has its sender (`from`), when it was sent (`at`), its `number` and its
             `kind`. A reply that an intervention has cut off has `cut`. A warning has the `id` of
@@ -121,6 +130,7 @@ class RunEvent:
     usage: Usage = field(default_factory=Usage)
     thread_id: str = ""
     data: Mapping[str, Any] = field(default_factory=dict)
+    call_id: str = ""
 
     def as_json(self) -> dict[str, Any]:
         """Return the event as plain JSON values."""
@@ -133,6 +143,7 @@ class RunEvent:
             "reasoning": self.reasoning,
             "usage": self.usage.model_dump(),
             "thread_id": self.thread_id,
+            "call_id": self.call_id,
             "data": data,
         }
 
@@ -160,6 +171,8 @@ class EventTranslator:
         # The agent that works in a namespace of LangGraph.
         self._origins: dict[tuple[str, ...], _TaskOrigin] = {}
         self._begun: set[str] = set()
+        # The call that is worked on, by the thread of its subordinate.
+        self._calls: dict[str, str] = {}
         # Each by its id, until it is stored where it is found: only then it can be answered.
         self._questions: dict[str, RunEvent | None] = {}
         self._decided_races: set[str] = set()
@@ -168,8 +181,15 @@ class EventTranslator:
         """Yield the events of a part of the stream."""
         namespace, mode, payload = part
         if mode == "messages":
-            yield from _token_events(*payload)
-        elif mode == "custom":
+            chunk, metadata = payload
+            yield from _token_events(chunk, metadata, self._calls)
+            return
+        for event in self._translate(namespace, mode, payload):
+            call = self._calls.get(event.thread_id)
+            yield replace(event, call_id=call) if call else event
+
+    def _translate(self, namespace: tuple[str, ...], mode: str, payload: Any) -> Iterator[RunEvent]:
+        if mode == "custom":
             # A graph that streams no tasks of its own writes for the one around it.
             while namespace and namespace not in self._origins:
                 namespace = namespace[:-1]
@@ -231,6 +251,8 @@ class EventTranslator:
         )
         self._origins[namespace] = who
         self._tasks[payload["id"]] = who, payload["input"]
+        if order := who.stored_request:
+            self._calls[order["thread_id"]] = order["call_id"]
         segment = f"{who.thread_id}/{metadata.get('request_id', '')}"
         # A segment begins with its first node; a delegation graph below it is no beginning.
         first = who.node in ("reason", "run") or _is_hook(who.node)
@@ -360,7 +382,9 @@ def _question_event(who: _TaskOrigin, asked: Mapping[str, Any]) -> RunEvent:
     return RunEvent(who.path, RunEventKind.QUESTION, text, thread_id=who.thread_id, data=data)
 
 
-def _token_events(chunk: BaseMessage, metadata: Mapping[str, Any]) -> Iterator[RunEvent]:
+def _token_events(
+    chunk: BaseMessage, metadata: Mapping[str, Any], calls: Mapping[str, str]
+) -> Iterator[RunEvent]:
     if not isinstance(chunk, AIMessage) or not (chunk.text or _reasoning_text(chunk)):
         return
     # LangGraph sends whole messages too, which become MESSAGE events.
@@ -369,12 +393,14 @@ def _token_events(chunk: BaseMessage, metadata: Mapping[str, Any]) -> Iterator[R
     # What a middleware asks a model of its own, such as a summary, is nothing that the agent says.
     if INTERNAL_CALL_KEY in metadata or _is_hook(str(metadata.get("langgraph_node", ""))):
         return
+    thread = str(metadata.get("agent_thread_id", ""))
     yield RunEvent(
         str(metadata.get("agent_path", "")),
         RunEventKind.TOKEN,
         str(chunk.text),
         _reasoning_text(chunk),
-        thread_id=str(metadata.get("agent_thread_id", "")),
+        thread_id=thread,
+        call_id=calls.get(thread, ""),
     )
 
 
@@ -437,6 +463,7 @@ def _message_events(who: _TaskOrigin, message: BaseMessage, usage: Usage) -> Ite
 def _call_events(who: _TaskOrigin, message: AIMessage) -> Iterator[RunEvent]:
     agent = who.path.rpartition(PATH_SEPARATOR)[2]
     begun = load_sent_requests(message, agent, who.thread_id)
+    threads: Mapping[str, str] = message.response_metadata.get(THREADS_KEY) or {}
     for call in message.tool_calls:
         asked = [(call["id"] or "", call["args"])]
         kind = (
@@ -451,6 +478,7 @@ def _call_events(who: _TaskOrigin, message: AIMessage) -> Iterator[RunEvent]:
             data = {"id": each, "arguments": arguments}
             if each in begun:
                 data["request"] = begun[each].stored()
+                data["thread_id"] = threads[each]
             yield RunEvent(who.path, kind, call["name"], thread_id=who.thread_id, data=data)
 
 

@@ -24,7 +24,7 @@ from echelons.identity.lineage import (
     derive_subordinate_thread_id,
 )
 from echelons.identity.thread_history import Head
-from echelons.messaging.agent_question import format_questions
+from echelons.messaging.agent_question import build_question_id, format_questions
 from echelons.messaging.user_answer import format_user_answers
 from echelons.tree.names import CALL_SUBORDINATE, DELEGATING_TOOLS
 
@@ -51,6 +51,7 @@ class QueuedRequest:
         spawned: The specifications of the spawned agents that it may go to, by name.
         waiting: The request whose middleware waits for the answer to this one; `None` if the
             superior's call does.
+        beside: Whether its message has others for the subordinate, on other threads.
     """
 
     request: DelegationRequest
@@ -68,6 +69,7 @@ class QueuedRequest:
     spawned: Mapping[str, Any] = field(default_factory=dict)
     waiting: QueuedRequest | None = None
     is_new: bool = False
+    beside: bool = False
 
     def stored(self) -> dict[str, Any]:
         """Return the queued request as JSON."""
@@ -98,6 +100,8 @@ class QueuedRequest:
             kept["waiting"] = self.waiting.stored()
         if self.is_new:
             kept["new"] = True
+        if self.beside:
+            kept["beside"] = True
         return kept
 
     @classmethod
@@ -128,6 +132,7 @@ class QueuedRequest:
             _read_specifications(stored["spawned"]) if "spawned" in stored else {},
             cls.load(stored["waiting"]) if "waiting" in stored else None,
             stored.get("new", False),
+            stored.get("beside", False),
         )
 
     def without_deadline(self) -> QueuedRequest:
@@ -277,6 +282,9 @@ def build_tool_message(
         content = f"{content}\n{format_questions(answer.questions)}"
     if told := format_user_answers(answer.user_answers):
         content = f"{content}\n{told}"
+    if queued.beside and not answer.questions:
+        id_ = build_question_id(answer.thread_id or queued.thread_id)
+        content = f'{content}\n[to go on with this conversation: answers="{id_}"]'
     if spawned := queued.spawned.get(answer.agent):
         content = f"{content}\n{_describe_spawned(spawned, answer, segment)}"
     metadata: dict[str, Any] = {} if tool in DELEGATING_TOOLS else {DELEGATED_KEY: True}

@@ -6,9 +6,9 @@ after the other, or in parallel.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from langchain_core.messages import AIMessage, BaseMessage
@@ -41,7 +41,8 @@ from echelons.workspace.changes import PRIVATE_FOLDER
 
 RoutedTasks: TypeAlias = Mapping[tuple[str, bool], Sequence[RoutedTask]]
 """The routed tasks of a message, by task and whether it may be split."""
-NO_SPECIFICATIONS: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
+IsPerson: TypeAlias = Callable[[str, str], bool]
+"""Returns whether a person works on the tasks for a subordinate and the target below it."""
 
 
 @dataclass(slots=True)
@@ -183,14 +184,17 @@ def choose_threads(
     known: Mapping[str, Head],
     message: AIMessage,
     identity: Identity,
-    spawned: Mapping[str, Mapping[str, Any]] = NO_SPECIFICATIONS,
+    is_person: IsPerson,
 ) -> tuple[dict[str, str], dict[str, Head]]:
     """Return thread ids by call id, in call order, and the state entry of each of these threads.
 
-    A call with `reset` starts a thread. Any other continues the subordinate's latest thread,
-    including one started earlier in the same message, or starts the first. A subordinate that
-    relays requests has one thread for each target: on one thread, requests for two agents
-    below it would wait for each other.
+    The first task of a message for a subordinate goes on with its latest conversation, or starts
+    one. Each other starts a side conversation, so that they run side by side; it never becomes the
+    latest. A person gets one after another, on one thread. A call with `reset` starts a thread that
+    becomes the latest, and one that names a conversation goes on with that.
+
+    A subordinate that relays requests has conversations for each target: on one thread, requests
+    for two agents below it would wait for each other.
 
     Args:
         delegations: The calls.
@@ -198,25 +202,46 @@ def choose_threads(
         known: The existing threads, in the order of their start.
         message: The message that contains the calls.
         identity: The agent that calls.
-        spawned: The specifications of the spawned agents that the calls may go to, by call id.
+        is_person: Returns whether a person works on the tasks for a subordinate and a target.
     """
-    latest = {(head["agent"], head.get("way", "")): thread for thread, head in known.items()}
+    latest = {
+        (head["agent"], head.get("way", "")): thread
+        for thread, head in known.items()
+        if "side" not in head
+    }
     threads: dict[str, str] = {}
     used: dict[str, Head] = {}
+    begun: set[tuple[str, str]] = set()
     for each in delegations:
-        way = targets.get(each.call_id, "")
-        thread = None if each.reset else latest.get((each.subordinate, way))
-        thread = each.thread_id or thread
-        if thread is None:
+        recipient = each.subordinate, targets.get(each.call_id, "")
+        thread = each.thread_id or (None if each.reset else latest.get(recipient))
+        is_named = bool(each.thread_id or each.reset)
+        is_side = recipient in begun and not (is_named or is_person(*recipient))
+        if thread is None or is_side:
             superior, message_id = identity.thread_id, message.id or ""
             thread = derive_subordinate_thread_id(superior, message_id, each.call_id)
-            latest[each.subordinate, way] = thread
+            if not is_side:
+                latest[recipient] = thread
+        # One that goes on with a side conversation leaves the latest to the others.
+        if thread == latest.get(recipient):
+            begun.add(recipient)
         threads[each.call_id] = thread
-        head = known.get(thread) or build_head(each.subordinate, way)
-        if each.call_id in spawned and each.subordinate in spawned[each.call_id]:
-            head = Head(**{**head, "spawned": spawned[each.call_id][each.subordinate]})
-        used.setdefault(thread, head)
+        head = known.get(thread) or build_head(*recipient)
+        used.setdefault(thread, Head(**{**head, "side": True}) if is_side else head)
     return threads, used
+
+
+def list_side_by_side(threads: Mapping[str, str], heads: Mapping[str, Head]) -> list[str]:
+    """Return the ids of the calls whose subordinate was sent others, on other threads.
+
+    Args:
+        threads: The thread ids of a message's calls.
+        heads: The heads of these threads.
+    """
+    recipients = [(head["agent"], head.get("way", "")) for head in heads.values()]
+    several = {each for each, count in Counter(recipients).items() if count > 1}
+    shared = {thread for thread, each in zip(heads, recipients, strict=True) if each in several}
+    return [call_id for call_id, thread in threads.items() if thread in shared]
 
 
 def condense_context(

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -16,7 +16,8 @@ from echelons.delegation.calls import FanOutCall, load_fan_out
 from echelons.delegation.join_policies import join_call_responses
 from echelons.delegation.request import DelegationRequest, DelegationResponse
 from echelons.delegation.request_builder import load_candidates
-from echelons.identity.lineage import Identity, derive_request_id
+from echelons.identity.lineage import SIDE_BY_SIDE_KEY, Identity, derive_request_id
+from echelons.messaging.agent_question import build_question_id
 from echelons.nodes.delegating.queued_request import QueuedRequest, build_tool_message
 from echelons.nodes.planning.tool_calls import find_unanswered
 
@@ -107,6 +108,26 @@ def build_joint_answer(
     in_order = [answer for *_, answer in sorted(answers, key=lambda each: each[:2])]
     tool = next(call["name"] for call in message.tool_calls if call["id"] == fan_out.call_id)
     order = QueuedRequest(request, fan_out.call_id, thread, continues=False)
-    return build_tool_message(
-        order, join_call_responses(request, fan_out.join, in_order, responses), tool
-    )
+    joined = join_call_responses(request, fan_out.join, in_order, responses)
+    whole = build_tool_message(order, joined, tool)
+    if beside := message.response_metadata.get(SIDE_BY_SIDE_KEY):
+        return _add_conversations(whole, fan_out, responses, beside)
+    return whole
+
+
+def _add_conversations(
+    answer: ToolMessage,
+    fan_out: FanOutCall,
+    responses: Sequence[DelegationResponse],
+    beside: Collection[str],
+) -> ToolMessage:
+    """Return an answer with the ids of the conversations of one subordinate, in call order."""
+    ids = [
+        f'{response.path[1]} answers="{build_question_id(response.thread_id)}"'
+        for part, response in zip(fan_out.parts, responses, strict=True)
+        if part.call_id in beside and response.thread_id and not response.questions
+    ]
+    if not ids:
+        return answer
+    content = f"{answer.text}\n[to go on with a conversation, in the order of the requests: "
+    return answer.model_copy(update={"content": f"{content}{', '.join(ids)}]"})

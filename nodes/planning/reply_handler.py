@@ -36,6 +36,7 @@ from echelons.identity.lineage import (
     REFUSED_KEY,
     REQUESTS_KEY,
     ROUTES_KEY,
+    SIDE_BY_SIDE_KEY,
     SPAWNED_KEY,
     THREADS_KEY,
     UNASKED_KEY,
@@ -44,7 +45,7 @@ from echelons.identity.lineage import (
     derive_request_id,
     strip_own_metadata,
 )
-from echelons.identity.thread_history import Past, join_path
+from echelons.identity.thread_history import Head, Past, join_path
 from echelons.messaging.mail import Mail
 from echelons.models.door.call_usage import get_whole_usage
 from echelons.nodes.delegating.queued_request import (
@@ -56,11 +57,13 @@ from echelons.nodes.messages import sanitize_message
 from echelons.nodes.planning.cut_reply import join_chunks, mark_cut
 from echelons.nodes.planning.delegation_plan import (
     DelegationPlan,
+    IsPerson,
     RoutedTasks,
     build_delegation_plan,
     build_refusal,
     choose_threads,
     condense_context,
+    list_side_by_side,
 )
 from echelons.nodes.planning.incoming_mail import build_correction_update, build_mail_messages
 from echelons.nodes.planning.join_results import JoinedState, build_joint_answer
@@ -206,7 +209,7 @@ class ReplyHandler:
             tell = partial(
                 condense_context, policy.context, messages, context.identity, context.has_workspace
             )
-        return _build_update(context, plan, targets, limits, tell)
+        return _build_update(context, plan, targets, able.is_person, limits, tell)
 
 
 def build_cut_update(
@@ -233,7 +236,7 @@ def build_relay_update(past: Past, state: Mapping[str, Any], identity: Identity)
     message = build_relay_call(forward, identity)
     context = ReplyContext(message, ParsedReply((call,)), past, state, identity)
     targets = {RELAY_CALL_ID: join_path(forward.request.route[1:])}
-    return _build_update(context, DelegationPlan([call]), targets)
+    return _build_update(context, DelegationPlan([call]), targets, lambda *_: False)
 
 
 def _has_asked(messages: Sequence[BaseMessage]) -> bool:
@@ -278,16 +281,20 @@ def _build_update(
     context: ReplyContext,
     plan: DelegationPlan,
     targets: Mapping[str, str],
+    is_person: IsPerson,
     limits: Callable[[str], RequestLimits] | None = None,
     tell: Callable[[SubordinateCall], Mapping[str, Any]] | None = None,
 ) -> dict[str, Any]:
     message, identity = context.message, context.identity
     known = {**context.past.heads, **(context.state.get("heads") or {})}
     kept = _build_notes(context, plan)
-    spawned = kept.get(SPAWNED_KEY, {})
-    threads, heads = choose_threads(plan.requests, targets, known, message, identity, spawned)
+    threads, heads = choose_threads(plan.requests, targets, known, message, identity, is_person)
     if threads:
         kept[THREADS_KEY] = threads
+    if len(heads) > 1 and (beside := list_side_by_side(threads, heads)):
+        kept[SIDE_BY_SIDE_KEY] = beside
+    if SPAWNED_KEY in kept:
+        _note_specifications(heads, plan.requests, threads, kept[SPAWNED_KEY])
     if (
         limits
         and threads
@@ -313,6 +320,19 @@ def _build_update(
     elif questions := context.parsed.questions:
         update["response"] = build_question_report(questions)
     return update
+
+
+def _note_specifications(
+    heads: dict[str, Head],
+    requests: Sequence[SubordinateCall],
+    threads: Mapping[str, str],
+    spawned: Mapping[str, Mapping[str, Any]],
+) -> None:
+    """Add the specifications of the spawned agents that calls go to, by call id, to their heads."""
+    for each in requests:
+        made, thread = spawned.get(each.call_id, {}), threads[each.call_id]
+        if each.subordinate in made:
+            heads[thread] = Head(**{**heads[thread], "spawned": made[each.subordinate]})
 
 
 def _build_notes(context: ReplyContext, plan: DelegationPlan) -> dict[str, Any]:

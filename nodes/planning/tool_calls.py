@@ -116,6 +116,8 @@ class CallableTools:
         may_spawn: Whether it may make subordinates at run time.
         inputs: The contracts of the subordinates that have an input, by name.
         output: The agent's own contract, if it has an output.
+        is_person: Returns whether a person works on the tasks for a subordinate and a target
+            below it, given as a path.
     """
 
     tools: Collection[str] = ()
@@ -131,6 +133,7 @@ class CallableTools:
     may_spawn: bool = False
     inputs: Mapping[str, Contract] = field(default_factory=dict)
     output: Contract | None = None
+    is_person: Callable[[str, str], bool] = lambda *_: False
 
     @property
     def only_subordinate(self) -> str:
@@ -463,10 +466,10 @@ class _CallParser:
             return self._check_input(wanted)
         thread = self._find_asking_thread(wanted.answers)
         if not thread:
-            return f"answers: no subordinate has asked a question with the id {wanted.answers!r}"
+            return f"answers: no question and no conversation has the id {wanted.answers!r}"
         if name and name != self.heads[thread]["agent"]:
             asking = self.heads[thread]["agent"]
-            return f"answers: the question {wanted.answers!r} is one of {asking!r}, not of {name!r}"
+            return f"answers: the id {wanted.answers!r} is one of {asking!r}, not of {name!r}"
         return "answers: it goes on with a conversation; leave reset out" if wanted.reset else ""
 
     def _find_unknown(self, name: str) -> str:
@@ -491,7 +494,7 @@ class _CallParser:
         try:
             if wanted.input is not None:
                 contract.read_input(wanted.input)
-            elif wanted.reset or not self._has_conversation(name):
+            elif wanted.reset or not self._goes_on(name):
                 contract.read_task(wanted.message)
         except InvalidInput as error:
             return f"{name!r} has an input, and this is none: {error}; call its own tool {name!r}"
@@ -508,8 +511,12 @@ class _CallParser:
             return names[0] if len(names) == 1 else ""
         return able.only_subordinate
 
-    def _has_conversation(self, name: str) -> bool:
-        return any(head["agent"] == name for head in self.heads.values())
+    def _goes_on(self, name: str) -> bool:
+        """Return whether a task for a subordinate goes on with its latest conversation."""
+        calls = (each for each in self.requests if isinstance(each, SubordinateCall))
+        if any(each.subordinate == name for each in calls):
+            return False
+        return any(head["agent"] == name for head in self.heads.values() if "side" not in head)
 
     def _find_asking_thread(self, question: str) -> str:
         """Return the id of the subordinate's thread that asked a question, empty for none."""

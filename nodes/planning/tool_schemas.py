@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Annotated, Any, Final, Self, TypeAlias
 
-from pydantic import AfterValidator, BaseModel, Field, StrictBool, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, StrictBool, model_validator
 
 from echelons.delegation.agent_specification import MAX_ROLE
 from echelons.delegation.contract import SubordinateTool, get_inputs
@@ -111,6 +111,11 @@ def _check_spawn_message(text: str) -> str:
     return text
 
 
+def _read_reset(given: Any) -> Any:
+    """Return an argument, `False` for one that is null: some models name every argument."""
+    return False if given is None else given
+
+
 GivenBudget: TypeAlias = Annotated[dict[str, Any] | None, AfterValidator(_check_budget)]
 """What a call grants, by unit; validated, it is what is stored of it."""
 
@@ -120,7 +125,7 @@ class CallSubordinateArgs(BaseModel):
 
     message: str = Field(min_length=1)
     subordinate: str | None = None
-    reset: bool = False
+    reset: Annotated[bool, BeforeValidator(_read_reset)] = False
     answers: str | None = None
     context: Annotated[dict[str, Any] | None, AfterValidator(_check_context)] = None
     profile: str | None = None

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-from langchain_core.messages import ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from langchain_core.tools import tool
 from langgraph.types import Command, interrupt
 
 from echelons import Agent, DelegationResponse, Status, ThreadStore
+from echelons.identity.lineage import THREADS_KEY
+from echelons.messaging.agent_question import build_question_id
 from echelons.testing import Call, ScriptedModel, delegate
 
 CONFIG: Any = {"configurable": {"thread_id": "t"}}
@@ -38,6 +41,21 @@ def team(scripts: dict[str, Any], **subordinates: Any) -> tuple[Any, ScriptedMod
 
 def both(first: str, second: str) -> list[Call]:
     return [delegate(first, "one"), delegate(second, "two")]
+
+
+def begin_and_go_on(task: str, *tasks: str) -> Callable[[list[BaseMessage]], Any]:
+    """Return a script that begins a conversation with `a`, and sends it several tasks at once."""
+
+    def script(messages: list[BaseMessage]) -> Any:
+        replies = [each for each in messages if isinstance(each, AIMessage)]
+        if not replies:
+            return delegate("a", task)
+        [thread] = replies[0].response_metadata[THREADS_KEY].values()
+        named = {"answers": build_question_id(thread)}
+        calls = [Call("call_subordinate", {"message": each, **named}) for each in tasks]
+        return calls if len(replies) == 1 else "end"
+
+    return script
 
 
 def test_two_subordinates_work_at_the_same_time() -> None:
@@ -104,7 +122,7 @@ def test_two_questions_are_asked_at_once_and_answered_one_by_one() -> None:
 
 def test_calls_of_one_thread_are_worked_off_in_order() -> None:
     scripts = {
-        "head": [[delegate("a", "one"), delegate("a", "two"), delegate("a", "three")], "end"],
+        "head": begin_and_go_on("one", "two", "three"),
         "a": lambda messages: " ".join(m.text for m in messages if m.type == "human"),
     }
     graph, _ = team(scripts, a={})
@@ -116,7 +134,7 @@ def test_calls_of_one_thread_are_worked_off_in_order() -> None:
 
 def test_a_queue_goes_on_after_a_question_of_its_first() -> None:
     scripts = {
-        "head": [[delegate("a", "one"), delegate("a", "two")], "end"],
+        "head": begin_and_go_on("none", "one", "two"),
         "a": lambda messages: (
             Call("ask", {"question": "Sure?"}) if messages[-1].text == "one" else "done"
         ),
@@ -126,7 +144,7 @@ def test_a_queue_goes_on_after_a_question_of_its_first() -> None:
 
     result = graph.invoke(Command(resume="yes"), CONFIG)
 
-    assert [each.result for each in responses(result)] == ["done", "done"]
+    assert [each.result for each in responses(result)] == ["done", "done", "done"]
     assert model.repeated_calls == []
 
 

@@ -26,8 +26,9 @@ def recalled(messages: Sequence[BaseMessage]) -> str:
 
 
 def tool_answers(messages: Sequence[BaseMessage]) -> list[str]:
-    """Return what the calls in a conversation were answered, in order."""
-    return [str(each.text) for each in messages if isinstance(each, ToolMessage)]
+    """Return what the calls in a conversation were answered, in order, without ids."""
+    texts = [str(each.text) for each in messages if isinstance(each, ToolMessage)]
+    return [each.partition("\n[to go on")[0] for each in texts]
 
 
 def answers(session: Session) -> list[str]:
@@ -91,9 +92,7 @@ async def test_twenty_calls_with_reset_run_side_by_side_in_an_event_loop(
     assert tool_answers(out["messages"]) == [f"task {number}" for number in range(MANY)]
 
 
-def test_continuations_of_one_thread_in_one_turn_run_in_order_and_none_is_lost(
-    world: World,
-) -> None:
+def test_first_task_of_a_message_goes_on_and_each_other_is_aside(world: World) -> None:
     calls = [
         delegate("guide", "one"),
         delegate("scout", "aside"),
@@ -115,17 +114,17 @@ def test_continuations_of_one_thread_in_one_turn_run_in_order_and_none_is_lost(
 
     assert found == [
         "one",
-        "one + two",
         "aside",
+        "two",
         "anew",
-        "anew + three",
-        "anew + three + four",
+        "three",
+        "anew + four",
         "aside + more",
     ]
-    assert segments == [2, 2, 3]
+    assert segments == [1, 2, 1, 2, 1]
 
 
-def test_a_failing_continuation_takes_nothing_from_the_next(world: World) -> None:
+def test_a_failing_side_conversation_takes_nothing_from_the_others(world: World) -> None:
     def sometimes(messages: Sequence[BaseMessage]) -> str | BaseException:
         said = recalled(messages)
         return ValueError("not that") if said.endswith("break") else said
@@ -140,7 +139,7 @@ def test_a_failing_continuation_takes_nothing_from_the_next(world: World) -> Non
 
     first, failed, third = found
     assert without_ids(failed) == "[unable] ValueError: not that"
-    assert (first, third) == ("one", "one + break + three")
+    assert (first, third) == ("one", "three")
 
 
 def test_what_a_subordinate_answers_stands_under_its_own_call(world: World) -> None:
@@ -152,7 +151,8 @@ def test_what_a_subordinate_answers_stands_under_its_own_call(world: World) -> N
 
     messages = world.invoke(graph, GO)["messages"]
 
-    assert {each.tool_call_id: each.text for each in messages if isinstance(each, ToolMessage)} == {
+    ids = [each.tool_call_id for each in messages if isinstance(each, ToolMessage)]
+    assert dict(zip(ids, tool_answers(messages), strict=True)) == {
         f"call-{number}": f"task {number}" for number in range(5)
     }
     assert isinstance(messages[-1], AIMessage)

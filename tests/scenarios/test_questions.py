@@ -214,7 +214,8 @@ def answer_all(messages: Any) -> Any:
     calls = [Call("call_subordinate", {"message": q[::-1], "answers": a}) for q, a in asked]
     if calls:
         return calls
-    texts = [str(each.text) for each in messages[::-1] if isinstance(each, ToolMessage)]
+    answers = [each for each in messages[::-1] if isinstance(each, ToolMessage)]
+    texts = [str(each.text).partition("\n")[0] for each in answers]
     return " | ".join(sorted(texts[:2]))
 
 
@@ -282,7 +283,7 @@ def test_the_questions_of_one_call_with_several_requests_are_all_told(world: Wor
 @pytest.mark.parametrize(
     ("args", "why"),
     [
-        ({"answers": "nowhere1"}, "no subordinate has asked a question with the id 'nowhere1'"),
+        ({"answers": "nowhere1"}, "no question and no conversation has the id 'nowhere1'"),
         ({"answers": "ID", "subordinate": "sleep"}, "is one of 'eat', not of 'sleep'"),
         ({"answers": "ID", "reset": True}, "leave reset out"),
     ],

@@ -285,10 +285,13 @@ def test_of_equal_agents_each_request_of_a_message_gets_one_that_is_not_at_work(
 
     world.send(session, "go")
 
-    asked = {c.agent: [m.text for m in c.messages if m.type == "human"] for c in model.calls}
-    assert asked["busy"] == ["Wait for the rain", "What is the weather in Oslo?"]
-    assert [asked[each] for each in names[1:]] == [
-        [f"What is the weather in {each}?"] for each in ("Rome", "Bonn", "Lima")
+    asked = [(c.agent, m.text) for c in model.calls for m in c.messages if m.type == "human"]
+    assert sorted(asked[1:-1]) == [
+        ("busy", "Wait for the rain"),
+        ("busy", "What is the weather in Oslo?"),
+        ("s1", "What is the weather in Rome?"),
+        ("s2", "What is the weather in Bonn?"),
+        ("s3", "What is the weather in Lima?"),
     ]
 
 

@@ -117,6 +117,7 @@ def build_run_events(stored: StoredEvent) -> Iterator[RunEvent]:
             call = {"id": data.get("call_id", ""), "arguments": data["arguments"]}
             if "request" in data:
                 call["request"] = data["request"]
+                call["thread_id"] = data.get("sub_agent_thread_id", "")
             yield RunEvent(path, RunEventKind(kind), data["intent"], thread_id=thread, data=call)
 
 

@@ -310,7 +310,7 @@ def test_one_in_a_crowd_is_told_like_any_other() -> None:
 
 def test_every_request_of_a_thread_is_told_as_a_task_of_its_own() -> None:
     model = ScriptedModel(
-        {"head": [[delegate("eat", "one"), delegate("eat", "two")], "end"], "eat": ["done"]}
+        {"head": [delegate("eat", "one"), delegate("eat", "two"), "end"], "eat": ["done"]}
     )
 
     events = told(Agent("head", model=model, subordinates=[Agent("eat")]))
@@ -318,6 +318,29 @@ def test_every_request_of_a_thread_is_told_as_a_task_of_its_own() -> None:
     tasks = [each for each in only(events, RunEventKind.TASK) if each.path == "head/eat"]
     assert [each.content for each in tasks] == ["one", "two"]
     assert len({each.thread_id for each in tasks}) == 1
+
+
+def test_events_of_parallel_calls_name_the_thread_and_the_call() -> None:
+    calls = [delegate("eat", task, id=task) for task in ("one", "two")]
+    below = [delegate("cook", task, id=f"below-{task}") for task in ("a", "b")]
+    model = ScriptedModel(
+        {"head": [calls, "end"], "eat": [below, "done now"], "cook": ["it is cooked"]}
+    )
+    eat = Agent("eat", subordinates=[Agent("cook")])
+
+    events = told(Agent("head", model=model, subordinates=[eat]))
+
+    started = {
+        (each.data["id"], each.data["thread_id"]) for each in only(events, RunEventKind.DELEGATION)
+    }
+    seen = {(each.call_id, each.thread_id) for each in events if each.path != "head"}
+    assert seen == started
+    assert len(seen) == 6
+    assert {each.call_id for each in events if each.path == "head"} == {""}
+    for path, kind in (("head/eat", RunEventKind.TOKEN), ("head/eat/cook", RunEventKind.TASK)):
+        assert {each.call_id for each in events if (each.path, each.kind) == (path, kind)} == {
+            call for call, _ in started if call.startswith("below") is path.endswith("cook")
+        }
 
 
 def test_an_event_is_plain_json() -> None:
