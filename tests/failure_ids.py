@@ -1,4 +1,4 @@
-"""Removes what is random in the texts of failures, for tests that compare whole texts."""
+"""Removes what is random in answers, for tests that compare whole texts."""
 
 from __future__ import annotations
 
@@ -10,3 +10,8 @@ def without_ids(text: str) -> str:
     found, count = re.subn(r" \(failure [0-9a-f]{12}\)", "", text)
     assert count, text
     return found
+
+
+def without_conversation_ids(text: str) -> str:
+    """Return an answer without the ids of several conversations with one subordinate."""
+    return text.partition("\n[to go on with ")[0]

@@ -25,7 +25,7 @@ from echelons.testing import (
     delegate_many,
     report,
 )
-from tests.failure_ids import without_ids
+from tests.failure_ids import without_conversation_ids, without_ids
 
 if TYPE_CHECKING:
     from tests.scenarios.conftest import World
@@ -72,7 +72,8 @@ def check_answers(messages: Sequence[BaseMessage]) -> None:
 
 def told(thread: Thread) -> list[str]:
     """Return what a thread's calls were answered."""
-    return [str(each.text) for each in thread.messages if isinstance(each, ToolMessage)]
+    texts = [str(each.text) for each in thread.messages if isinstance(each, ToolMessage)]
+    return [*map(without_conversation_ids, texts)]
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from typing_extensions import TypedDict
 from echelons import Agent, Session, SqliteCheckpointer
 from echelons.cli.app import app
 from echelons.testing import Call, Reply, ScriptedModel, delegate
-from tests.failure_ids import without_ids
+from tests.failure_ids import without_conversation_ids, without_ids
 from tests.told_lines import without_told
 
 if TYPE_CHECKING:
@@ -117,7 +117,8 @@ def list_answers(session: Session) -> list[str]:
     """Return the answers that the middle has got."""
     [mid] = session.trace().subordinates
     messages: Sequence[BaseMessage] = session.thread_store.get(mid.thread_id).messages
-    return [without_told(each.text) for each in messages if isinstance(each, ToolMessage)]
+    texts = [without_told(each.text) for each in messages if isinstance(each, ToolMessage)]
+    return [*map(without_conversation_ids, texts)]
 
 
 @pytest.mark.parametrize("state", [Notebook, Deltas, Plain])

@@ -11,7 +11,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 
 from echelons import Agent, Session, SqliteCheckpointer
 from echelons.testing import Script, ScriptedModel, delegate
-from tests.failure_ids import without_ids
+from tests.failure_ids import without_conversation_ids, without_ids
 
 if TYPE_CHECKING:
     from tests.scenarios.conftest import World
@@ -28,7 +28,7 @@ def recalled(messages: Sequence[BaseMessage]) -> str:
 def tool_answers(messages: Sequence[BaseMessage]) -> list[str]:
     """Return what the calls in a conversation were answered, in order, without ids."""
     texts = [str(each.text) for each in messages if isinstance(each, ToolMessage)]
-    return [each.partition("\n[to go on")[0] for each in texts]
+    return [*map(without_conversation_ids, texts)]
 
 
 def answers(session: Session) -> list[str]:

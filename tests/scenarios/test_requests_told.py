@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+from langchain_core.messages import AIMessage, BaseMessage
 
 from echelons import Agent, Session
 from echelons.checkpoints.checkpointer import SqliteCheckpointer
 from echelons.checkpoints.threads.trace import Trace
 from echelons.delegation.policy import DelegationPolicy
 from echelons.delegation.request import DelegationRequest
+from echelons.identity.lineage import THREADS_KEY
+from echelons.messaging.agent_question import build_question_id
 from echelons.runtime.run_events import RunEvent
-from echelons.testing import ScriptedModel, delegate, report
+from echelons.testing import Call, ScriptedModel, delegate, report
 
 DINNER, TOUR, WALK = "find a restaurant for dinner", "book a museum tour", "plan a walk"
 
@@ -137,15 +140,30 @@ def test_who_is_asked_after_others_is_told_with_a_way_of_its_own(tmp_path: Path)
 def test_a_request_that_waits_for_another_is_given_its_time_when_it_begins(
     tmp_path: Path,
 ) -> None:
-    both = [delegate("walks", "a walk"), delegate("walks", "another")]
-    model = ScriptedModel({"head": [both, "done"], "walks": ["by the river", "uphill"]})
+    def ask(messages: Sequence[BaseMessage]) -> Any:
+        replies = [each for each in messages if isinstance(each, AIMessage)]
+        if not replies:
+            return delegate("walks", "a stroll")
+        [thread] = replies[0].response_metadata[THREADS_KEY].values()
+        named = {"answers": build_question_id(thread)}
+        tasks = ("a walk", "another")
+        both = [Call("call_subordinate", {"message": each, **named}) for each in tasks]
+        return both if len(replies) == 1 else "done"
+
+    model = ScriptedModel({"head": ask, "walks": lambda _: "by the river"})
     rules = DelegationPolicy(timeout=60)
     head = Agent("head", model=model, delegation=rules, subordinates=[Agent("walks")])
     with SqliteCheckpointer(tmp_path / "trip.sqlite") as saver:
         events = list(Session(head, saver, thread="trip").send("Two walks."))
 
-    asked = sorted(of_stream(events, "delegation").values(), key=lambda each: each.task)
-    begun = sorted(of_stream(events, "response").values(), key=lambda each: each.task)
+    queued = ("a walk", "another")
+    asked, begun = (
+        sorted(
+            (each for each in of_stream(events, kind).values() if each.task in queued),
+            key=lambda each: each.task,
+        )
+        for kind in ("delegation", "response")
+    )
     assert [each.deadline is None for each in asked] == [False, True]
     first, second = (each.deadline for each in begun)
     assert first and second and first < second

@@ -12,6 +12,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 
 from echelons import Agent, Human, Session, SqliteCheckpointer
 from echelons.testing import Call, ScriptedModel, delegate, delegate_many
+from tests.failure_ids import without_conversation_ids
 
 if TYPE_CHECKING:
     from tests.scenarios.conftest import World
@@ -53,7 +54,7 @@ def build_team(steps: list[Any], guide: Any = recall) -> Agent:
 def list_results(session: Session) -> list[str]:
     messages = session.thread_store.get(session.thread_id).messages
     texts = [str(each.text) for each in messages if isinstance(each, ToolMessage)]
-    return [each.partition("\n[to go on")[0] for each in texts]
+    return [*map(without_conversation_ids, texts)]
 
 
 async def test_ten_tasks_without_reset_run_side_by_side_over_three_turns(

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from langchain_core.messages import BaseMessage, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.memory import InMemorySaver
@@ -25,6 +25,8 @@ from echelons.errors import (
     UnfinishedTurn,
     UnknownPath,
 )
+from echelons.identity.lineage import THREADS_KEY
+from echelons.messaging.agent_question import build_question_id
 from echelons.testing import Call, ScriptedModel, delegate, per_conversation
 from tests.scenarios.drivers.camp import asked, first, team, told, waiting
 
@@ -160,18 +162,28 @@ def test_in_threads_nothing_begins_any_more_and_its_siblings_go_on(
 
 def test_a_call_that_stands_in_line_does_not_begin(world: World, saver: SqliteCheckpointer) -> None:
     # Two tasks for one thread are worked off one after the other.
-    def stopping(_: Sequence[BaseMessage]) -> Any:
+    def ask_again(messages: Sequence[BaseMessage]) -> Any:
+        replies = [each for each in messages if isinstance(each, AIMessage)]
+        if not replies:
+            return delegate("north", "before")
+        [thread] = replies[0].response_metadata[THREADS_KEY].values()
+        named = {"answers": build_question_id(thread)}
+        twice = [Call("call_subordinate", {"message": each, **named}) for each in ("one", "two")]
+        return twice if len(replies) == 1 else "over"
+
+    def stopping(messages: Sequence[BaseMessage]) -> Any:
+        if messages[-1].text == "before":
+            return "ready"
         session.stop("head/north")
         return "north said this too late"
 
-    twice = [delegate("north", "first"), delegate("north", "then")]
-    head = team({"head": [twice, "over"], "north": stopping})
+    head = team({"head": ask_again, "north": stopping})
     session = Session(head, saver)
 
     world.send(session, "go")
 
-    assert asked(head, "north") == 1
-    assert told(session) == [f"[unable] {STOPPED}", f"[unable] not run: {STOPPED}"]
+    assert asked(head, "north") == 2
+    assert told(session) == ["ready", f"[unable] {STOPPED}", f"[unable] not run: {STOPPED}"]
 
 
 def test_the_question_of_who_is_stopped_leaves_the_inbox_and_the_rest_goes_on(
