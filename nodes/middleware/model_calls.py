@@ -37,6 +37,7 @@ from echelons.nodes.middleware.conversation import (
 )
 from echelons.nodes.middleware.level_middleware import LevelMiddleware, list_names
 from echelons.nodes.model_call.model_input import ModelAnswer, ModelInput
+from echelons.nodes.planning.tool_calls import answer_open_calls
 from echelons.plans import arun_plan_steps, run_plan_steps
 from echelons.text.input_limits import shorten_repr
 
@@ -151,7 +152,7 @@ class ModelCalls:
     ) -> ModelRequest[Any]:
         return ModelRequest(
             model=bound.unbound or self._model,
-            messages=cast("list[Any]", given._replace(system=None).build_prompt()),
+            messages=cast("list[Any]", answer_open_calls(given.messages)),
             system_message=given.system,
             tools=list(self._tools),
             state=build_hook_state(given.past, given.state, config),  # type: ignore[arg-type]  # a mapping, as theirs

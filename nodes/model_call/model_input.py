@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import chain
 from typing import Any, NamedTuple
 
 from langchain_core.language_models import BaseChatModel
@@ -21,7 +20,6 @@ from echelons.models.call_timeouts import takes_timeout
 from echelons.models.door.ask import CallRefused, ask
 from echelons.models.door.bound_model import BoundModel
 from echelons.nodes.model_call.state_function import StateFunction
-from echelons.nodes.planning.tool_calls import answer_open_calls
 from echelons.plans import arun_plan_steps, run_plan_steps
 
 KEPT_NAMES = 32
@@ -44,9 +42,8 @@ class ModelInput(NamedTuple):
     state: Mapping[str, Any]
 
     def build_prompt(self) -> list[BaseMessage]:
-        """Return the messages for the model: the instructions, and no call without an answer."""
-        first = [self.system] if self.system else []
-        return answer_open_calls(chain(first, self.messages))
+        """Return the messages for the model, with the instructions first."""
+        return [*([self.system] if self.system else []), *self.messages]
 
     def answer(self, model: BoundModel, config: RunnableConfig) -> ModelAnswer:
         """Return what has come of a model's call, which the agent's budget may refuse."""

@@ -309,11 +309,11 @@ def test_a_missing_key_anywhere_in_the_tree_is_known_when_it_is_compiled(
 
 @pytest.mark.parametrize("depth", [1, 2, 3])
 def test_a_missing_package_anywhere_in_the_tree_is_known_when_it_is_compiled(depth: int) -> None:
-    tree = Agent("leaf", model="anthropic:claude-sonnet-4-5")
+    tree = Agent("leaf", model="mistralai:mistral-large-latest")
     for level in range(1, depth):
         tree = Agent(f"level{level}", model=ScriptedModel(["x"]), subordinates=[tree])
 
-    with pytest.raises(ModelPackageMissing, match="pip install langchain-anthropic"):
+    with pytest.raises(ModelPackageMissing, match="pip install langchain-mistralai"):
         tree.compile()
 
 

@@ -12,7 +12,6 @@ from langchain_core.messages import (
     BaseMessage,
     HumanMessage,
     SystemMessage,
-    ToolCall,
 )
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.runnables import RunnableBinding
@@ -81,16 +80,6 @@ def test_without_a_prompt_the_model_sees_no_system_message() -> None:
     shown = build_model_input(None, Past())
 
     assert [each.type for each in shown] == ["human"]
-
-
-def test_a_segment_that_was_cut_short_is_shown_with_its_calls_closed() -> None:
-    call = ToolCall(name="search", args={}, id="1", type="tool_call")
-    past = Past((HumanMessage("before"), AIMessage("", tool_calls=[call])))
-
-    shown = build_model_input(None, past)
-
-    assert [each.type for each in shown] == ["human", "ai", "tool", "human"]
-    assert shown[2].text == "not run"
 
 
 class Plain(BaseChatModel):

@@ -29,6 +29,7 @@ from echelons.errors import (
     InvalidName,
     MiddlewareFailed,
 )
+from echelons.models.request_messages import GO_ON
 from echelons.nodes.middleware.hook_nodes import HookNode
 from echelons.testing import Call, ScriptedModel, delegate
 
@@ -274,7 +275,11 @@ class Jumping(AgentMiddleware[Any, Any]):
 
 @pytest.mark.parametrize(
     ("target", "expected"),
-    [("end", []), ("model", [["go", "jumped"]]), ("tools", [["go", "jumped", "booked Rome"]])],
+    [
+        ("end", []),
+        ("model", [["go", "jumped", GO_ON]]),
+        ("tools", [["go", "jumped", "booked Rome"]]),
+    ],
 )
 def test_a_hook_jumps(world: World, target: str, expected: list[list[str]]) -> None:
     agent, model = team(Jumping(target))

@@ -11,10 +11,24 @@ from langchain_core.language_models import BaseChatModel, LanguageModelInput
 from langchain_core.messages import BaseMessage
 from langchain_core.prompt_values import ChatPromptValue
 from langchain_core.runnables import Runnable, RunnableBinding, RunnableConfig
+from pydantic import ValidationError
 
 from echelons.models.call_timeouts import limit_call
+from echelons.models.client_rules import STRICTEST, describe_client
 from echelons.models.door.call_usage import UNKNOWN_MODEL, ModelDescription
+from echelons.models.request_messages import RequestBuilder, has_calls
+from echelons.models.unreadable_reply import read_unreadable
 from echelons.plans import PlanStep
+
+_PAST_TOOL = {
+    "type": "function",
+    "function": {
+        "name": "past_tool",
+        "description": "Not available. It stands for tools that were called earlier.",
+        "parameters": {"type": "object", "properties": {}},
+    },
+}
+"""Declared for a model without tools where the conversation has calls: some providers want one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +42,7 @@ class BoundModel:
         takes_prompt_value: Whether it takes a prompt value as it is.
         unbound: The model without its tools, if a function has chosen it.
         description: What is known of the model.
+        requests: Builds what is sent.
     """
 
     model: Runnable[Any, Any]
@@ -36,6 +51,7 @@ class BoundModel:
     takes_prompt_value: bool = False
     unbound: Any = None
     description: ModelDescription = UNKNOWN_MODEL
+    requests: RequestBuilder = field(default_factory=partial(RequestBuilder, STRICTEST))
 
     @classmethod
     def from_runnable(
@@ -47,25 +63,56 @@ class BoundModel:
         """Return a model to which its tools are bound."""
         own, arguments = _unwrap_binding(model)
         described = ModelDescription.describe(own)
-        return cls(own, arguments, timed_model, _takes_prompt_value(own), unbound, described)
+        requests = RequestBuilder(describe_client(own, arguments))
+        takes_value = _takes_prompt_value(own)
+        return cls(own, arguments, timed_model, takes_value, unbound, described, requests)
 
     def build_step(self, messages: Sequence[BaseMessage], config: RunnableConfig) -> PlanStep:
         """Return the call of the model with some messages; a deadline limits it in both worlds."""
-        prompt: LanguageModelInput = [*messages]
+        request = self.requests.build(messages)
+        prompt: LanguageModelInput = request
         if self.takes_prompt_value:
             # LangChain converts a list to this, with two calls for each message of the thread.
-            prompt = ChatPromptValue(messages=messages)
+            prompt = ChatPromptValue(messages=request)
+        arguments = self.arguments
+        if "tools" not in arguments and self.requests.rules.needs_user_turns and has_calls(request):
+            arguments = {**arguments, **self._declare_past_tool()}
         return PlanStep(
-            partial(self._invoke, prompt, config),
+            partial(self._invoke, prompt, config, arguments),
             # The deadline of a run cancels it.
-            partial(self.model.ainvoke, prompt, config, **self.arguments),
+            partial(self._ainvoke, prompt, config, arguments),
         )
 
-    def _invoke(self, prompt: LanguageModelInput, config: RunnableConfig) -> Any:
-        if self.timed_model is None:
-            return self.model.invoke(prompt, config, **self.arguments)
-        timed, options = limit_call(self.timed_model, config)
-        return self.model.invoke(prompt, timed, **{**self.arguments, **options})
+    def _declare_past_tool(self) -> Mapping[str, Any]:
+        """Return the arguments that declare a tool, as the model's client writes them."""
+        bind_tools: Any = getattr(self.model, "bind_tools", None)
+        if getattr(type(self.model), "bind_tools", None) in (None, BaseChatModel.bind_tools):
+            return {}
+        bound = bind_tools([_PAST_TOOL])
+        return bound.kwargs if isinstance(bound, RunnableBinding) else {}
+
+    def _invoke(
+        self, prompt: LanguageModelInput, config: RunnableConfig, arguments: Mapping[str, Any]
+    ) -> Any:
+        if self.timed_model is not None:
+            config, options = limit_call(self.timed_model, config)
+            arguments = {**arguments, **options}
+        try:
+            return self.model.invoke(prompt, config, **arguments)
+        except ValidationError as error:
+            if reply := read_unreadable(error):
+                return reply
+            raise
+
+    async def _ainvoke(
+        self, prompt: LanguageModelInput, config: RunnableConfig, arguments: Mapping[str, Any]
+    ) -> Any:
+        try:
+            return await self.model.ainvoke(prompt, config, **arguments)
+        except ValidationError as error:
+            if reply := read_unreadable(error):
+                return reply
+            raise
 
 
 def _takes_prompt_value(model: Runnable[Any, Any]) -> bool:

@@ -230,10 +230,10 @@ def test_an_unknown_model_is_refused(echelons: Echelons) -> None:
 def test_a_model_whose_package_is_missing_is_refused_before_anything_is_made(
     echelons: Echelons, team: str
 ) -> None:
-    said = refused(echelons, team, "--model", "anthropic:claude-sonnet-4-5")
+    said = refused(echelons, team, "--model", "mistralai:mistral-large-latest")
 
-    assert "model 'anthropic:claude-sonnet-4-5' needs the package 'langchain-anthropic'" in said
-    assert "pip install langchain-anthropic" in said
+    assert "model 'mistralai:mistral-large-latest' needs the package 'langchain-mistralai'" in said
+    assert "pip install langchain-mistralai" in said
 
 
 @pytest.mark.usefixtures("upstage")

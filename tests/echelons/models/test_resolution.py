@@ -58,8 +58,8 @@ def test_an_unknown_provider_is_refused_with_those_that_langchain_knows() -> Non
 @pytest.mark.parametrize(
     ("name", "package"),
     [
-        ("anthropic:claude-sonnet-4-5", "langchain-anthropic"),
-        ("claude-sonnet-4-5", "langchain-anthropic"),
+        ("mistralai:mistral-large-latest", "langchain-mistralai"),
+        ("mistral-large-latest", "langchain-mistralai"),
         ("google_genai:gemini-2.5-flash", "langchain-google-genai"),
         ("ollama:llama3.2:3b", "langchain-ollama"),
         ("azure_ai:gpt-5-mini", "langchain-azure-ai"),

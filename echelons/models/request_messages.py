@@ -1,0 +1,524 @@
+"""`build_request`: a conversation as a provider accepts it, whatever its models and tools wrote.
+
+Providers refuse a whole request for one odd name or id in its history, and so would refuse every
+later turn of the thread. The stored conversation stays as it was received; what is sent is mended
+here, in one place, after all middleware. The result for a conversation begins with the result for
+its beginning, so that providers find the prefixes of their caches.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import OrderedDict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import isfinite
+from operator import is_
+from typing import Any, Final, TypeAlias
+
+from langchain_core.messages import (
+    AIMessage,
+    BaseMessage,
+    HumanMessage,
+    SystemMessage,
+    ToolCall,
+    ToolMessage,
+    convert_to_openai_data_block,
+    is_data_content_block,
+)
+
+from echelons.models.client_rules import ClientRules
+
+UNKNOWN_TOOL: Final = "unknown_tool"
+"""The name under which a call is sent whose own name no provider accepts."""
+NO_TEXT: Final = "…"
+"""The text of a reply that has none: many providers refuse an empty message."""
+RAW_ARGUMENTS: Final = "invalid_arguments"
+"""The argument that holds what a model wrote in place of a JSON object."""
+NOT_RUN: Final = "not run"
+"""The answer to a call that has none."""
+GO_ON: Final = "Go on."
+"""The message after a reply with which no request may end."""
+BEGIN: Final = "(The conversation begins here.)"
+"""The message before a reply with which no request may begin."""
+
+_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+_CALL_ID = re.compile(r"[A-Za-z0-9_-]{1,40}")
+_ILLEGAL = re.compile(r"[^A-Za-z0-9_-]+")
+_STEM_LENGTH = 30
+_ILLEGAL_IN_NAME = re.compile(r"[\s<|\\/>]+")
+_CALL_BLOCKS = {"tool_use": "id", "tool_call": "id", "function_call": "call_id"}
+"""Types of content blocks that repeat a call, with the key of its id."""
+_PLAIN = frozenset({"text", "refusal"})
+_ANTHROPIC_BLOCKS = frozenset(
+    {"text", "thinking", "redacted_thinking", "server_tool_use", "mcp_tool_use", "compaction"}
+)
+_SHOWN_AFTER = "[{kind}: in the message after the results]"
+_NOT_SHOWN = "[{kind}: it cannot be shown to this model]"
+_FROM_RESULTS = "From the results above:"
+
+
+_Sent: TypeAlias = tuple[str, str, ToolCall]
+"""A call: the id under which it is sent, the name that the model wrote, and what is sent."""
+
+
+@dataclass(slots=True)
+class _Written:
+    """What was written of a request, and what the next messages depend on.
+
+    Attributes:
+        messages: The messages of the request.
+        used: The ids of all calls so far, those of hidden messages too.
+        number: How many ids were made.
+    """
+
+    messages: list[BaseMessage] = field(default_factory=list)
+    used: set[str] = field(default_factory=set)
+    number: int = 0
+
+
+class RequestBuilder:
+    """Builds the requests of a model, and remembers what it has checked of each conversation.
+
+    A thread may have thousands of messages: a request does not look again at those that the one
+    before it began with, the same objects.
+
+    Args:
+        rules: What the model's client accepts.
+    """
+
+    KEPT: Final = 32
+    """Most conversations that are remembered."""
+
+    def __init__(self, rules: ClientRules) -> None:
+        self.rules = rules
+        self._kept: OrderedDict[Any, tuple[list[BaseMessage], _Written]] = OrderedDict()
+
+    def build(
+        self, messages: Sequence[BaseMessage], hidden: Collection[str] = frozenset()
+    ) -> list[BaseMessage]:
+        """Return the messages to send, see `build_request`."""
+        first = 0
+        while first < len(messages) and isinstance(messages[first], SystemMessage):
+            first += 1
+        given = list(messages[first:])
+        if not given:
+            return list(messages)
+        key = (given[0].id or id(given[0]), frozenset(hidden))
+        known, written = self._kept.get(key, ([], _Written()))
+        # By identity: a message that was changed is another object.
+        if len(known) > len(given) or not all(map(is_, known, given)):
+            known, written = [], _Written()
+        written = _Written([*written.messages], {*written.used}, written.number)
+        whole = _find_whole(given)
+        _Writer(self.rules, hidden, written).write(given[len(known) : whole])
+        self._kept[key] = (given[:whole], written)
+        self._kept.move_to_end(key)
+        while len(self._kept) > self.KEPT:
+            self._kept.popitem(last=False)
+        ends = _Written([*written.messages], {*written.used}, written.number)
+        _Writer(self.rules, hidden, ends).write(given[whole:])
+        return [*messages[:first], *_close(ends.messages, self.rules)]
+
+
+def build_request(
+    messages: Sequence[BaseMessage],
+    rules: ClientRules,
+    hidden: Collection[str] = frozenset(),
+) -> list[BaseMessage]:
+    r"""Return a conversation as the client of a model can send it.
+
+    Args:
+        messages: The conversation, with the system message first if there is one.
+        rules: What the client accepts.
+        hidden: Ids of messages that are left out, with the results of their calls.
+
+    Examples:
+        >>> call = {"name": "$READ.file", "args": {}, "id": "1"}
+        >>> said = [HumanMessage("Read"), AIMessage("", tool_calls=[call])]
+        >>> [reply, answer] = build_request(said, ClientRules())[1:]
+        >>> reply.tool_calls[0]["name"], answer.text
+        ('unknown_tool', "[the call of '$READ.file'] not run")
+    """
+    return RequestBuilder(rules).build(messages, hidden)
+
+
+def has_calls(messages: Sequence[BaseMessage]) -> bool:
+    """Return whether a request has calls of tools, so that some providers want tools declared."""
+    # A list: each step of a generator would be a call.
+    return bool([1 for each in messages if type(each) is AIMessage and each.tool_calls])
+
+
+def _find_whole(messages: Sequence[BaseMessage]) -> int:
+    """Return the place from which on messages may look different with those to come."""
+    for place in range(len(messages) - 1, -1, -1):
+        message = messages[place]
+        if isinstance(message, AIMessage):
+            return place
+    return 0
+
+
+def _close(messages: list[BaseMessage], rules: ClientRules) -> list[BaseMessage]:
+    """Add what a conversation of a provider begins and ends with."""
+    if not rules.needs_user_turns or not messages:
+        return messages
+    if isinstance(messages[0], AIMessage):
+        messages.insert(0, HumanMessage(BEGIN))
+    last = messages[-1]
+    if isinstance(last, AIMessage) and last.response_metadata.get("stop_reason") != "pause_turn":
+        messages.append(HumanMessage(GO_ON))
+    return messages
+
+
+class _Writer:
+    """Writes messages to a request."""
+
+    def __init__(self, rules: ClientRules, hidden: Collection[str], written: _Written) -> None:
+        self._rules = rules
+        self._hidden = hidden
+        self._written = written
+
+    def write(self, messages: Sequence[BaseMessage]) -> None:
+        """Write messages that begin with no result of an earlier call."""
+        place, out = 0, self._written.messages
+        while place < len(messages):
+            message = messages[place]
+            place += 1
+            is_hidden = bool(self._hidden) and message.id in self._hidden
+            if isinstance(message, AIMessage):
+                if message.tool_calls or message.invalid_tool_calls:
+                    place = self._write_calls(message, messages, place, is_hidden)
+                elif not is_hidden:
+                    out.append(self._fit_reply(message))
+            elif is_hidden:
+                continue
+            elif isinstance(message, ToolMessage):
+                # Its call was cut out of the conversation.
+                text = f"[a result of {message.name or 'a tool'}] {_read_text(message.content)}"
+                out.append(HumanMessage(text, id=message.id))
+            elif isinstance(message, SystemMessage) and self._rules.wire_format != "openai":
+                out.append(HumanMessage(message.content, id=message.id))
+            else:
+                out.append(self._fit_message(message))
+
+    def _write_calls(
+        self, message: AIMessage, messages: Sequence[BaseMessage], place: int, is_hidden: bool
+    ) -> int:
+        """Write a reply with calls, and all their results; return the place after them."""
+        end = place
+        while end < len(messages) and not isinstance(messages[end], AIMessage):
+            end += 1
+        calls, renamed = self._name_calls(message)
+        results, others = _match_results(messages[place:end], calls, renamed)
+        if not is_hidden:
+            self._written.messages.append(self._fit_reply(message, calls, renamed))
+            shown: list[Any] = []
+            for result, sent in results:
+                self._write_result(result, sent, shown)
+            if shown:
+                blocks = [_build_text(_FROM_RESULTS), *shown]
+                self._written.messages.append(HumanMessage(blocks))
+        if others:
+            self.write(others)
+        return end
+
+    def _name_calls(self, message: AIMessage) -> tuple[list[ToolCall], list[tuple[str, str, str]]]:
+        """Return the calls of a reply as they are sent, and the old and new id and name of each."""
+        calls: list[ToolCall] = []
+        renamed: list[tuple[str, str, str]] = []
+        whole: list[Mapping[str, Any]] = [*message.tool_calls, *message.invalid_tool_calls]
+        for call in whole:
+            old, name, args = call["id"] or "", call["name"] or "", call["args"]
+            new = self._make_id(old)
+            legal = name if _NAME.fullmatch(name) else UNKNOWN_TOOL
+            if not isinstance(args, dict):
+                args = {RAW_ARGUMENTS: "" if args is None else str(args)}
+            calls.append(ToolCall(name=legal, args=_fit_args(args), id=new, type="tool_call"))
+            renamed.append((old, new, name))
+        return calls, renamed
+
+    def _make_id(self, old: str) -> str:
+        """Return the id of a call: its own, unless it was used before or is not legal."""
+        written = self._written
+        new = old
+        if not _CALL_ID.fullmatch(old) or old in written.used:
+            stem = _ILLEGAL.sub("_", old)[:_STEM_LENGTH] or "call"
+            while new == old or new in written.used:
+                written.number += 1
+                new = f"{stem}-{written.number}"
+        written.used.add(new)
+        return new
+
+    def _write_result(self, result: ToolMessage | None, sent: _Sent, shown: list[Any]) -> None:
+        """Write the result of a call; pictures that must stand elsewhere are added to `shown`."""
+        new, name, call = sent
+        if result is None or (self._hidden and result.id in self._hidden):
+            result = ToolMessage(NOT_RUN, tool_call_id=new, name=call["name"], status="error")
+        content: Any = result.content
+        if type(content) is not str:
+            content = self._fit_result_content(content, shown)
+        if call["name"] != name:
+            content = _add_text(content, f"[the call of {name[:200]!r}] ")
+        if (
+            content is result.content
+            and result.tool_call_id == new
+            and not result.additional_kwargs
+        ):
+            self._written.messages.append(result)
+            return
+        update = {"content": content, "tool_call_id": new, "name": call["name"]}
+        self._written.messages.append(result.model_copy(update=update))
+
+    def _fit_result_content(self, content: Any, shown: list[Any]) -> Any:
+        """Return the content of a result as the client takes it."""
+        blocks: list[Any] = []
+        for block in content:
+            if isinstance(block, str) or block.get("type") == "text":
+                text = block if isinstance(block, str) else str(block.get("text", ""))
+                if text.strip():
+                    blocks.append(block if isinstance(block, dict) else _build_text(text))
+            elif not _is_data(block):
+                blocks.append(_build_text(_dump(block)))
+            elif not _can_send(block, self._rules):
+                blocks.append(_build_text(_NOT_SHOWN.format(kind=block["type"])))
+            elif self._rules.takes_data_in_results:
+                blocks.append(block)
+            else:
+                shown.append(block)
+                blocks.append(_build_text(_SHOWN_AFTER.format(kind=block["type"])))
+        if not blocks:
+            return ""
+        return content if blocks == content else blocks
+
+    def _fit_message(self, message: BaseMessage) -> BaseMessage:
+        """Return a message of a user as the client takes it."""
+        update: dict[str, Any] = {}
+        if message.name and _ILLEGAL_IN_NAME.search(message.name):
+            update["name"] = _ILLEGAL_IN_NAME.sub("_", message.name)
+        content = message.content
+        if type(content) is str:
+            if not content.strip():
+                update["content"] = NO_TEXT
+        else:
+            blocks = [self._fit_block(each) for each in content]
+            blocks = [each for each in blocks if not _is_blank(each)] or [_build_text(NO_TEXT)]
+            if blocks != content:
+                update["content"] = blocks
+        return message.model_copy(update=update) if update else message
+
+    def _fit_block(self, block: Any) -> Any:
+        if isinstance(block, str):
+            return _build_text(block)
+        if _is_data(block) and not _can_send(block, self._rules):
+            return _build_text(_NOT_SHOWN.format(kind=block["type"]))
+        return block
+
+    def _fit_reply(
+        self,
+        message: AIMessage,
+        calls: Sequence[ToolCall] = (),
+        renamed: Sequence[tuple[str, str, str]] = (),
+    ) -> AIMessage:
+        """Return a reply as the client takes it, with its calls as they are sent."""
+        content: Any = message.content
+        if type(content) is not str:
+            content = self._fit_reply_blocks(message, calls, renamed)
+        if not calls and _has_no_text(content):
+            content = _complete_content(content, _find_refusal(message))
+        elif calls and type(content) is str and content and not content.strip():
+            content = ""
+        update: dict[str, Any] = {}
+        if content is not message.content:
+            update["content"] = content
+        if message.invalid_tool_calls or [*calls] != message.tool_calls:
+            update |= {"tool_calls": [*calls], "invalid_tool_calls": []}
+        if message.additional_kwargs and (update or not calls):
+            # Some clients send what stands there in place of the calls.
+            kept = {
+                key: value
+                for key, value in message.additional_kwargs.items()
+                if key not in ("tool_calls", "function_call")
+            }
+            if kept != message.additional_kwargs:
+                update["additional_kwargs"] = kept
+        return message.model_copy(update=update) if update else message
+
+    def _fit_reply_blocks(
+        self,
+        message: AIMessage,
+        calls: Sequence[ToolCall],
+        renamed: Sequence[tuple[str, str, str]],
+    ) -> Any:
+        """Return the content blocks of a reply that the client takes, with the ids of its calls."""
+        provider = message.response_metadata.get("model_provider")
+        is_own = bool(provider) and provider == self._rules.provider
+        blocks: list[Any] = []
+        open_calls = list(zip(renamed, calls, strict=True))
+        for block in message.content:
+            if isinstance(block, str):
+                if block.strip():
+                    blocks.append(_build_text(block))
+                continue
+            kind = block.get("type")
+            if kind in _CALL_BLOCKS:
+                if fit := self._fit_call_block(block, open_calls):
+                    blocks.append(fit)
+            elif kind == "text":
+                if str(block.get("text") or "").strip():
+                    blocks.append(block)
+            elif self._takes_block(block, is_own):
+                blocks.append(block)
+        return message.content if blocks == message.content else blocks
+
+    def _takes_block(self, block: Mapping[str, Any], is_own: bool) -> bool:
+        """Return whether a block of a reply, which is no text and no call, is sent back."""
+        kind, wire_format = str(block.get("type")), self._rules.wire_format
+        if wire_format == "openai":
+            return kind in _PLAIN
+        if is_own:
+            return True
+        if wire_format == "anthropic":
+            if kind == "thinking" and not block.get("signature"):
+                return False
+            return kind in _ANTHROPIC_BLOCKS or kind.endswith("_tool_result")
+        return False
+
+    def _fit_call_block(
+        self,
+        block: Mapping[str, Any],
+        open_calls: list[tuple[tuple[str, str, str], ToolCall]],
+    ) -> Mapping[str, Any] | None:
+        """Return a block that repeats a call, with the call's id and name; `None` without one.
+
+        The calls are taken in their order: ids that were doubled are other ones by now.
+        """
+        if self._rules.wire_format not in ("anthropic", "responses"):
+            # The client sends the calls themselves.
+            return None
+        kind = str(block["type"])
+        key = _CALL_BLOCKS[kind]
+        same_id = [one for one in open_calls if one[0][0] == block.get(key)]
+        same_name = [one for one in open_calls if one[0][2] == block.get("name")]
+        if not (found := (same_id or same_name)):
+            return None
+        open_calls.remove(found[0])
+        call = found[0][1]
+        fit: dict[str, Any] = {**block, key: call["id"], "name": call["name"]}
+        if kind == "function_call":
+            if fit != block or not _is_json_object(block.get("arguments")):
+                fit["arguments"] = json.dumps(call["args"], ensure_ascii=False)
+                # The server's own item of that id says something else.
+                fit.pop("id", None)
+        else:
+            fit["input" if kind == "tool_use" else "args"] = call["args"]
+        return block if fit == block else fit
+
+
+def _match_results(
+    messages: Sequence[BaseMessage],
+    calls: Sequence[ToolCall],
+    renamed: Sequence[tuple[str, str, str]],
+) -> tuple[list[tuple[ToolMessage | None, _Sent]], list[BaseMessage]]:
+    """Return one result for each call, as they came, and the messages that are none.
+
+    A call without a result comes last, and a second result of a call is left out.
+    """
+    named = zip(renamed, calls, strict=True)
+    open_calls: dict[str, _Sent] = {old: (new, name, call) for (old, new, name), call in named}
+    known = {*open_calls}
+    results: list[tuple[ToolMessage | None, _Sent]] = []
+    others: list[BaseMessage] = []
+    for message in messages:
+        if not isinstance(message, ToolMessage) or message.tool_call_id not in known:
+            others.append(message)
+        elif sent := open_calls.pop(message.tool_call_id, None):
+            results.append((message, sent))
+    return [*results, *((None, sent) for sent in open_calls.values())], others
+
+
+def _fit_args(args: dict[str, Any]) -> dict[str, Any]:
+    """Return arguments that are JSON."""
+    try:
+        json.dumps(args, allow_nan=False)
+    except (TypeError, ValueError):
+        return {str(key): _fit_json(value) for key, value in args.items()}
+    return args
+
+
+def _fit_json(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if isfinite(value) else str(value)
+    if isinstance(value, Mapping):
+        return {str(key): _fit_json(each) for key, each in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_fit_json(each) for each in value]
+    return value if value is None or isinstance(value, str | int) else str(value)
+
+
+def _is_json_object(text: Any) -> bool:
+    try:
+        return isinstance(json.loads(text), dict)
+    except (TypeError, ValueError):
+        return False
+
+
+def _is_data(block: Mapping[str, Any]) -> bool:
+    return block.get("type") == "image_url" or is_data_content_block(dict(block))
+
+
+def _can_send(block: Mapping[str, Any], rules: ClientRules) -> bool:
+    """Return whether the client can send a picture or a file."""
+    kind = block["type"]
+    if kind == "image_url":
+        return True
+    if rules.wire_format == "anthropic":
+        return kind == "image" or (kind == "file" and block.get("mime_type") == "application/pdf")
+    if rules.wire_format in ("openai", "responses"):
+        api: Any = "responses" if rules.wire_format == "responses" else "chat/completions"
+        try:
+            convert_to_openai_data_block(dict(block), api=api)
+        except Exception:  # noqa: BLE001  whatever it raises would end every later turn
+            return False
+    return True
+
+
+def _is_blank(block: Any) -> bool:
+    return block.get("type") == "text" and not str(block.get("text") or "").strip()
+
+
+def _has_no_text(content: Any) -> bool:
+    """Return whether content has nothing that a provider takes for a whole message."""
+    if type(content) is str:
+        return not content.strip()
+    hidden = ("thinking", "redacted_thinking", "reasoning")
+    return all(block.get("type") in hidden for block in content)
+
+
+def _complete_content(content: Any, text: str) -> Any:
+    """Return content with a text; signed blocks stay as they are."""
+    return [*content, _build_text(text)] if isinstance(content, list) and content else text
+
+
+def _find_refusal(message: AIMessage) -> str:
+    refusal = message.additional_kwargs.get("refusal")
+    return refusal if isinstance(refusal, str) and refusal.strip() else NO_TEXT
+
+
+def _add_text(content: Any, text: str) -> Any:
+    return f"{text}{content}" if type(content) is str else [_build_text(text), *content]
+
+
+def _build_text(text: str) -> dict[str, Any]:
+    return {"type": "text", "text": text}
+
+
+def _dump(block: Mapping[str, Any]) -> str:
+    return json.dumps(_fit_json(block), ensure_ascii=False)
+
+
+def _read_text(content: Any) -> str:
+    if type(content) is str:
+        return content
+    texts = (block if isinstance(block, str) else block.get("text") for block in content)
+    return "\n".join(str(text) for text in texts if text)
