@@ -206,6 +206,7 @@ class AgentGraph(EditableGraph):
             # A tree that a tool runs is not held: the tool would begin again.
             gate.answer_mark, gate.held_attempts = mark, mark.held_attempts
             gate.note_orders, gate.note_dismissals = turn.note_orders, turn.note_dismissals
+        gate.note_usage = turn.note_usage if turn else None
         gate.budgets.prices = configurable.get(PRICES_KEY)
         gate.budgets.task_records = getattr(saver, "task_records", None)
         granted = turn.root.allowance if turn else None

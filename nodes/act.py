@@ -23,8 +23,10 @@ from echelons.effects.journal import EffectCall, EffectKind, Journal, get_effect
 from echelons.errors import UnreadableRecord
 from echelons.guards.gate import Halt, Pause, Step, get_gate
 from echelons.guards.permissions import GRANT_KEY, Grant
+from echelons.identity.lineage import CALLS_KEY
 from echelons.identity.thread_history import Head, Past, ThreadHistory
 from echelons.langgraph_internals import READ_KEY, TASK_ID_KEY, list_state_keys, supports_async
+from echelons.models.door.inner_calls import InnerCalls
 from echelons.nodes.base_node import Node
 from echelons.nodes.delegating.cancel_on_stop import CancelOnStop
 from echelons.nodes.memory.memory_tools import MemoryTools
@@ -43,6 +45,7 @@ from echelons.nodes.tool_execution.injected_state import extend_state, reads_sta
 from echelons.nodes.tool_execution.journaled_call import (
     JournaledCall,
     build_journal_call,
+    change_answer,
     run_detached,
 )
 from echelons.plans import adrive_plan, drive_plan
@@ -104,12 +107,18 @@ class Act(Node):
                 past = self._history.load_past(_read_previous(config), config)
                 return self._memory.execute(given, _read_thread(past, config), refusal)
             return execute_built_in_call(given, config, refusal, self._history)
-        if self._wraps is None:
-            return self._execute(given, config, kwargs)
-        past = self._history.load_past(_read_previous(config), config)
-        return self._wraps.invoke(
-            given, past, config, lambda entry: self._execute(entry.call, config, kwargs, entry)
-        )
+        with InnerCalls(config) as inner:
+            if self._wraps is None:
+                update = self._execute(given, config, kwargs)
+            else:
+                past = self._history.load_past(_read_previous(config), config)
+                update = self._wraps.invoke(
+                    given,
+                    past,
+                    config,
+                    lambda entry: self._execute(entry.call, config, kwargs, entry),
+                )
+        return _note_inner_calls(update, given, inner)
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         """Async version of `invoke`."""
@@ -139,12 +148,18 @@ class Act(Node):
             work = partial(execute_built_in_call, given, config, refusal, self._history)
             # Only these write to the ledger.
             return await gate.arun(work) if given["name"] in _WRITING_TOOLS else work()
-        if self._wraps is None:
-            return await self._aexecute(given, config, kwargs)
-        past = await self._history.aload_past(_read_previous(config), config)
-        return await self._wraps.ainvoke(
-            given, past, config, lambda entry: self._aexecute(entry.call, config, kwargs, entry)
-        )
+        with InnerCalls(config) as inner:
+            if self._wraps is None:
+                update = await self._aexecute(given, config, kwargs)
+            else:
+                past = await self._history.aload_past(_read_previous(config), config)
+                update = await self._wraps.ainvoke(
+                    given,
+                    past,
+                    config,
+                    lambda entry: self._aexecute(entry.call, config, kwargs, entry),
+                )
+        return _note_inner_calls(update, given, inner)
 
     def _execute(
         self,
@@ -245,6 +260,19 @@ class Act(Node):
             raised=entry.raised if entry else None,
         )
         return call, config
+
+
+def _note_inner_calls(update: Any, given: ToolCall, inner: InnerCalls) -> Any:
+    """Return the update of a call, its answer with what the models within have used."""
+    if not inner.usage.model_calls:
+        return update
+    used = inner.usage.model_dump()
+
+    def note(answer: ToolMessage) -> ToolMessage:
+        metadata = {**answer.response_metadata, CALLS_KEY: used}
+        return answer.model_copy(update={"response_metadata": metadata})
+
+    return change_answer(update, given["id"], note)
 
 
 def _refuse_ungranted(given: ToolCall, config: RunnableConfig) -> dict[str, Any] | None:

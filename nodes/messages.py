@@ -12,7 +12,7 @@ from typing import TypeVar
 from langchain_core.messages import AIMessage, BaseMessage
 
 from echelons.delegation.request import Usage
-from echelons.identity.lineage import is_from_model
+from echelons.identity.lineage import CALLS_KEY, MEMORY_KEY, is_from_model
 from echelons.models.door.call_usage import get_whole_usage
 from echelons.text.sanitize import sanitize_value
 
@@ -85,3 +85,13 @@ def read_message_usage(message: BaseMessage) -> Usage:
         model_calls=1,
         unknown_calls=0 if tokens else 1,
     )
+
+
+def read_spent_usage(message: BaseMessage) -> Usage:
+    """Return the usage of a message with that of the calls that were made for it."""
+    usage, metadata = read_message_usage(message), message.response_metadata
+    memory = metadata.get(MEMORY_KEY)
+    for noted in (metadata.get(CALLS_KEY), memory.get("usage") if memory else None):
+        if noted:
+            usage += Usage.model_validate(noted)
+    return usage

@@ -25,6 +25,7 @@ from echelons.delegation.contract import Contract
 from echelons.delegation.request import Status
 from echelons.guards.gate import Halt, get_gate
 from echelons.identity.lineage import (
+    CALLS_KEY,
     QUESTIONS_KEY,
     RETURNED_KEY,
     derive_message_id,
@@ -39,6 +40,7 @@ from echelons.messaging.human_request import (
     parse_human_answer,
 )
 from echelons.models.door.call_usage import get_whole_usage
+from echelons.models.door.inner_calls import find_inner_calls
 from echelons.nodes.base_node import Node
 from echelons.nodes.messages import sanitize_message
 from echelons.nodes.planning.segment_end import build_halt_update
@@ -312,12 +314,18 @@ def build_answer_update(result: Any, config: RunnableConfig | None) -> dict[str,
         UnicodeDecodeError: The result is bytes that are not UTF-8.
     """
     identity, said = require_identity(config), _get_last_message(result)
+    inner = find_inner_calls(config)
+    usage = get_whole_usage(said) if isinstance(said, AIMessage) else None
+    metadata: dict[str, Any] = {} if isinstance(said, AIMessage) else {RETURNED_KEY: True}
+    if inner and inner.usage.model_calls:
+        # They were counted when they ended.
+        usage, metadata = None, {RETURNED_KEY: True, CALLS_KEY: inner.usage.model_dump()}
     answer = AIMessage(
         _convert_to_text(said),
         id=derive_message_id(identity.thread_id, f"run/{identity.request_id}"),
         name=identity.agent,
-        usage_metadata=get_whole_usage(said) if isinstance(said, AIMessage) else None,
-        response_metadata={} if isinstance(said, AIMessage) else {RETURNED_KEY: True},
+        usage_metadata=usage,
+        response_metadata=metadata,
     )
     return {"messages": [sanitize_message(answer)]}
 

@@ -66,7 +66,7 @@ from echelons.nodes.delegating.queued_request import QueuedRequest
 from echelons.nodes.delegating.request_approval import RequestApprovals
 from echelons.nodes.delegating.request_grants import RequestGrants, is_asking
 from echelons.nodes.delegating.request_queue import NextStep, RequestQueue, check_request_path
-from echelons.nodes.messages import read_message_usage
+from echelons.nodes.messages import read_spent_usage
 from echelons.nodes.planning.relay_messages import RELAYED_RESPONSE_KEY
 from echelons.plans import adrive_plan, drive_plan
 from echelons.tree.members import Member
@@ -525,7 +525,7 @@ def build_response(
         for each in results
         if is_response_message(each) and each.artifact is not None
     )
-    usage = sum(map(read_message_usage, messages), Usage())
+    usage = sum(map(read_spent_usage, messages), Usage())
     last = messages[-1] if messages else None
     said = _complete_report(reported, last)
     # A subordinate that is no agent has asked by itself.

@@ -27,7 +27,7 @@ from echelons.checkpoints.ledger.sqlite_ledger import SqliteTransaction
 from echelons.delegation.request import DelegationResponse, Status
 from echelons.errors import StorageError, UnreadableRecord
 from echelons.guards.backpressure import Backpressure
-from echelons.guards.budget import Allowance
+from echelons.guards.budget import Allowance, UsageListener
 from echelons.guards.dismissals import DismissalListener
 
 TURN_KEY = "__echelons_turn"
@@ -114,6 +114,7 @@ class Turn:
         note_orders: Is told all orders of the turn whenever its gate reads them.
         note_dismissals: Is told the dismissals that its gate reads for the first time.
         hidden_dismissals: Keys of the dismissals that its branch does not see.
+        note_usage: Is told the model calls of which no reply of a thread tells.
     """
 
     thread_id: str
@@ -127,6 +128,7 @@ class Turn:
     note_orders: OrderListener | None = field(default=None, compare=False)
     note_dismissals: DismissalListener | None = field(default=None, compare=False)
     hidden_dismissals: frozenset[str] = field(default=frozenset(), compare=False)
+    note_usage: UsageListener | None = field(default=None, compare=False)
 
     def check_write(self, cursor: sqlite3.Cursor) -> None:
         """Refuse a write of a run that has lost its lease, or whose earlier write failed.

@@ -19,6 +19,7 @@ from echelons.checkpoints.storage.schema import (
     DELEGATIONS_VIEW,
     EVENTS_SCHEMA,
     LEDGER,
+    NOTED_CALLS,
     OPEN_CALLS,
     RESULTS_IN_CONTENT,
     USAGE_VIEWS,
@@ -42,6 +43,7 @@ MIGRATION_STEPS = (
     AGENTS_VIEW,
     AGENTS_VIEW_WITH_KINDS,
     USAGE_VIEWS,
+    NOTED_CALLS,
 )
 
 # Not `PRAGMA user_version`: an app may use that number for its own tables in the same file.

@@ -434,3 +434,28 @@ FROM (
 );
 """  # noqa: S608
 """The views of what was used, one row for each call, and of what was granted, one for each unit."""
+
+_USAGE_VIEW = USAGE_VIEWS[: USAGE_VIEWS.index("CREATE VIEW IF NOT EXISTS grants")]
+_CHARGES_END = "'') AS checkpoint_id\n"
+_CHARGED = (
+    "SELECT agent_thread_id, checkpoint_ns, checkpoint_id FROM charges WHERE kind = 'model'\n    )"
+)
+
+# Of a graph in a tool or a subordinate, whose models were noted when their calls ended.
+_NOTED = """ AND NOT (
+        instr('|' || checkpoint_ns, '|act:') + instr('|' || checkpoint_ns, '|run:') > 0
+        AND (agent_thread_id, key) IN (
+            SELECT agent_thread_id, reply_id FROM charges WHERE reply_id <> ''
+        )
+    )"""
+
+_CHARGES_WITH_REPLIES = f"""{_CHARGES_END.rstrip()},
+        coalesce(json_extract(record, '$.reply_id'), '') AS reply_id
+"""
+
+NOTED_CALLS = "DROP VIEW IF EXISTS usage;" + (
+    _USAGE_VIEW.replace(_CHARGES_END, _CHARGES_WITH_REPLIES)
+    .replace("SELECT id, at, thread_id, agent_thr", "SELECT id, at, key, thread_id, agent_thr")
+    .replace(_CHARGED, _CHARGED + _NOTED)
+)
+"""The view `usage`, in which a reply that was noted when its call ended counts once."""

@@ -24,7 +24,7 @@ _EXTRACTED = ", ".join(
 # Built from constants, never from input. A message that no model wrote has no `usage`, and one
 # whose model reports none has `null`; SQLite's `json_type` tells them apart.
 SELECT_CALL_ROWS = f"""
-SELECT id, thread_id, checkpoint_ns, checkpoint_id, agent_thread_id, agent_path, at, kind,
+SELECT id, thread_id, checkpoint_ns, checkpoint_id, agent_thread_id, agent_path, at, key, kind,
     iif(json_valid(data), json_type(data, '$.usage'), 'damaged') AS held, {_EXTRACTED}
 FROM events
 WHERE kind IN ('message', 'tool_call') AND (?1 IS NULL OR thread_id = ?1)
@@ -52,11 +52,13 @@ class CallRow(NamedTuple):
         call: The call.
         checkpoint_ns: Namespace of the step.
         checkpoint_id: The checkpoint at which the step was run.
+        reply_id: Id of the reply; of a call of a tool, that of its event.
     """
 
     call: StoredCall
     checkpoint_ns: str
     checkpoint_id: str
+    reply_id: str = ""
 
 
 def load_call_rows(rows: Iterable[tuple[Any, ...]]) -> Iterator[CallRow]:
@@ -69,7 +71,7 @@ def load_call_rows(rows: Iterable[tuple[Any, ...]]) -> Iterator[CallRow]:
         where = f"event {number}"
         if not {str}.issuperset(map(type, texts)) or held == "damaged":
             raise CheckpointTampered(where, "it is no event of a thread")
-        thread_id, namespace, checkpoint_id, agent_thread_id, path, at = texts
+        thread_id, namespace, checkpoint_id, agent_thread_id, path, at, key = texts
         if kind == EventKind.TOOL_CALL:
             if tool in BUILT_IN_TOOLS:
                 continue
@@ -85,7 +87,7 @@ def load_call_rows(rows: Iterable[tuple[Any, ...]]) -> Iterator[CallRow]:
             call = StoredCall(
                 "model", "reported", thread_id, agent_thread_id, path, at, str(model or ""), *tokens
             )
-        yield CallRow(call, namespace, checkpoint_id)
+        yield CallRow(call, namespace, checkpoint_id, key)
 
 
 def build_call_row(
@@ -98,4 +100,4 @@ def build_call_row(
     held, details = "object" if usage else "null", usage.get("input_token_details") or {}
     tokens = usage.get("input_tokens"), usage.get("output_tokens"), details.get("cache_read")
     names = event.data.get("model"), event.data.get("intent")
-    return (number, *location, at, event.kind, held, *tokens, *names)
+    return (number, *location, at, event.key, event.kind, held, *tokens, *names)

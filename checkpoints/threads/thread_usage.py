@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial
 from itertools import groupby
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
+from langchain_core.messages import AIMessage
 from langgraph.checkpoint.base import CheckpointTuple
 from langgraph.constants import START
 
 from echelons.checkpoints.coordination.branches import Branch, read_latest_branch
+from echelons.checkpoints.delta_channels import MESSAGES
 from echelons.checkpoints.ledger import Ledger, StoredRecord, Transaction, build_key
 from echelons.checkpoints.queries import (
     AllCheckpoints,
@@ -40,6 +42,7 @@ from echelons.tree.names import RUN
 from echelons.tree.usage_report import GrantedAmount, StoredCall, UsageReport
 
 _RUN_START = f"{NS_SEP}{RUN}:"
+_FOREIGN_NODES = (f"{RUN}:", "act:")
 
 
 @runtime_checkable
@@ -126,7 +129,7 @@ def read_usage(
         listed: list[str] | None = yield AllThreadIds()
         threads |= dict.fromkeys(listed or ())
     accounts: _Accounts = yield LedgerQuery(partial(_read_accounts, threads=[*threads]))
-    rows = [*_leave_out_passed_on(rows, accounts.charged_steps), *accounts.charges]
+    rows = [*_leave_out_passed_on(rows, accounts), *accounts.charges]
     grants = accounts.grants
     if branch:
         seen, left = list[CallRow](), list[_GrantRow]()
@@ -176,16 +179,19 @@ class _Accounts:
     Attributes:
         charges: The charges as calls; `checkpoint_ns` is empty, and the checkpoint is the root's.
         charged_steps: The agents' threads with the steps in which their model calls were charged.
+        noted_replies: The agents' threads with the ids of the replies that were noted.
         grants: The grants, by unit.
     """
 
     charges: list[CallRow]
     charged_steps: frozenset[tuple[str, str, str]]
+    noted_replies: frozenset[tuple[str, str]]
     grants: list[_GrantRow]
 
 
 def _read_accounts(ledger: Ledger, threads: Iterable[str]) -> _Accounts:
     charges, steps, grants = list[CallRow](), set[tuple[str, str, str]](), list[_GrantRow]()
+    replies = set[tuple[str, str]]()
     for thread_id in threads:
         stored, granted = ledger.query(partial(_list_records, thread_id=thread_id))
         is_running = bool(stored) and ledger.get_holder(build_key(thread_id)) is not None
@@ -193,13 +199,15 @@ def _read_accounts(ledger: Ledger, threads: Iterable[str]) -> _Accounts:
             charge = record.value
             if charge.kind == "model":
                 steps.add((charge.agent_thread_id, charge.checkpoint_ns, charge.checkpoint_id))
+                if charge.reply_id:
+                    replies.add((charge.agent_thread_id, charge.reply_id))
             elif charge.state != "lost":
                 continue  # the calls of tools are counted as they are in the conversation
             call = _build_charged_call(record, thread_id, is_running)
             charges.append(CallRow(call, "", charge.after))
         for grant in granted:
             grants += _list_amounts(grant, thread_id)
-    return _Accounts(charges, frozenset(steps), grants)
+    return _Accounts(charges, frozenset(steps), frozenset(replies), grants)
 
 
 def _list_records(
@@ -283,9 +291,7 @@ def _read_sight(
     return sees, branch.sees
 
 
-def _leave_out_passed_on(
-    rows: Iterable[CallRow], charged_steps: Collection[tuple[str, str, str]]
-) -> list[CallRow]:
+def _leave_out_passed_on(rows: Iterable[CallRow], accounts: _Accounts) -> list[CallRow]:
     """Return calls without the replies that were charged, or only passed on.
 
     The answer of a graph, a Runnable or a function is a message of its own. If models have replied
@@ -304,9 +310,18 @@ def _leave_out_passed_on(
         or (
             (row.call.thread_id, row.checkpoint_ns) not in passing
             and (row.call.agent_thread_id, row.checkpoint_ns, row.checkpoint_id)
-            not in charged_steps
+            not in accounts.charged_steps
+            and not (
+                (row.call.agent_thread_id, row.reply_id) in accounts.noted_replies
+                and _is_foreign(row.checkpoint_ns)
+            )
         )
     ]
+
+
+def _is_foreign(namespace: str) -> bool:
+    """Return whether a namespace is within a tool or a subordinate that is no agent."""
+    return any(part.startswith(_FOREIGN_NODES) for part in namespace.split(NS_SEP))
 
 
 def _iterate_run_levels(namespace: str) -> Iterator[str]:
@@ -333,11 +348,13 @@ def _list_calls(checkpoints: Iterable[CheckpointTuple]) -> list[CallRow]:
         )
         if not location.agent_thread_id:
             continue  # of a graph around the tree
-        # What an input checkpoint starts with is written by this task, and not named by the saver.
-        path = START if metadata.get("source") == "input" else ""
+        is_input = metadata.get("source") == "input"
         tasks = groupby(saved.pending_writes or (), key=lambda write: write[0])
         for task_id, writes in tasks:
             own = [write[1:] for write in writes]
+            # What an input checkpoint starts with is written by this task, and not named by the
+            # saver. A level below the root begins with its first node instead.
+            path = START if is_input and not _begins_with_reply(location, own) else ""
             for event in build_write_events(location, own, task_id, path):
                 key = location.thread_id, location.agent_thread_id, event.kind, event.key
                 row = build_call_row(len(rows) + 1, location, saved.checkpoint["ts"], event)
@@ -345,6 +362,15 @@ def _list_calls(checkpoints: Iterable[CheckpointTuple]) -> list[CallRow]:
                     known.add(key)
                     rows.append(row)
     return list(load_call_rows(rows))
+
+
+def _begins_with_reply(location: WriteLocation, writes: Iterable[tuple[str, Any]]) -> bool:
+    """Return whether a level below the root writes a reply of its agent before anything else."""
+    for channel, value in writes:
+        if channel == MESSAGES and location.checkpoint_ns:
+            first = value[0] if isinstance(value, (list, tuple)) and value else value
+            return isinstance(first, AIMessage) and first.name == location.agent
+    return False
 
 
 def _map_root_checkpoints(checkpoints: Iterable[CheckpointTuple]) -> dict[str, str]:

@@ -82,6 +82,7 @@ class ChargeRecord:
         after: The root's checkpoint at which it was made.
         cached_tokens: Tokens of those read that its provider had in its cache.
         thread_id: LangGraph's id of the thread, for SQL.
+        reply_id: Id of the reply, if that may stand in a thread and is not to count again.
     """
 
     kind: Literal["model", "tool"]
@@ -100,6 +101,7 @@ class ChargeRecord:
     after: str = ""
     cached_tokens: int = 0
     thread_id: str = ""
+    reply_id: str = ""
 
     @property
     def amounts(self) -> dict[Unit, Amount]:
@@ -133,6 +135,8 @@ class ChargeRecord:
         if self.money:
             kept["money"] = self.money
             kept["currency"] = self.currency
+        if self.reply_id:
+            kept["reply_id"] = self.reply_id
         return kept
 
 

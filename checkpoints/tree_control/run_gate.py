@@ -39,7 +39,7 @@ from echelons.checkpoints.tree_control.tree_budgets import TreeBudgets
 from echelons.checkpoints.tree_control.usage_meter import Meter
 from echelons.errors import LeaseLost, LedgerDamaged, StorageError
 from echelons.guards.backpressure import Backpressure
-from echelons.guards.budget import Allowance, GrantRequest
+from echelons.guards.budget import Allowance, GrantRequest, NotedCall, UsageListener
 from echelons.guards.dismissals import NO_DISMISSALS, Dismissal, DismissalListener, Dismissals
 from echelons.guards.gate import SPAWNED_RUN_KEY, Halt, Pause, Step, get_allowance
 from echelons.guards.held_attempts import HeldAttempts
@@ -74,6 +74,8 @@ class TreeGate:
         answer_mark: Where answers are left to the run; `None` if nothing delivers them.
         note_orders: Is told the orders of the turn when they are read; `None` if nobody is.
         note_dismissals: Is told the dismissals that it sees, each once; `None` if nobody is.
+        note_usage: Is told the model calls of which no reply of a thread tells; `None` if nobody
+            is.
         dismissals: The dismissals of the thread that the run sees.
         hidden_dismissals: The keys of those that it does not see, as its branch began before them.
         choose_theme: Returns the names for people that spawned agents get; `None` for none.
@@ -98,6 +100,7 @@ class TreeGate:
         self.answer_mark: AnswerMark | None = None
         self.note_orders: OrderListener | None = None
         self.note_dismissals: DismissalListener | None = None
+        self.note_usage: UsageListener | None = None
         self.dismissals: Dismissals = NO_DISMISSALS
         self.hidden_dismissals: frozenset[str] = frozenset()
         self.choose_theme: Callable[[], NameTheme] | None = None
@@ -257,6 +260,37 @@ class TreeGate:
             self._has_ended = path == self._root and not getattr(reply, "tool_calls", None)
             return order if isinstance(order, Halt) else None
 
+    @property
+    def limits_tokens(self) -> bool:
+        """Whether the tokens of its models are limited."""
+        return self._meter.limits_tokens
+
+    def note_call(self, call: NotedCall, config: Mapping[str, Any]) -> None:
+        """Count and record a model call that has ended, of which no reply of a thread tells.
+
+        In a transaction of its own: the task that made it may fail, or never end.
+        """
+        allowance, is_step = get_allowance(config), not call.was_admitted
+        if not (self.limits_tokens or allowance):
+            call = call._replace(estimated_tokens=0)
+        tokens = 0 if call.has_failed else call.tokens
+        record = None
+        if not (call.was_charged or (call.has_failed and allowance is None)):
+            record = self.budgets.plan_charge(call, config)
+
+        def note(open_: Transaction) -> Callable[[], None]:
+            if tokens or is_step:
+                self._meter.count_ended_call(open_, tokens, is_step=is_step)
+            if record:
+                record(open_)
+            return _do_nothing
+
+        if self.note_usage and not (call.is_reply or call.has_failed):
+            self.note_usage(call)
+        if record or tokens or is_step:
+            with self._lock:
+                self._commit(note)
+
     def get_time(self) -> datetime:
         """Return the time of the ledger's clock, in UTC."""
         return self._ledger.get_time()
@@ -393,6 +427,10 @@ class TreeGate:
         assert self.answer_mark is not None  # noqa: S101  it has said that there are answers
         self.answer_mark.has_held = True
         raise GraphDrained("answered")
+
+
+def _do_nothing() -> None:
+    pass
 
 
 def _raise_or_log(error: BaseException | None, lost: Exception) -> None:

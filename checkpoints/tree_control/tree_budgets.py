@@ -19,6 +19,7 @@ from functools import partial
 from threading import Lock
 from time import monotonic
 from typing import Any, Final, Literal, NamedTuple, TypeVar
+from uuid import uuid4
 
 from echelons.checkpoints.coordination.branches import get_root_checkpoint
 from echelons.checkpoints.coordination.task_records import TaskRecords
@@ -42,13 +43,14 @@ from echelons.guards.budget import (
     CallEstimate,
     CallUsage,
     GrantRequest,
+    NotedCall,
     Unit,
     add_amount,
     format_amount,
     format_number,
     store_amounts,
 )
-from echelons.guards.gate import Halt, Step
+from echelons.guards.gate import Halt, Step, get_allowance
 from echelons.guards.prices import Prices, format_money
 from echelons.langgraph_internals import CHECKPOINT_MAP_KEY, NS_SEP, TASK_ID_KEY
 from echelons.text.error_lines import describe_error
@@ -194,6 +196,38 @@ class TreeBudgets:
         change = partial(self._settle, key=reserved, used=used)
         self._store_with_task([BudgetRecord(change, survives_failure=True)], config)
 
+    def plan_charge(
+        self, call: NotedCall, config: Mapping[str, Any]
+    ) -> Callable[[Transaction], None]:
+        """Return what records a call that was not reserved, and charges the agent's grants."""
+        allowance, used = get_allowance(config), call.used
+        grants = allowance.grants if allowance else {}
+        stem = self._build_charge_stem("noted", config)
+        usage: Mapping[str, Any] = used.usage or {}
+        money, fault = "", used.fault
+        if self.prices and usage and self.prices.covers(used.model):
+            money = format_money(self.prices.compute_cost(used.model, usage))
+        elif "money" in grants and not fault:
+            fault = f"no price is known of the model {used.model!r}"
+        currency = self.prices.currency if self.prices and money else ""
+        units = {unit: id_ for unit, id_ in grants.items() if unit in _MODEL_UNITS}
+        given = (used.model, 0, 0, call.tokens, money, currency)
+        state: ChargeState = "charged"
+        if used.is_estimated or not usage:
+            state = "estimated" if call.tokens else "unknown"
+        charge = replace(
+            self._describe_call("model", units, config, given),
+            state=state,
+            input_tokens=usage.get("input_tokens", 0),
+            output_tokens=usage.get("output_tokens", 0),
+            cached_tokens=(usage.get("input_token_details") or {}).get("cache_read") or 0,
+            reply_id=call.reply_id,
+        )
+        if not call.is_reply:
+            # What else was made at this step counts beside it.
+            charge = replace(charge, checkpoint_ns="", checkpoint_id="")
+        return partial(self._add_charge, stem=stem, charge=charge, fault=fault)
+
     def charge_cancelled(self, reserved: str) -> None:
         """Charge what was reserved for a call at once, as its task stores nothing any more."""
         if reserved:
@@ -280,6 +314,31 @@ class TreeBudgets:
             self._move_charge(grants, before, changed, used.fault if used else "")
             self._grants.save_all(open_, grants)
             self._note_low(grants, before.grants)
+
+    def _add_charge(self, open_: Transaction, stem: str, charge: ChargeRecord, fault: str) -> None:
+        """Record a call that was not reserved."""
+        try:
+            grants = self._grants.load_all(open_, charge.grants.values())
+        except LedgerDamaged as error:
+            # Of a damaged grant nothing is free anyway.
+            LOG.warning("a call is not charged: %s", describe_error(error))
+            grants = {}
+        if any(each.record.closed for each in grants.values()):
+            grants = {}
+        if grants:
+            unreserved = replace(charge, tokens=0, money="")
+            for unit, id_ in charge.grants.items():
+                if unit == "calls":
+                    add_amount(grants[id_].reserved, unit, 1)
+            self._move_charge(grants, unreserved, charge, fault)
+            self._grants.save_all(open_, grants)
+            self._note_low(grants, charge.grants)
+        else:
+            charge = replace(charge, grants={})
+        entry = 1
+        while not open_.has_version(f"{stem}.{entry}", None):
+            entry += 1
+        open_.set_read(f"{stem}.{entry}", None, charge.to_json())
 
     def _move_charge(
         self,
@@ -551,7 +610,7 @@ class TreeBudgets:
 
     def _build_charge_stem(self, kind: str, config: Mapping[str, Any]) -> str:
         """Return the key of the next call of a task, without the number of its entry."""
-        task = str(config["configurable"][TASK_ID_KEY])
+        task = str(config["configurable"].get(TASK_ID_KEY) or uuid4().hex)
         with self._lock:
             self._calls[f"{kind}/{task}"] += 1
             number = self._calls[f"{kind}/{task}"]

@@ -73,6 +73,26 @@ class Meter:
         """Count the tokens of a reply, which are stored with the next step."""
         self._tokens += tokens
 
+    @property
+    def limits_tokens(self) -> bool:
+        """Whether there is a limit of tokens."""
+        return self._limits.tokens is not None
+
+    def count_ended_call(self, open_: Transaction, tokens: int, *, is_step: bool) -> None:
+        """Count a model call that has ended, whatever limit that reaches.
+
+        Args:
+            open_: An open transaction of the ledger.
+            tokens: Its tokens.
+            is_step: Whether it was not counted before it began.
+        """
+        found = open_.get_record(METER, self._name)
+        before = found.value if found else TurnUsage()
+        spent = TurnUsage(
+            before.steps + is_step, before.calls + is_step, before.tokens + tokens, before.seconds
+        )
+        open_.compare_and_set(self._name, found.version if found else None, spent.to_json())
+
     def count(self, open_: Transaction, step: Step | None = None) -> Callable[[], Halt | None]:
         """Count a step, or the end of a run, with the tokens and seconds since the last step.
 

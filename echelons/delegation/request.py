@@ -22,7 +22,7 @@ from pydantic import (
 
 from echelons.delegation.contract import Contract
 from echelons.errors import InvalidInput, UnreadableRecord
-from echelons.guards.budget import Amount, Unit, load_amounts
+from echelons.guards.budget import Amount, CallUsage, Unit, load_amounts
 from echelons.messaging.agent_question import AgentQuestion
 from echelons.messaging.user_answer import UserAnswer
 
@@ -92,6 +92,17 @@ class Usage(BaseModel):
     output_tokens: int = 0
     model_calls: int = 0
     unknown_calls: int = 0
+
+    @classmethod
+    def from_call(cls, used: CallUsage) -> Self:
+        """Return the usage of one call."""
+        reported: Mapping[str, Any] = {} if used.is_estimated else used.usage or {}
+        return cls(
+            input_tokens=reported.get("input_tokens", 0),
+            output_tokens=reported.get("output_tokens", 0),
+            model_calls=1,
+            unknown_calls=0 if reported else 1,
+        )
 
     @model_serializer(mode="wrap")
     def _omit_zero(self, dump: SerializerFunctionWrapHandler) -> dict[str, int]:

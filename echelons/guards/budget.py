@@ -217,6 +217,41 @@ class CallUsage(NamedTuple):
     fault: str = ""
 
 
+class NotedCall(NamedTuple):
+    """A model call that is recorded when it has ended, as no reply of the thread tells of it.
+
+    Attributes:
+        used: What it has used.
+        estimated_tokens: What it is taken to have used if nothing is reported.
+        was_admitted: Whether the gate has counted it as a step before it began.
+        was_charged: Whether it was reserved and charged, so that it has a record.
+        reply_id: Id of the reply, which does not count again if a thread has it; empty for none.
+        is_reply: Whether it was the agent's own step, whose reply the thread gets: only what is
+            estimated of it is recorded.
+        has_failed: Whether it has no reply: only a budget is charged, as its provider may.
+    """
+
+    used: CallUsage
+    estimated_tokens: int = 0
+    was_admitted: bool = False
+    was_charged: bool = False
+    reply_id: str = ""
+    is_reply: bool = False
+    has_failed: bool = False
+
+    @property
+    def tokens(self) -> int:
+        """The tokens that it counts with: those reported, else the estimate."""
+        usage = self.used.usage
+        if usage is None:
+            return self.estimated_tokens
+        return int(usage.get("input_tokens", 0) + usage.get("output_tokens", 0))
+
+
+UsageListener: TypeAlias = Callable[[NotedCall], object]
+"""Is told the model calls of a run that are noted; any thread may call it."""
+
+
 class Budgets(Protocol):
     """The budgets of the agents of one run. Each method takes the config of the calling node.
 

@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import Any, Literal, Protocol, TypeVar
 
 from echelons.guards.backpressure import Backpressure
-from echelons.guards.budget import ALLOWANCE_KEY, Allowance, Budgets, GrantRequest
+from echelons.guards.budget import ALLOWANCE_KEY, Allowance, Budgets, GrantRequest, NotedCall
 from echelons.guards.dismissals import NO_DISMISSALS, Dismissals
 from echelons.guards.held_attempts import HeldAttempts
 from echelons.guards.mailboxes import NO_MAILBOXES, Mailboxes
@@ -149,6 +149,14 @@ class Gate(Protocol):
     def leave(self, reply: Any, config: Mapping[str, Any]) -> Halt | None:
         """Count the tokens of a model's reply; return a `Halt` if it must not be acted on."""
 
+    @property
+    def limits_tokens(self) -> bool:
+        """Whether the tokens of its models are limited."""
+        ...
+
+    def note_call(self, call: NotedCall, config: Mapping[str, Any]) -> None:
+        """Count and record a model call that has ended, of which no reply of a thread tells."""
+
     async def arun(self, work: Callable[[], T]) -> T:
         """Call some of these methods in an event loop; all of it again if the ledger was busy."""
         ...
@@ -205,6 +213,14 @@ class OpenGate:
 
     def leave(self, reply: Any, config: Mapping[str, Any]) -> None:
         """Admit the reply."""
+
+    @property
+    def limits_tokens(self) -> bool:
+        """Limit nothing."""
+        return False
+
+    def note_call(self, call: NotedCall, config: Mapping[str, Any]) -> None:
+        """Record nothing."""
 
     async def arun(self, work: Callable[[], T]) -> T:
         """Call it at once: nothing here waits."""

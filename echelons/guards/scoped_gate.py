@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from echelons.guards.budget import Allowance, Budgets, GrantRequest
+from echelons.guards.budget import Allowance, Budgets, GrantRequest, NotedCall
 from echelons.guards.dismissals import Dismissals
 from echelons.guards.gate import Gate, Halt, Pause, Step
 
@@ -67,6 +67,15 @@ class ScopedGate(ABC):
     def leave(self, reply: Any, config: Mapping[str, Any]) -> Halt | None:
         """Count the tokens of a reply; return a `Halt` if it must not be acted on."""
         return self.gate.leave(reply, config)
+
+    @property
+    def limits_tokens(self) -> bool:
+        """Whether the tokens of its models are limited."""
+        return self.gate.limits_tokens
+
+    def note_call(self, call: NotedCall, config: Mapping[str, Any]) -> None:
+        """Count and record a model call that has ended."""
+        self.gate.note_call(call, config)
 
     def get_time(self) -> datetime:
         """Return the time of the clock by which the deadlines of questions are set, in UTC."""

@@ -86,6 +86,9 @@ MEMORY_KEY = "memory"
 PIN_KEY = "pin"
 """Metadata key of the answer to a call of `pin`: the text."""
 
+CALLS_KEY = "calls"
+"""Metadata key of an answer: what the models have used that were called for it, as JSON."""
+
 RETURNED_KEY = "returned"
 """Metadata key of a message whose text a function, a Runnable or a hook returned."""
 
@@ -113,6 +116,7 @@ OWN_KEYS = frozenset(
         FAILURE_KEY,
         MEMORY_KEY,
         PIN_KEY,
+        CALLS_KEY,
     }
 )
 """The keys that only this library may write; removed from messages that come from outside."""

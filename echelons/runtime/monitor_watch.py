@@ -38,7 +38,7 @@ from echelons.errors import (
     StorageError,
 )
 from echelons.graphs.compiled_tree import AgentGraph
-from echelons.guards.budget import NO_ALLOWANCE
+from echelons.guards.budget import NO_ALLOWANCE, CallUsage, NotedCall
 from echelons.guards.gate import Halt
 from echelons.guards.prices import Prices
 from echelons.langgraph_internals import CHECKPOINT_MAP_KEY, TASK_ID_KEY
@@ -333,7 +333,10 @@ class _Watcher:
         judged = JudgedEvents(events[-1].number, reply, used, after)
         with self._watch.lock:
             if self._watch.is_closed:
+                self._note_call(used)
                 return None
+            if self._watch.observed:
+                self._note_call(used)
             self._record.store_verdict(judged, verdict, decisions)
             self._watch.note(self._build_reply_event(judged))
             for alert, decision in zip(verdict.alerts, decisions, strict=True):
@@ -348,6 +351,13 @@ class _Watcher:
         self._notes = (*self._notes, *verdict.notes)
         self._has_failed = False
         return None
+
+    def _note_call(self, used: CallUsage) -> None:
+        """Record a call whose reply becomes no event, unless it was charged."""
+        if self._watch.allowance is None:
+            call = NotedCall(used, was_admitted=True)
+            record = self._watch.budgets.plan_charge(call, self._build_charged_config())
+            self._ledger.commit(record)
 
     def _call_model(self, messages: Sequence[BaseMessage]) -> Any:
         """Return the reply of its model, charged to the budget of the turn if there is one."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 from langgraph.runtime import RunControl
 from langgraph.types import Command
@@ -25,6 +26,7 @@ from echelons.checkpoints.threads.thread_status import (
 )
 from echelons.delegation.request import DelegationResponse, Usage
 from echelons.guards.backpressure import Backpressure
+from echelons.guards.budget import NotedCall
 from echelons.guards.dismissals import Dismissal
 from echelons.runtime.run_events import (
     STREAM_MODES,
@@ -165,6 +167,16 @@ class RunRecord:
             if each not in self._dismissals_noted:
                 self._dismissals_noted.add(each)
                 self._noted.append(build_dismissal_event(each))
+
+    def note_call(self, call: NotedCall) -> None:
+        """Note a model call that may not be in the stream. Any thread may call it."""
+        key = call.reply_id or uuid4().hex
+        self._translator.noted_calls[key] = Usage.from_call(call.used)
+
+    def add_noted_calls(self) -> None:
+        """Add the usage of the calls that were noted and not in the stream."""
+        noted = self._translator.noted_calls
+        self.usage = sum((noted.pop(key) for key in [*noted]), self.usage)
 
     def note_event(self, event: RunEvent) -> None:
         """Note an event of a monitor. Any thread may call it."""

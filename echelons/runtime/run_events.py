@@ -162,6 +162,10 @@ class EventTranslator:
 
     Args:
         redact: Returns the text of an exception without secrets.
+
+    Attributes:
+        noted_calls: The usage of calls that were noted, by the ids of their replies; those whose
+            replies become messages of the stream are taken out, for they are counted there.
     """
 
     def __init__(self, redact: Redactor = redact_secrets) -> None:
@@ -176,6 +180,7 @@ class EventTranslator:
         # Each by its id, until it is stored where it is found: only then it can be answered.
         self._questions: dict[str, RunEvent | None] = {}
         self._decided_races: set[str] = set()
+        self.noted_calls: dict[str, Usage] = {}
 
     def translate_part(self, part: tuple[tuple[str, ...], str, Any]) -> Iterator[RunEvent]:
         """Yield the events of a part of the stream."""
@@ -237,7 +242,10 @@ class EventTranslator:
             is_known = has_tasks_within or id(message) in known or message.id in known
             if is_hook and is_known:
                 continue
-            yield message, Usage() if is_known else read_message_usage(message)
+            usage = Usage() if is_known else read_message_usage(message)
+            if self.noted_calls and usage.model_calls:
+                self.noted_calls.pop(message.id or "", None)
+            yield message, usage
 
     def _translate_start(
         self, namespace: tuple[str, ...], payload: Mapping[str, Any]

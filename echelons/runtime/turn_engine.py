@@ -133,6 +133,7 @@ class TurnEngine:
                     settling = settle_run(turn, mark, record, self.thread.confidence)
                     given = run_plan(self.saver, settling)
             finally:
+                record.add_noted_calls()
                 if watch:
                     watch.close()
                     record.usage += watch.usage
@@ -173,6 +174,7 @@ class TurnEngine:
                     settling = settle_run(turn, mark, record, self.thread.confidence)
                     given = await arun_plan(self.saver, settling)
             finally:
+                record.add_noted_calls()
                 if watch:
                     # What one of them stores may wait for another process.
                     await asyncio.to_thread(watch.close)
@@ -229,6 +231,7 @@ class TurnEngine:
             answer_mark=mark,
             note_orders=record.note_orders,
             note_dismissals=record.note_dismissals,
+            note_usage=record.note_call,
         )
         answers = given.resume if isinstance(given, Command) else None
         write = yield from request.plan_writes(self.thread, decision)

@@ -17,6 +17,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, System
 from langchain_core.messages.utils import count_tokens_approximately
 from langchain_core.runnables import RunnableConfig
 
+from echelons.delegation.request import Usage
 from echelons.errors import ContextTooLarge
 from echelons.identity.failures import get_failure_log
 from echelons.identity.lineage import require_identity
@@ -34,6 +35,7 @@ from echelons.nodes.memory.window import (
     split_turns,
     trim_result,
 )
+from echelons.nodes.messages import read_message_usage
 from echelons.plans import Plan, arun_plan_steps, run_plan_steps
 from echelons.prompts import load_memory_texts
 from echelons.text.error_lines import describe_error
@@ -109,16 +111,24 @@ class PromptMemory:
     def _plan_view(
         self, system: SystemMessage | None, messages: list[BaseMessage], config: RunnableConfig
     ) -> Plan[MemoryView]:
-        plan = self._plan(system, messages, config)
+        plan, used = self._plan(system, messages, config), list[Usage]()
         try:
             request = next(plan)
             while True:
-                request = plan.send((yield from self._summarize(request, config)))
+                request = plan.send((yield from self._summarize(request, config, used)))
         except StopIteration as end:
-            return end.value  # type: ignore[no-any-return]  # typeshed knows no better
+            view: MemoryView = end.value
+        if used:
+            view = view._replace(noted={**view.noted, "usage": sum(used, Usage()).model_dump()})
+        return view
 
-    def _summarize(self, request: SummaryRequest, config: RunnableConfig) -> Plan[str]:
-        """Return a summary by the model, or an extract if it may not or cannot write one."""
+    def _summarize(
+        self, request: SummaryRequest, config: RunnableConfig, used: list[Usage]
+    ) -> Plan[str]:
+        """Return a summary by the model, or an extract if it may not or cannot write one.
+
+        What the model has used is added to `used`.
+        """
         if self._model is None:
             return extract_summary(request.text, request.limit)
         try:
@@ -127,6 +137,7 @@ class PromptMemory:
             return extract_summary(request.text, request.limit)
         except Exception as error:  # noqa: BLE001  an extract does as well
             return _extract_instead(request, error, config)
+        used.append(read_message_usage(reply))
         return _read_summary(reply, request)
 
     def _plan(

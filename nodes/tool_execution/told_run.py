@@ -26,6 +26,7 @@ from echelons.effects.journal import (
 )
 from echelons.identity.lineage import USER_ANSWERS_KEY
 from echelons.langgraph_internals import RESUMING_KEY
+from echelons.models.door.inner_calls import InnerCalls
 from echelons.nodes.base_node import Node
 from echelons.nodes.tool_execution.journaled_call import build_journal_call
 from echelons.nodes.tool_execution.scratchpad import Scratchpad
@@ -70,11 +71,17 @@ class ToldRun(Node):
     def _build_step(
         self, given: Any, config: RunnableConfig | None, kwargs: dict[str, Any]
     ) -> PlanStep:
-        node = self._node
-        return PlanStep(
-            partial(node.invoke, given, config, **kwargs),
-            partial(node.ainvoke, given, config, **kwargs),
-        )
+        node, around = self._node, config or {}
+
+        def run() -> Any:
+            with InnerCalls(around):
+                return node.invoke(given, config, **kwargs)
+
+        async def arun() -> Any:
+            with InnerCalls(around):
+                return await node.ainvoke(given, config, **kwargs)
+
+        return PlanStep(run, arun)
 
     def _plan(self, run: PlanStep, config: RunnableConfig) -> Generator[PlanStep, Any, Any]:
         journal, pad = self._journal, Scratchpad(config)

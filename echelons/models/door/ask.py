@@ -7,15 +7,21 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple, Self
 
-from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import ensure_config, get_executor_for_config
 from langchain_core.runnables.utils import gather_with_concurrency
 
 from echelons.guards.budget import Allowance, Budgets, CallUsage
-from echelons.guards.gate import OPEN_GATE, Halt, Pause, Step, get_allowance, get_gate
+from echelons.guards.gate import OPEN_GATE, Gate, Halt, Pause, Step, get_allowance, get_gate
 from echelons.models.door.bound_model import BoundModel
-from echelons.models.door.call_usage import estimate_call, read_usage
+from echelons.models.door.call_usage import (
+    build_noted_call,
+    estimate_call,
+    get_whole_usage,
+    read_usage,
+)
+from echelons.models.door.inner_calls import is_counted
 from echelons.plans import Plan, PlanStep, arun_plan_steps, run_plan_steps
 
 _SECONDS_OVER = Halt("budget", "the seconds of work are over")
@@ -84,7 +90,28 @@ def ask(
     Raises:
         CallRefused: The agent has a budget, of which nothing is left.
     """
-    return (yield from send_request(model, messages, config, account or Account.find(config)))
+    account = account or Account.find(config)
+    sent: SentRequest = yield from send_request(model, messages, config, account)
+    reply, gate = sent.reply, get_gate(config)
+    if gate.limits_tokens and isinstance(reply, AIMessage) and not get_whole_usage(reply):
+        # A limit that what is not reported does not reach would be none.
+        allowance = account.allowance if account else None
+        call = build_noted_call(model.description, messages, reply, allowance)
+        call = call._replace(was_admitted=True, was_charged=sent.is_charged, is_reply=True)
+        yield _build_gate_step(gate, partial(gate.note_call, call, config))
+    return reply
+
+
+class SentRequest(NamedTuple):
+    """A request that a model has answered.
+
+    Attributes:
+        reply: The reply.
+        is_charged: Whether it was charged to a budget, so that it has a record.
+    """
+
+    reply: Any
+    is_charged: bool = False
 
 
 def send_request(
@@ -92,11 +119,11 @@ def send_request(
     messages: Sequence[BaseMessage],
     config: RunnableConfig,
     account: Account | None,
-) -> Plan[Any]:
+) -> Plan[SentRequest]:
     """Return the reply to one request, charged to an account if there is one, see `ask`."""
     step = model.build_step(messages, config)
     if account is None:
-        return (yield step)
+        return SentRequest((yield step))
     budgets, allowance, own, _ = account
     estimate = estimate_call(model.description, messages, allowance)
     reserved = yield account.build_step(partial(budgets.reserve, estimate, allowance, own))
@@ -112,7 +139,7 @@ def send_request(
         raise
     finally:
         budgets.charge(reserved, used, own)
-    return reply
+    return SentRequest(reply, bool(reserved))
 
 
 async def _call_in_time(step: PlanStep, account: Account) -> Any:
@@ -156,15 +183,24 @@ def ask_beside(
     Raises:
         CallRefused: A limit, a budget or an order forbids it.
     """
+    if is_counted(config):
+        # A tool asks, whose calls are counted when they end.
+        return (yield model.build_step(messages, config))
     gate = get_gate(config)
-    enter = partial(gate.enter, Step.MODEL, config)
-    verdict = yield PlanStep(enter, partial(gate.arun, enter))
+    verdict = yield _build_gate_step(gate, partial(gate.enter, Step.MODEL, config))
     if isinstance(verdict, Halt) or (verdict and may_pause):
         raise CallRefused(verdict)
-    reply = yield from ask(model, messages, config)
-    leave = partial(gate.leave, reply, config)
-    yield PlanStep(leave, partial(gate.arun, leave))
-    return reply
+    account = Account.find(config)
+    sent: SentRequest = yield from send_request(model, messages, config, account)
+    allowance = account.allowance if account else None
+    call = build_noted_call(model.description, messages, sent.reply, allowance)
+    call = call._replace(was_admitted=not verdict, was_charged=sent.is_charged, reply_id="")
+    yield _build_gate_step(gate, partial(gate.note_call, call, config))
+    return sent.reply
+
+
+def _build_gate_step(gate: Gate, work: Callable[[], Any]) -> PlanStep:
+    return PlanStep(work, partial(gate.arun, work))
 
 
 def ask_quietly(model: Any, instructions: str, question: str) -> Plan[Any]:

@@ -16,6 +16,7 @@ from pydantic import ValidationError
 from echelons.models.call_timeouts import limit_call
 from echelons.models.client_rules import STRICTEST, describe_client
 from echelons.models.door.call_usage import UNKNOWN_MODEL, ModelDescription
+from echelons.models.door.inner_calls import INNER_CALLS
 from echelons.models.request_messages import RequestBuilder, has_calls
 from echelons.models.unreadable_reply import read_unreadable
 from echelons.plans import PlanStep
@@ -97,22 +98,28 @@ class BoundModel:
         if self.timed_model is not None:
             config, options = limit_call(self.timed_model, config)
             arguments = {**arguments, **options}
+        before = INNER_CALLS.set(None)
         try:
             return self.model.invoke(prompt, config, **arguments)
         except ValidationError as error:
             if reply := read_unreadable(error):
                 return reply
             raise
+        finally:
+            INNER_CALLS.reset(before)
 
     async def _ainvoke(
         self, prompt: LanguageModelInput, config: RunnableConfig, arguments: Mapping[str, Any]
     ) -> Any:
+        before = INNER_CALLS.set(None)
         try:
             return await self.model.ainvoke(prompt, config, **arguments)
         except ValidationError as error:
             if reply := read_unreadable(error):
                 return reply
             raise
+        finally:
+            INNER_CALLS.reset(before)
 
 
 def _takes_prompt_value(model: Runnable[Any, Any]) -> bool:

@@ -8,7 +8,14 @@ from typing import Any, Final, NamedTuple
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.messages.ai import UsageMetadata
 
-from echelons.guards.budget import DEFAULT_REPLY_TOKENS, Allowance, CallEstimate, CallUsage
+from echelons.guards.budget import (
+    DEFAULT_REPLY_TOKENS,
+    NO_ALLOWANCE,
+    Allowance,
+    CallEstimate,
+    CallUsage,
+    NotedCall,
+)
 from echelons.text.error_lines import describe_error
 from echelons.text.input_limits import shorten_repr
 
@@ -54,13 +61,20 @@ def estimate_call(
             known = usage["input_tokens"] + usage["output_tokens"]
             begin = place + 1
             break
-    more = 0
-    for message in messages[begin:]:
-        # One token for four characters, and three more, as LangChain's `count_tokens_approximately`
-        # counts, with a hundred calls for each message.
-        calls = message.tool_calls if type(message) is AIMessage else ()
-        more += len(f"{message.content}{calls or ''}") // 4 + 3
-    return CallEstimate(model.name, known + more, model.reply_tokens)
+    return CallEstimate(model.name, known + estimate_tokens(messages[begin:]), model.reply_tokens)
+
+
+def estimate_tokens(messages: Sequence[BaseMessage]) -> int:
+    """Return about how many tokens some messages have.
+
+    One token for four characters, and three more, as LangChain's `count_tokens_approximately`
+    counts, with a hundred calls for each message.
+    """
+    total = 0
+    for message in messages:
+        calls = message.tool_calls if isinstance(message, AIMessage) else ()
+        total += len(f"{message.content}{calls or ''}") // 4 + 3
+    return total
 
 
 def read_usage(
@@ -85,6 +99,21 @@ def read_usage(
             counted = {"input_tokens": read, "output_tokens": written}
             return CallUsage(name, counted, is_estimated=True)
     return CallUsage(name, None, fault=f"{fault} returned {shorten_repr(given)}")
+
+
+def build_noted_call(
+    model: ModelDescription,
+    messages: Sequence[BaseMessage],
+    reply: Any,
+    allowance: Allowance | None,
+) -> NotedCall:
+    """Return a call that has ended as it is recorded, with an estimate if it reports nothing."""
+    used = read_usage(model, messages, reply, allowance or NO_ALLOWANCE)
+    is_message = isinstance(reply, BaseMessage)
+    estimate = 0
+    if used.usage is None:
+        estimate = estimate_tokens([*messages, reply] if is_message else messages)
+    return NotedCall(used, estimate, reply_id=(reply.id or "") if is_message else "")
 
 
 def get_model_name(model: Any) -> str:

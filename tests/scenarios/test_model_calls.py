@@ -1,0 +1,488 @@
+"""Every call that a server of models sees stands in usage once, and counts for limits and budgets.
+
+The server counts; the clients are real. Each test compares what it saw with the rows of `usage`, on
+our checkpointer and on one that knows nothing of usage, and with what the run has told.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from threading import Event, Thread
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from langchain_core.language_models import BaseChatModel
+from langchain_openai import ChatOpenAI
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import START, MessagesState, StateGraph
+from pydantic import BaseModel
+
+from echelons import Agent, Contract, DelegationPolicy, Limits, Session, SqliteCheckpointer
+from echelons.capabilities import ModelDeriver
+from echelons.delegation import Usage
+from echelons.guards.budget import Budget
+from echelons.memory import Memory
+from echelons.middleware import VerificationMiddleware
+from echelons.monitors import Monitor
+from echelons.routing import ModelMatcher
+from echelons.testing import Call, OpenAIServer, Reply, delegate
+from echelons.testing.openai_server import HttpError
+
+if TYPE_CHECKING:
+    from tests.scenarios.conftest import World
+
+READ, WRITTEN = 7, 3
+"""Tokens of each call."""
+
+
+class Lake(BaseModel):
+    name: str
+
+
+class Provider:
+    """A server whose models are told apart by their names, and say what a test lets them say."""
+
+    def __init__(self) -> None:
+        self.says: dict[str, Any] = {}
+        self.server = OpenAIServer(self._play)
+
+    def _play(self, request: Any) -> Any:
+        name, body = request.body["model"], request.body
+        said = self.says.get(name, f"{name} says so.")
+        if callable(said):
+            said = said(body)
+        elif isinstance(said, list):
+            said = said.pop(0)
+        if isinstance(said, HttpError):
+            return said
+        reply = Reply(said) if isinstance(said, str) else said
+        reply = Reply("", [reply]) if isinstance(reply, Call) else reply
+        return replace(reply, usage=(READ, WRITTEN))
+
+    def chat(self, name: str, **more: Any) -> BaseChatModel:
+        """Return the client of a model."""
+        options = {"stream_usage": True, "max_retries": 0, **more}
+        return ChatOpenAI(model=name, base_url=self.server.url, api_key="k", **options)  # type: ignore[arg-type]
+
+    def count(self, name: str = "") -> int:
+        """Return how many calls of a model the server has answered, of all by default."""
+        names = [each.body["model"] for each in self.server.requests]
+        return len(names) if not name else names.count(name)
+
+
+@pytest.fixture
+def provider() -> Iterator[Provider]:
+    made = Provider()
+    with made.server:
+        yield made
+
+
+@pytest.fixture(params=["sqlite", "memory"])
+def any_saver(request: pytest.FixtureRequest, saver: SqliteCheckpointer) -> Any:
+    """Return our checkpointer, or one that knows nothing of usage."""
+    warnings.simplefilter("ignore")
+    return saver if request.param == "sqlite" else InMemorySaver()
+
+
+def check_usage(provider: Provider, saver: Any, session: Session, told: Usage) -> None:
+    """Check that all calls that the server saw are in usage, once."""
+    seen = provider.count()
+    rows = session.usage().total
+    assert (rows.model_calls, rows.input_tokens) == (seen, READ * seen)
+    assert (told.model_calls, told.input_tokens) == (seen, READ * seen)
+    if isinstance(saver, SqliteCheckpointer):
+        query = "SELECT count(*), sum(input_tokens) FROM usage WHERE kind = 'model'"
+        counts = saver.conn.execute(query).fetchone()
+        assert tuple(counts) == (seen, READ * seen)
+
+
+def test_summaries_of_a_memory_are_in_usage(
+    world: World, any_saver: Any, provider: Provider
+) -> None:
+    model = provider.chat("head")
+    head = Agent("head", model=model, memory=Memory(budget=600, recent=1, summarizer="model"))
+    session = Session(head, any_saver)
+
+    told = Usage()
+    for turn in range(12):
+        told += world.send(session, f"turn {turn} {'about something long ' * 20}").usage
+
+    assert provider.count() > 12
+    check_usage(provider, any_saver, session, told)
+
+
+@pytest.mark.parametrize("budget", [None, Budget(tokens=10_000), Budget(seconds=1000)])
+def test_a_model_that_verifies_is_in_usage(
+    world: World, any_saver: Any, provider: Provider, budget: Budget | None
+) -> None:
+    provider.says = {
+        "head": lambda body: (
+            delegate("leaf", "go") if body["messages"][-1]["role"] == "user" else "End."
+        ),
+        "judge": ["Too short.", "OK"],
+    }
+    head = Agent(
+        "head",
+        model=provider.chat("head"),
+        subordinates=[Agent("leaf", model=provider.chat("leaf"))],
+        middleware=[VerificationMiddleware(provider.chat("judge"))],
+    )
+    session = Session(head, any_saver)
+
+    result = world.send(session, "go", budget=budget)
+
+    assert (result.status, provider.count("judge"), provider.count("leaf")) == ("finished", 2, 2)
+    check_usage(provider, any_saver, session, result.usage)
+    if budget and budget.tokens:
+        [grant] = [each for each in session.usage().grants if each.unit == "tokens"]
+        assert grant.spent == (READ + WRITTEN) * provider.count()
+
+
+def test_a_limit_of_calls_lets_no_model_verify(
+    world: World, any_saver: Any, provider: Provider
+) -> None:
+    provider.says = {"head": [delegate("leaf", "go"), "End."]}
+    head = Agent(
+        "head",
+        model=provider.chat("head"),
+        subordinates=[Agent("leaf", model=provider.chat("leaf"))],
+        middleware=[VerificationMiddleware(provider.chat("judge"))],
+        limits=Limits(calls=2),
+    )
+    session = Session(head, any_saver)
+
+    result = world.send(session, "go")
+
+    assert (result.status, provider.count(), provider.count("judge")) == ("limited", 2, 0)
+    assert result.response is not None
+    [leaf] = result.response.subordinate_responses
+    assert (leaf.status, leaf.reason) == ("partial", "not verified: limit: 2 of 2 model calls")
+    check_usage(provider, any_saver, session, result.usage)
+
+
+@pytest.mark.parametrize("budget", [None, Budget(tokens=10_000)])
+def test_monitors_are_in_usage(
+    world: World, any_saver: Any, provider: Provider, budget: Budget | None
+) -> None:
+    provider.says = {"head": [*([Call("look")] * 5), "Done."], "watch": "Nothing."}
+
+    def look() -> str:
+        """Look."""
+        return "seen"
+
+    monitor = Monitor(
+        "watch",
+        watches="head",
+        model=provider.chat("watch"),
+        every_events=2,
+        budget=Budget(calls=1),
+    )
+    head = Agent("head", model=provider.chat("head"), tools=[look], monitors=[monitor])
+    session = Session(head, any_saver)
+
+    def end(body: Any) -> str:
+        deadline = monotonic() + 60
+        while monotonic() < deadline and "head/watch" not in session.usage().group("agent"):
+            Event().wait(0.01)
+        return "Done."
+
+    steps = provider.says["head"][:-1]
+    provider.says["head"] = lambda body: steps.pop() if steps else end(body)
+
+    result = world.send(session, "go", budget=budget)
+
+    assert (provider.count("watch"), provider.count("head")) == (1, 6)
+    check_usage(provider, any_saver, session, result.usage)
+
+
+def test_replies_that_a_contract_has_rejected_are_in_usage(
+    world: World, any_saver: Any, provider: Provider
+) -> None:
+    right = '{"name": "Como"}'
+    provider.says = {
+        "head": ["no lake", delegate("leaf", "go"), right],
+        "leaf": ["none", Call("report", {"status": "fulfilled", "result": "none"}), right],
+    }
+    leaf = Agent("leaf", model=provider.chat("leaf"), contract=Contract(output=Lake))
+    head = Agent(
+        "head", model=provider.chat("head"), subordinates=[leaf], contract=Contract(output=Lake)
+    )
+    session = Session(head, any_saver)
+
+    result = world.send(session, "go")
+
+    assert (result.status, provider.count()) == ("finished", 6)
+    check_usage(provider, any_saver, session, result.usage)
+
+
+@pytest.mark.parametrize("limits", [Limits(), Limits(tokens=10_000)])
+def test_models_that_route_a_task_are_in_usage(
+    world: World, any_saver: Any, provider: Provider, limits: Limits
+) -> None:
+    provider.says = {
+        "head": [Call("call_subordinate", {"message": "Find a lake"}), "End."],
+        "deriver": lambda body: '{"capabilities": [{"name": "lakes", "confidence": 0.9}]}',
+        "matcher": lambda body: Call("rate_agents", {"ratings": [{"agent": "ann", "match": 0.9}]}),
+    }
+    policy = DelegationPolicy(
+        deriver=ModelDeriver(provider.chat("deriver")),
+        matcher=ModelMatcher(provider.chat("matcher")),
+    )
+    below = [Agent(name, model=provider.chat(name)) for name in ("ann", "bob")]
+    head = Agent(
+        "head",
+        model=provider.chat("head"),
+        subordinates=below,
+        delegation=policy,
+        limits=limits,
+        capabilities={"plans": 0.9},
+    )
+    session = Session(head, any_saver)
+
+    result = world.send(session, "go")
+
+    assert provider.count("ann") == 1
+    assert (provider.count("deriver"), provider.count("matcher") > 0) == (2, True)
+    check_usage(provider, any_saver, session, result.usage)
+
+
+def run_graph(inner: BaseChatModel) -> str:
+    """Return what a graph of LangGraph answers that asks a model."""
+    graph = StateGraph(MessagesState)
+    graph.add_node("ask", lambda state: {"messages": [inner.invoke(state["messages"])]})
+    graph.add_edge(START, "ask")
+    given: Any = {"messages": [("user", "think")]}
+    return str(graph.compile().invoke(given)["messages"][-1].text)
+
+
+WAYS: dict[str, Callable[[Any], Any]] = {
+    "invoke": lambda inner: inner.invoke("think").text,
+    "stream": lambda inner: "".join(each.text for each in inner.stream("think")),
+    "batch": lambda inner: len(inner.batch(["think", "think"])),
+    "bound": lambda inner: inner.bind_tools([{"name": "x", "description": "X."}]).invoke("think"),
+    "own callbacks": lambda inner: inner.invoke("think", {"callbacks": [], "metadata": {"a": 1}}),
+    "chain": lambda inner: (inner | (lambda reply: reply.text)).invoke("think"),
+    "structured": lambda inner: inner.with_structured_output(Lake).invoke("think"),
+    "graph": run_graph,
+}
+
+
+def build_tool(kind: str, inner: BaseChatModel) -> Callable[..., Any]:
+    """Return a tool that asks a model, in one of several ways."""
+
+    def think() -> str:
+        """Think."""
+        return str(WAYS[kind](inner))
+
+    async def athink() -> str:
+        """Think."""
+        if kind == "ainvoke":
+            return str((await inner.ainvoke("think")).text)
+        if kind == "abatch":
+            return str(len(await inner.abatch(["think", "think"])))
+        return "".join([str(each.text) async for each in inner.astream("think")])
+
+    athink.__name__ = "think"
+    return think if kind in WAYS else athink
+
+
+ASYNC_WAYS = ("ainvoke", "astream", "abatch")
+
+
+@pytest.mark.parametrize("kind", [*WAYS, *ASYNC_WAYS])
+@pytest.mark.parametrize("depth", [1, 3])
+def test_a_model_in_a_tool_is_in_usage_of_its_agent(
+    world: World, any_saver: Any, provider: Provider, kind: str, depth: int
+) -> None:
+    provider.says = {"leaf": [Call("think"), Call("think"), "Done."]}
+    if kind == "structured":
+        provider.says["inner"] = lambda body: '{"name": "Como"}'
+    tool = build_tool(kind, provider.chat("inner"))
+    tree = Agent("leaf", model=provider.chat("leaf"), tools=[tool])
+    for name in ("mid", "head")[: depth - 1]:
+        provider.says[name] = [delegate(tree.name, "go"), "End."]
+        tree = Agent(name, model=provider.chat(name), subordinates=[tree])
+    session = Session(tree, any_saver)
+
+    result = world.send(session, "go")
+
+    assert result.status == "finished"
+    assert provider.count("inner") == (4 if "batch" in kind else 2)
+    check_usage(provider, any_saver, session, result.usage)
+    [sums] = [
+        sums for path, sums in session.usage().group("agent").items() if path.endswith("leaf")
+    ]
+    assert sums.model_calls == provider.count("leaf") + provider.count("inner")
+    assert result.response is not None
+    assert result.response.usage == result.usage
+
+
+def test_a_limit_counts_a_model_in_a_tool(world: World, any_saver: Any, provider: Provider) -> None:
+    provider.says = {"head": lambda body: Call("think")}
+    tool = build_tool("invoke", provider.chat("inner"))
+    for limits, reason in (
+        (Limits(calls=5), "limit: 5 of 5 model calls"),
+        (Limits(steps=7), "limit: 7 of 7 steps"),
+        (Limits(tokens=(READ + WRITTEN) * 4), "limit: 40 of 40 tokens"),
+    ):
+        head = Agent("head", model=provider.chat("head"), tools=[tool], limits=limits)
+        session = Session(head, any_saver, thread=reason)
+        before = provider.count()
+
+        result = world.send(session, "go")
+
+        assert (result.status, result.reason) == ("limited", reason)
+        assert provider.count() - before in (4, 5, 6)
+
+
+def test_a_budget_is_charged_with_a_model_in_a_tool(
+    world: World, any_saver: Any, provider: Provider
+) -> None:
+    provider.says = {"head": lambda body: Call("think")}
+    tool = build_tool("invoke", provider.chat("inner"))
+    session = Session(Agent("head", model=provider.chat("head"), tools=[tool]), any_saver)
+
+    result = world.send(session, "go", budget=Budget(tokens=(READ + WRITTEN) * 4, calls=100))
+
+    assert result.status == "limited"
+    assert result.reason.startswith("budget: 40 of 40 tokens")
+    check_usage(provider, any_saver, session, result.usage)
+    spent = {each.unit: each.spent for each in session.usage().grants}
+    assert spent == {"tokens": (READ + WRITTEN) * 4, "calls": 4}
+
+
+def test_a_model_in_a_tool_that_fails_counts_for_limits_alone(
+    world: World, any_saver: Any, provider: Provider
+) -> None:
+    provider.says = {
+        "head": lambda body: Call("think"),
+        "inner": lambda body: HttpError(500),
+    }
+    tool = build_tool("invoke", provider.chat("inner"))
+    limits = Limits(calls=4)
+    session = Session(
+        Agent("head", model=provider.chat("head"), tools=[tool], limits=limits), any_saver
+    )
+
+    result = world.send(session, "go")
+
+    assert (result.status, provider.count("head"), provider.count("inner")) == ("limited", 2, 2)
+    assert session.usage().total.model_calls == result.usage.model_calls == 2
+
+
+@pytest.mark.parametrize("shape", ["as_tool", "compile", "session", "function"])
+def test_agents_of_a_tree_within_are_counted_once(
+    world: World, any_saver: Any, provider: Provider, shape: str
+) -> None:
+    provider.says = {
+        "head": [
+            delegate("think", "go") if shape == "function" else Call("think", {"task": "go"}),
+            "End.",
+        ],
+        "inner": [Call("look"), "Seen."],
+    }
+    eye = provider.chat("eye")
+
+    def look() -> str:
+        """Look."""
+        return str(eye.invoke("look").text)
+
+    inner = Agent("inner", "Looks.", model=provider.chat("inner"), tools=[look])
+    within: list[int] = []
+
+    def think(task: str) -> str:
+        """Think.
+
+        Args:
+            task: About what.
+        """
+        if shape == "session":
+            with Session(inner, ":memory:") as session:
+                session.send("go").result()
+                within.append(session.usage().total.model_calls)
+            return "thought"
+        return str(inner.compile().invoke({"messages": [("user", task)]})["messages"][-1].text)
+
+    own = provider.chat("head")
+    if shape == "function":
+        head = Agent("head", model=own, subordinates=[think])
+    else:
+        tool = inner.as_tool(name="think") if shape == "as_tool" else think
+        head = Agent("head", model=own, tools=[tool])
+    session = Session(head, any_saver)
+
+    result = world.send(session, "go")
+
+    assert (provider.count("inner"), provider.count("eye"), provider.count("head")) == (2, 1, 2)
+    calls = {path: sums.model_calls for path, sums in session.usage().group("agent").items()}
+    if shape == "session":
+        assert (calls, within) == ({"head": 2}, [3])
+        return
+    above = "head/think" if shape == "function" else "head"
+    assert (calls["head"], calls[f"{above}/inner"]) == (2, 3)
+    check_usage(provider, any_saver, session, result.usage)
+
+
+@pytest.mark.parametrize("kind", ["function", "async function", "chain", "model", "graph"])
+def test_models_of_subordinates_that_are_no_agents_count_once(
+    world: World, any_saver: Any, provider: Provider, kind: str
+) -> None:
+    provider.says = {"head": [delegate("below", "go"), delegate("below", "go on"), "End."]}
+    inner = provider.chat("inner")
+    below: Any
+
+    def function(task: str) -> Any:
+        return [inner.invoke(task), inner.invoke(task)][-1]
+
+    async def afunction(task: str) -> Any:
+        await inner.ainvoke(task)
+        return await inner.ainvoke(task)
+
+    if kind in ("function", "async function"):
+        below = function if kind == "function" else afunction
+        below.__name__ = "below"
+    elif kind == "chain":
+        below = (inner | (lambda reply: str(reply.text)) | inner).with_config(run_name="below")
+        below.name = "below"
+    elif kind == "model":
+        below = inner.with_config(run_name="below")
+        below.name = "below"
+    else:
+        graph = StateGraph(MessagesState)
+        graph.add_node("one", lambda state: {"messages": [inner.invoke(state["messages"])]})
+        graph.add_node("two", lambda state: {"messages": [("user", inner.invoke("x").text)]})
+        graph.add_edge(START, "one")
+        graph.add_edge("one", "two")
+        below = graph.compile(name="below")
+    head = Agent("head", model=provider.chat("head"), subordinates=[below], limits=Limits(calls=9))
+    session = Session(head, any_saver)
+
+    result = world.send(session, "go")
+
+    assert provider.count("inner") == (2 if kind == "model" else 4)
+    assert result.status == "finished"
+    check_usage(provider, any_saver, session, result.usage)
+    assert result.response is not None
+    assert result.response.usage == result.usage
+
+
+def test_what_a_thread_of_a_tool_s_own_asks_is_not_seen(
+    saver: SqliteCheckpointer, provider: Provider
+) -> None:
+    provider.says = {"head": [Call("think"), "End."]}
+    inner = provider.chat("inner")
+
+    def think() -> str:
+        """Think."""
+        thread = Thread(target=inner.invoke, args=("think",))
+        thread.start()
+        thread.join()
+        return "thought"
+
+    session = Session(Agent("head", model=provider.chat("head"), tools=[think]), saver)
+
+    assert session.send("go").result().usage.model_calls == 2
+    assert provider.count() == 3
