@@ -41,6 +41,7 @@ class StoredCall:
     waits_for: tuple[str, ...] = ()
     heard: int = 0
     told: tuple[CallQuestion, ...] = ()
+    cut: str = ""
 
 
 EFFECT: Final[RecordKind[StoredCall]] = RecordKind("effect", StoredCall)
@@ -60,6 +61,8 @@ def entry_to_json(serde: SerializerProtocol, call: EffectCall, entry: JournalEnt
         value["asked"] = entry.asked
     if entry.lost:
         value["lost"] = entry.lost
+    if entry.cut:
+        value["cut"] = entry.cut
     if entry.state is CallState.SUSPENDED:
         value |= {"waits_for": list(entry.waits_for), "heard": entry.heard}
     return value
@@ -116,6 +119,7 @@ def load_entry(
         waits_for=stored.waits_for,
         heard=stored.heard,
         told=stored.told,
+        cut=stored.cut,
     )
 
 

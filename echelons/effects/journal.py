@@ -196,6 +196,7 @@ class JournalEntry:
         waits_for: Ids of the interrupts for which a suspended call waits.
         heard: Number of answers it had when it was suspended.
         told: Its questions to the user, the last ones if there are many.
+        cut: Why the call was given up before its outcome was known; empty if a crash cut it short.
     """
 
     state: CallState
@@ -209,6 +210,7 @@ class JournalEntry:
     waits_for: tuple[str, ...] = ()
     heard: int = 0
     told: tuple[CallQuestion, ...] = ()
+    cut: str = ""
 
 
 class CallStart(NamedTuple):

@@ -88,6 +88,8 @@ def build_outcome_question(call: EffectCall, entry: JournalEntry) -> OutcomeUnkn
     }
     left = len(call.arguments) - len(shown)
     words = f"{call.tool} was started at {entry.at} and then cut short. Did it happen?"
+    if entry.cut:
+        words = f"{call.tool} was started at {entry.at} and given up: {entry.cut}. Did it happen?"
     if entry.lost:
         words = f"{call.tool} did happen, but its result is lost: {entry.lost}. What was it?"
     return OutcomeUnknown(

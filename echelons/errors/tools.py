@@ -14,6 +14,20 @@ class ToolRefusal(EchelonsError):
     """
 
 
+class CallCutShort(EchelonsError):
+    """A call was given up before its outcome was known: it may have happened.
+
+    A tool that raises it has its call treated like one that a crash cut short: a person is asked
+    what came of it, unless it is idempotent, or changes nothing.
+
+    Attributes:
+        why: Why it was given up.
+    """
+
+    why: str
+    message = "{why}; the call may have happened"
+
+
 class AddressRefused(ToolRefusal):
     """A URL is invalid, or leads to a host that may not be fetched.
 

@@ -6,34 +6,59 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 import anyio
 import httpx
 from mcp import ClientSession, types
+from mcp.shared.message import SessionMessage
 
 CANCEL_TIMEOUT = 2.0
 """Seconds in which a server must take the news that a call is cancelled."""
 
 
+class UnknownRequest(Exception):
+    """A server has answered a request that was never made."""
+
+
+@dataclass(slots=True)
+class _OpenRequest:
+    scope: anyio.CancelScope
+    is_call: bool
+    fault: Exception | None = None
+
+
 class CancellingSession(ClientSession):
-    """A client session that tells the server of each request that is cancelled."""
+    """A client session that tells the server of each request that is cancelled.
+
+    Its calls end as soon as the server breaks the protocol; the SDK would wait on for an answer.
+    """
 
     def __init__(self, *given: Any, **more: Any) -> None:
         super().__init__(*given, **more)
-        self._open_requests: dict[Any, anyio.CancelScope] = {}
+        self._open_requests: dict[Any, _OpenRequest] = {}
 
     def give_up(self, request_id: Any) -> None:
         """End the wait for an answer that cannot come any more."""
-        if scope := self._open_requests.get(request_id):
-            scope.cancel()
+        if request := self._open_requests.get(request_id):
+            request.scope.cancel()
+
+    def end_calls(self, fault: Exception) -> None:
+        """End the calls in progress, for a message that belongs to none and may be the answer."""
+        for request in self._open_requests.values():
+            # What a program prints while it starts is no reason to give it up.
+            if request.is_call:
+                request.fault = fault
+                request.scope.cancel()
 
     async def send_request(self, request: Any, *given: Any, **more: Any) -> Any:
         """Send a request, and a notification if it is cancelled, which the SDK leaves out."""
         # The SDK tells no one the number of a request: it takes this one, before it first waits.
         request_id = self._request_id
         with anyio.CancelScope() as scope:
-            self._open_requests[request_id] = scope
+            is_call = isinstance(request.root, types.CallToolRequest)
+            opened = self._open_requests[request_id] = _OpenRequest(scope, is_call)
             try:
                 return await super().send_request(request, *given, **more)
             except asyncio.CancelledError:
@@ -45,7 +70,27 @@ class CancellingSession(ClientSession):
                 raise
             finally:
                 del self._open_requests[request_id]
-        raise ConnectionError("the connection broke off before the result of the call")
+        raise opened.fault or ConnectionError(
+            "the connection broke off before the result of the call"
+        )
+
+    async def _handle_incoming(self, req: Any) -> None:
+        """Take what is no answer, such as the exception of a message that could not be read."""
+        if isinstance(req, Exception):
+            self.end_calls(req)
+        await super()._handle_incoming(req)
+
+    async def _handle_response(self, message: SessionMessage) -> None:
+        """Take an answer."""
+        answer: Any = message.message.root
+        request_id = self._normalize_request_id(answer.id)
+        if request_id in self._response_streams:
+            await super()._handle_response(message)
+        # The answer to a request that was cancelled may come late.
+        elif not (isinstance(request_id, int) and 0 <= request_id < self._request_id):
+            self.end_calls(
+                UnknownRequest(f"an answer to a request {answer.id!r}, and none is open")
+            )
 
     async def _notify_cancelled(self, request_id: int) -> None:
         params = types.CancelledNotificationParams(requestId=request_id, reason="cancelled")

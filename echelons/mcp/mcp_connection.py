@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Future, InvalidStateError
 from contextlib import AsyncExitStack, nullcontext, suppress
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import anyio
 import httpx
@@ -28,7 +28,7 @@ from mcp.shared.context import RequestContext
 from pydantic import ValidationError
 
 from echelons.effects.journal import IDEMPOTENCY_KEY
-from echelons.errors import McpServerFailed
+from echelons.errors import CallCutShort, McpServerFailed
 from echelons.mcp.client_session import CANCEL_TIMEOUT, CancellingSession, WatchedStream
 from echelons.mcp.elicitation import (
     LONGEST_MESSAGE,
@@ -49,6 +49,9 @@ CLOSE_TIMEOUT = 10.0
 REMEMBERED_QUESTIONS = 1000
 """How many open questions of servers are remembered, to compare them with those asked again."""
 _GONE = "it has ended or closed the connection"
+T = TypeVar("T")
+SESSION_LOST = "Session terminated"
+"""What the SDK says of a request that the server refused, as it does not know its session."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,7 +85,10 @@ class McpConnection:
         self._performing: set[asyncio.Task[Any]] = set()
         self._session: CancellingSession | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._is_closed = False
+        # Ends the session that is served now.
         self._stop = asyncio.Event()
+        self._reconnecting = asyncio.Lock()
         self._turn = nullcontext() if server.parallel else asyncio.Lock()
         self._serving: asyncio.Task[None] | None = None
         self._failure: Exception | None = None
@@ -97,11 +103,9 @@ class McpConnection:
             McpServerFailed: The server does not start or answer, or `prepare` fails.
         """
         self._loop = asyncio.get_running_loop()
-        started: asyncio.Future[ClientSession] = self._loop.create_future()
-        self._serving = asyncio.create_task(self._serve(started))
         try:
             async with asyncio.timeout(self.server.timeout):
-                return await self._wait_with_server(self._prepare(started, prepare))
+                return await self._start(prepare)
         except TimeoutError:
             await self.close()
             raise self._build_failure(f"no answer in {self.server.timeout:g} s") from None
@@ -119,11 +123,13 @@ class McpConnection:
         if self._performing:
             # The server is still told of the calls that were cancelled last.
             await asyncio.wait(self._performing, timeout=CLOSE_TIMEOUT)
-        self._stop.set()
-        if self._serving:
-            _, late = await asyncio.wait({self._serving}, timeout=CLOSE_TIMEOUT)
-            for task in late:
-                task.cancel()
+        self._is_closed = True
+        await self._end_session()
+
+    async def call_tool(self, *args: Any, **kwargs: Any) -> types.CallToolResult:
+        """Call a tool in the session that is open now: after a restart, another than before."""
+        assert self._session is not None  # noqa: S101  `open` has made it
+        return await self._session.call_tool(*args, **kwargs)
 
     async def call(
         self, perform: Callable[[], Awaitable[types.CallToolResult]]
@@ -134,10 +140,11 @@ class McpConnection:
         cancelled, so is the call at the server.
 
         Raises:
+            CallCutShort: It has not ended in time, and may have happened.
             GraphInterrupt: The server has a question, which waits in the inbox. When it is
                 answered, the call is made again from its beginning.
         """
-        if self._loop is None or self._loop.is_closed() or self._stop.is_set():
+        if self._loop is None or self._loop.is_closed() or self._is_closed:
             return self._build_error("the connection is closed")
         open_call = _OpenCall(asyncio.get_running_loop(), asyncio.Queue())
         performing = self._perform(open_call, perform)
@@ -167,7 +174,30 @@ class McpConnection:
             asked.cancel()
             done.cancel()
 
-    async def _serve(self, started: asyncio.Future[ClientSession]) -> None:
+    async def _start(self, prepare: Callable[[ClientSession], Awaitable[Any]]) -> Any:
+        """Open a session, and return what `prepare` makes of it."""
+        started: asyncio.Future[ClientSession] = asyncio.get_running_loop().create_future()
+        self._stop, self._failure = asyncio.Event(), None
+        self._serving = asyncio.create_task(self._serve(started, self._stop))
+        return await self._wait_with_server(self._prepare(started, prepare))
+
+    async def _end_session(self) -> None:
+        """Close the session that is served now."""
+        self._stop.set()
+        if self._serving:
+            _, late = await asyncio.wait({self._serving}, timeout=CLOSE_TIMEOUT)
+            for task in late:
+                task.cancel()
+
+    async def _reconnect(self, lost: CancellingSession | None) -> None:
+        """Open a new session in place of a lost one, unless another call has done so."""
+        async with self._reconnecting:
+            if self._session is lost and not self._is_closed:
+                await self._end_session()
+                async with asyncio.timeout(self.server.timeout):
+                    await self._start(_check_nothing)
+
+    async def _serve(self, started: asyncio.Future[ClientSession], stop: asyncio.Event) -> None:
         """Hold the session open; the SDK wants it closed by the task that has opened it."""
         try:
             async with AsyncExitStack() as stack:
@@ -180,7 +210,7 @@ class McpConnection:
                 )
                 self._session = await stack.enter_async_context(session)
                 started.set_result(session)
-                await self._stop.wait()
+                await stop.wait()
         except Exception as error:  # noqa: BLE001  what ends the transport is told with the calls
             self._failure = error
             if not started.done():
@@ -238,8 +268,9 @@ class McpConnection:
         try:
             async with self._turn:
                 self._calls.add(open_call)
-                result: types.CallToolResult = await self._wait_with_server(perform())
-                return result
+                return await self._perform_in_time(perform)
+        except CallCutShort:
+            raise
         except Exception as error:  # noqa: BLE001  a server raises anything; the model is told
             return self._build_error(self._describe(error))
         finally:
@@ -247,7 +278,49 @@ class McpConnection:
             self._calls.discard(open_call)
             open_call.ended.set()
 
-    async def _wait_with_server(self, work: Awaitable[Any]) -> Any:
+    async def _perform_in_time(
+        self, perform: Callable[[], Awaitable[types.CallToolResult]]
+    ) -> types.CallToolResult:
+        """Make a call that must end in time.
+
+        Raises:
+            CallCutShort: It has not.
+        """
+        limit = self.server.call_timeout
+        try:
+            async with asyncio.timeout(limit) as scope:
+                return await self._perform_connected(perform)
+        except TimeoutError:
+            if not scope.expired():  # an error of the server's own
+                raise
+            why = f"the MCP server {self.name!r} has not answered in {limit:g} s"
+            raise CallCutShort(why) from None
+
+    async def _perform_connected(
+        self, perform: Callable[[], Awaitable[types.CallToolResult]]
+    ) -> types.CallToolResult:
+        """Make a call, after a new connection if an HTTP server was restarted before it began."""
+        is_http, session = isinstance(self.server, HttpServer), self._session
+        is_lost = self._serving is not None and self._serving.done()
+        if not (is_http and is_lost):
+            try:
+                return await self._wait_with_server(perform())
+            except Exception as error:
+                if not (is_http and self._has_not_begun(error)):
+                    raise
+        await self._reconnect(session)
+        return await self._wait_with_server(perform())
+
+    def _has_not_begun(self, error: Exception) -> bool:
+        """Return whether a call failed as its server refused the connection or the session."""
+        if isinstance(error, McpError) and error.error.message == SESSION_LOST:
+            return True
+        cause = _find_cause(self._failure) if self._failure and _has_ended(error) else error
+        cause = _find_cause(cause)
+        # What several calls are about is not known.
+        return isinstance(cause, httpx.ConnectError) and len(self._calls) == 1
+
+    async def _wait_with_server(self, work: Awaitable[T]) -> T:
         """Return the result of work in the session, which may end before it."""
         task = asyncio.ensure_future(work)
         serving = cast("asyncio.Task[None]", self._serving)  # which `open` has started
@@ -342,6 +415,10 @@ class McpConnection:
             where = ".".join(map(str, first["loc"]))
             return f"it has sent what MCP does not allow: {where}: {first['msg']}"[:LONGEST_SAID]
         return describe_error(error)
+
+
+async def _check_nothing(_: ClientSession) -> None:
+    """Do nothing more than to open a session."""
 
 
 def _find_cause(error: BaseException) -> BaseException:

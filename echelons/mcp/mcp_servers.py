@@ -20,6 +20,8 @@ class ServerOptions:
         tools: Names of the tools to take; all if left out. Only these are checked.
         prefix: Whether the tools are called `NAME_TOOL`, so that those of two servers differ.
         timeout: Seconds for the start of the server and the list of its tools.
+        call_timeout: Seconds in which a call must end; `None` for no limit. A call that has not
+            ended may have happened (`CallCutShort`).
         parallel: Whether its calls run at the same time. By default, they run one after another, so
             that it is known which call a question of the server is about; with `parallel`, what
             it asks during several calls is declined.
@@ -32,6 +34,7 @@ class ServerOptions:
     tools: Collection[str] | None = None
     prefix: bool = False
     timeout: float = 30.0
+    call_timeout: float | None = 120.0
     parallel: bool = False
 
     def __post_init__(self) -> None:

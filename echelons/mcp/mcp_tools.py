@@ -116,6 +116,14 @@ def open_mcp_tools(*servers: McpServer) -> McpTools:
     return McpTools(*servers)
 
 
+class _CurrentSession:
+    """The session of a connection, as LangChain's tools see it, also after a reconnection."""
+
+    def __init__(self, first: ClientSession, connection: McpConnection) -> None:
+        self.list_tools = first.list_tools
+        self.call_tool = connection.call_tool
+
+
 class _ToolLoader:
     """Loads the tools of one connection, and makes their calls through it."""
 
@@ -129,7 +137,8 @@ class _ToolLoader:
             McpServerFailed: One of them cannot be used, or there is none of a name.
         """
         server = self._connection.server
-        found = await load_mcp_tools(session, tool_interceptors=[self._call])
+        current = cast("ClientSession", _CurrentSession(session, self._connection))
+        found = await load_mcp_tools(current, tool_interceptors=[self._call])
         names = {each.name: each for each in found}
         wanted = list(names) if server.tools is None else list(server.tools)
         for name in wanted:

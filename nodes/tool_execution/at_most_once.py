@@ -29,6 +29,7 @@ from echelons.effects.unknown_outcome import (
     build_outcome_schema,
     parse_outcome,
 )
+from echelons.errors import CallCutShort
 from echelons.guards.gate import Halt
 from echelons.identity.failures import get_failure_log
 from echelons.messaging.user_answer import UserAnswer
@@ -107,7 +108,10 @@ class _Execution:
             prior = self.journaled_call.prior_answers
             pad = Scratchpad(self.config)
             own = pad.skip_places(range(len(prior)))
-            result = yield self._build_run_step(own, lambda _: None)
+            try:
+                result = yield self._build_run_step(own, lambda _: None)
+            except CallCutShort as error:
+                result = self.journaled_call.build_cut_short_result(error)
             if self.journaled_call.places:
                 self.journaled_call.places.note_answers(len(prior))
             told = build_unjournaled_answers(call.tool, pad.answers[len(prior) :])
@@ -201,6 +205,11 @@ class _Execution:
             if waiting != entry:
                 yield self._build_note_step(waiting)
             raise
+        except CallCutShort as error:
+            if self.journaled_call.call.effect_kind is EffectKind.ONCE:
+                cut = replace(entry, cut=error.why)
+                return (yield from self._plan_unknown_outcome(cut, pad))
+            result = self.journaled_call.build_cut_short_result(error)
         except GraphDrained:
             yield self._build_note_step(_build_drained_entry(entry))
             raise

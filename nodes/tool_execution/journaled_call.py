@@ -6,8 +6,9 @@ In an event loop a tool without an async form runs in a thread, which may outliv
 from __future__ import annotations
 
 import json
-from asyncio import CancelledError
+from asyncio import CancelledError, current_task
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from concurrent.futures import CancelledError as FutureCancelled
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -21,6 +22,7 @@ from langgraph.prebuilt.tool_node import ToolCallRequest, ToolInvocationError
 from langgraph.types import Command
 
 from echelons.effects.journal import EffectCall, EffectKind
+from echelons.errors import CallCutShort
 from echelons.guards.gate import Halt
 from echelons.identity.failures import LoggedFailure, get_failure_log
 from echelons.identity.lineage import OWN_KEYS, strip_own_metadata
@@ -41,7 +43,12 @@ DETACHED_CALL_KEY = "__echelons_latecomer"
 """Key of the config under which a call's detached thread is passed to the tool wrapper."""
 INVALID_CALL_TEXT = "Error: not run: "
 """Start of the answer to a call whose arguments do not fit the tool's schema."""
+_CANCELLED_TEXT = "the tool was cancelled by itself, not by the run"
 NOT_HAPPENED_TEXT = "Error: the call was cut short and did not happen; it was not tried again."
+
+
+class ToolCancelled(Exception):
+    """A tool has raised `CancelledError`, and nothing has cancelled its call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,14 +97,24 @@ class JournaledCall:
         try:
             if self.needs_loop:
                 work = partial(self.tools.ainvoke, self._input, config, **self.kwargs)
-                done = run_async(work, config)
+                done = run_async(partial(_await_tool, work), config)
                 if isinstance(done, Halt):
                     return self.build_refused_update(done, was_begun=True)
             else:
                 done = self.tools.invoke(self._input, config, **self.kwargs)
             return self._add_note(sanitize_output(done, config))
-        except Exception as error:  # noqa: BLE001  a tool raises anything; signals go on
+        except CancelledError as error:
+            # The session's loop was closed, also around a tree in the tool.
+            if isinstance(error.__cause__, FutureCancelled):
+                raise
+            cancelled = ToolCancelled(_CANCELLED_TEXT)
+            failure = get_failure_log(config).record(cancelled, config, self.call.tool)
+            return self._build_error_result(cancelled, failure, config)
+        # A tool raises anything; signals go on.
+        except Exception as error:
             cause, failure = self._find_cause(error), None
+            if isinstance(cause, CallCutShort):
+                raise
             if cause:
                 failure = get_failure_log(config).record(cause, config, self.call.tool)
             return self._build_error_result(cause or error, failure, config)
@@ -114,14 +131,17 @@ class JournaledCall:
             configurable = {**config["configurable"], DETACHED_CALL_KEY: detached}
             own = {**config, "configurable": configurable}
         try:
-            done = await self.tools.ainvoke(self._input, own, **self.kwargs)
+            work = partial(self.tools.ainvoke, self._input, own, **self.kwargs)
+            done = await _await_tool(work)
             return self._add_note(sanitize_output(done, config))
         except CancelledError:
             if detached:
                 detached.detach()
             raise
-        except Exception as error:  # noqa: BLE001  as above
+        except Exception as error:
             cause, failure = self._find_cause(error), None
+            if isinstance(cause, CallCutShort):
+                raise
             if cause:
                 failure = await get_failure_log(config).arecord(cause, config, self.call.tool)
             return self._build_error_result(cause or error, failure, config)
@@ -140,6 +160,10 @@ class JournaledCall:
     def build_not_happened_result(self) -> Any:
         """Return the update of a call that a human says did not happen."""
         return {"messages": [self._build_message(NOT_HAPPENED_TEXT, "error")]}
+
+    def build_cut_short_result(self, error: CallCutShort) -> Any:
+        """Return the update of a call that was given up, and about which nobody is asked."""
+        return {"messages": [self._build_message(f"Error: {error}", "error")]}
 
     def build_refused_update(self, halt: Halt, was_begun: bool = False) -> Any:
         """Return the update of a call that does not run, or that was cut short."""
@@ -230,6 +254,22 @@ class JournaledCall:
         given = self.tool_call
         text = f"{text}\n{self._build_note()}" if self.is_edited else text
         return ToolMessage(text, tool_call_id=given["id"], name=given["name"], status=status)
+
+
+async def _await_tool(work: Callable[[], Awaitable[Any]]) -> Any:
+    """Return the result of a call.
+
+    Raises:
+        ToolCancelled: The tool has raised `CancelledError` by itself, such as for a task that it
+            has waited for; it would pass for a cancellation of its agent.
+    """
+    try:
+        return await work()
+    except CancelledError as error:
+        task = current_task()
+        if task is None or task.cancelling():
+            raise
+        raise ToolCancelled(_CANCELLED_TEXT) from error
 
 
 def change_answer(

@@ -426,3 +426,31 @@ def test_a_root_whose_model_fails_without_a_text_can_be_resumed(
     with pytest.raises(Mute):
         world.send(session, "go")
     assert world.resume(session).text == "over"
+
+
+def cancel() -> str:
+    """Raise what cancels a task."""
+    raise asyncio.CancelledError
+
+
+async def await_cancelled() -> str:
+    """Wait for a task that has been cancelled."""
+    task = asyncio.create_task(asyncio.Event().wait())
+    task.cancel()
+    await task
+    return "never"
+
+
+@pytest.mark.parametrize("tool", [cancel, await_cancelled], ids=["sync tool", "async tool"])
+def test_tool_that_raises_cancelled_error_fails_as_a_call(
+    world: World, saver: SqliteCheckpointer, tool: Callable[..., Any]
+) -> None:
+    head = team(tool, [Call(tool.__name__), Call("look")])
+
+    with Session(head, saver) as session:
+        assert world.send(session, "go").text == "over"
+        failed, done = told(threads(session)["leaf"])
+
+    why = "Error: ToolCancelled: the tool was cancelled by itself, not by the run"
+    assert without_ids(failed) == why
+    assert done == "fine"

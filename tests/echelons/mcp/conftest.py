@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -49,10 +50,16 @@ def shop_server(script: str = "shop.py", *args: str, **options: Any) -> StdioSer
 @pytest.fixture
 def http_shop(notes: Notes) -> Iterator[tuple[str, subprocess.Popen[str]]]:
     """The address of the shop over HTTP, and its process."""
+    with serve_shop(notes) as (port, process):
+        yield f"http://127.0.0.1:{port}/mcp", process
+
+
+@contextmanager
+def serve_shop(notes: Notes, port: int = 0) -> Iterator[tuple[int, subprocess.Popen[str]]]:
+    """Serve the shop over HTTP, and return the port and the process, which is ready."""
     environment = {**os.environ, "SHOP_LOG": str(notes.path)}
-    command = [sys.executable, str(SERVERS / "shop.py"), "http"]
+    command = [sys.executable, str(SERVERS / "shop.py"), "http", str(port)]
     with subprocess.Popen(command, env=environment, text=True, stdout=subprocess.PIPE) as process:
         assert process.stdout
-        port = process.stdout.readline().strip()
-        yield f"http://127.0.0.1:{port}/mcp", process
+        yield int(process.stdout.readline()), process
         process.kill()

@@ -97,7 +97,8 @@ async def browse(context: Context[Any, Any]) -> str:
 
 def serve_http() -> None:
     """Serve on a free port of this machine, and print it."""
-    with socket.create_server(("127.0.0.1", 0)) as listening:
+    port = int(sys.argv[2]) if len(sys.argv) > 2 else 0
+    with socket.create_server(("127.0.0.1", port)) as listening:
         print(listening.getsockname()[1], flush=True)
         config = uvicorn.Config(server.streamable_http_app(), log_level="error")
         uvicorn.Server(config).run(sockets=[listening])
