@@ -93,12 +93,14 @@ class JudgedEvents(NamedTuple):
         reply: The reply of its model.
         used: What the call has used.
         after: The checkpoint of the root after which it replies.
+        asked_after: That after which it was asked, at which its call is charged.
     """
 
     cursor: int
     reply: AIMessage
     used: CallUsage
     after: str
+    asked_after: str = ""
 
 
 class MonitorLedger:
@@ -198,7 +200,7 @@ class MonitorLedger:
         Raises:
             LeaseLost: Another run has the thread now.
         """
-        cursor, reply, used, after = judged
+        cursor, reply, used, after, asked_after = judged
         usage = used.usage or {}
         tokens = usage.get("input_tokens", 0) + usage.get("output_tokens", 0)
         self._meter.add_tokens(tokens)
@@ -206,7 +208,7 @@ class MonitorLedger:
         def store(open_: Transaction) -> Callable[[], object]:
             self._turn.check_in(open_)
             state = self._read(open_)
-            self._add_reply(open_, reply, after, state.calls)
+            self._add_reply(open_, reply, asked_after, state.calls)
             count = state.said
             for alert, decision in zip(verdict.alerts, decisions, strict=True):
                 count += 1

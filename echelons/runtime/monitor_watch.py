@@ -315,8 +315,9 @@ class _Watcher:
             SystemMessage(build_system_text(self._placed)),
             HumanMessage(build_segment_text(events, self._notes)),
         ]
+        asked_after = self._find_root_checkpoint()
         try:
-            reply = self._call_model(messages)
+            reply = self._call_model(messages, asked_after)
         except CallRefused as refused:
             return refused.verdict if isinstance(refused.verdict, Halt) else None
         except Exception as error:  # noqa: BLE001  code of others; it reads the events again
@@ -330,13 +331,13 @@ class _Watcher:
         verdict = self._read_reply(reply)
         decisions: list[AlertDecision] = [self._decide(each) for each in verdict.alerts]
         after = self._find_root_checkpoint()
-        judged = JudgedEvents(events[-1].number, reply, used, after)
+        judged = JudgedEvents(events[-1].number, reply, used, after, asked_after)
         with self._watch.lock:
             if self._watch.is_closed:
-                self._note_call(used)
+                self._note_call(used, after)
                 return None
             if self._watch.observed:
-                self._note_call(used)
+                self._note_call(used, after)
             self._record.store_verdict(judged, verdict, decisions)
             self._watch.note(self._build_reply_event(judged))
             for alert, decision in zip(verdict.alerts, decisions, strict=True):
@@ -352,28 +353,28 @@ class _Watcher:
         self._has_failed = False
         return None
 
-    def _note_call(self, used: CallUsage) -> None:
+    def _note_call(self, used: CallUsage, after: str) -> None:
         """Record a call whose reply becomes no event, unless it was charged."""
         if self._watch.allowance is None:
             call = NotedCall(used, was_admitted=True)
-            record = self._watch.budgets.plan_charge(call, self._build_charged_config())
+            record = self._watch.budgets.plan_charge(call, self._build_charged_config(after))
             self._ledger.commit(record)
 
-    def _call_model(self, messages: Sequence[BaseMessage]) -> Any:
+    def _call_model(self, messages: Sequence[BaseMessage], after: str) -> Any:
         """Return the reply of its model, charged to the budget of the turn if there is one."""
         watch, account = self._watch, None
         config = _build_config(watch.config, self._placed)
         if watch.allowance is not None:
-            account = Account(watch.budgets, watch.allowance, self._build_charged_config())
+            account = Account(watch.budgets, watch.allowance, self._build_charged_config(after))
         return run_plan_steps(ask(self._model, messages, config, account))
 
-    def _build_charged_config(self) -> dict[str, Any]:
+    def _build_charged_config(self, after: str) -> dict[str, Any]:
         """Return the config of a node that would call its model."""
         place = {
             TASK_ID_KEY: uuid4().hex,
             TURN_KEY: self._watch.turn,
             "checkpoint_ns": "",
-            CHECKPOINT_MAP_KEY: {"": self._find_root_checkpoint()},
+            CHECKPOINT_MAP_KEY: {"": after},
         }
         own = {"agent_path": self.path, "agent_thread_id": self._record.thread_id}
         return {"configurable": place, "metadata": own}

@@ -486,3 +486,83 @@ def test_what_a_thread_of_a_tool_s_own_asks_is_not_seen(
 
     assert session.send("go").result().usage.model_calls == 2
     assert provider.count() == 3
+
+
+def build_silent_server(provider: Provider, *, refuses: bool) -> list[bool]:
+    """Let a server report usage in no stream, or only if asked; return which calls have asked."""
+    asked = list[bool]()
+
+    def say(body: Any) -> Any:
+        asked.append("stream_options" in body)
+        if refuses and asked[-1]:
+            return HttpError(400, message="Unrecognized request argument: stream_options")
+        return "Said."
+
+    provider.says = {"head": say}
+    return asked
+
+
+def test_usage_in_a_stream_is_asked_for_by_the_call(
+    world: World, any_saver: Any, provider: Provider
+) -> None:
+    asked = build_silent_server(provider, refuses=False)
+    model = provider.chat("head", stream_usage=None)
+    before = model.model_dump()
+    session = Session(Agent("head", model=model), any_saver)
+
+    result = world.send(session, "go")
+
+    assert asked == [True]
+    assert model.model_dump() == before
+    check_usage(provider, any_saver, session, result.usage)
+
+
+@pytest.mark.parametrize("options", [{"stream_usage": False}, {"disable_streaming": True}])
+def test_usage_is_not_asked_for_where_that_was_decided_or_nothing_is_streamed(
+    world: World, any_saver: Any, provider: Provider, options: dict[str, Any]
+) -> None:
+    asked = build_silent_server(provider, refuses=False)
+    model = provider.chat("head", **{"stream_usage": None, **options})
+
+    world.send(Session(Agent("head", model=model), any_saver), "go")
+
+    assert asked == [False]
+
+
+def test_a_server_that_refuses_to_report_usage_is_not_asked_again(
+    world: World, any_saver: Any, provider: Provider
+) -> None:
+    asked = build_silent_server(provider, refuses=True)
+    model = provider.chat("head", stream_usage=None)
+
+    for thread in ("one", "two"):
+        session = Session(Agent("head", model=model), any_saver, thread=thread)
+        result = world.send(session, "go")
+        assert (result.text, result.usage.unknown_calls) == ("Said.", 1)
+
+    assert asked == [True, False, False]
+
+
+def test_a_limit_of_tokens_counts_an_estimate_where_nothing_is_reported(
+    world: World, any_saver: Any, provider: Provider
+) -> None:
+    texts = ["x" * 400]
+
+    def look() -> str:
+        """Look."""
+        return texts[0]
+
+    provider.says = {"head": lambda body: Call("look")}
+    model = provider.chat("head", stream_usage=False)
+    head = Agent("head", model=model, tools=[look], limits=Limits(tokens=1000))
+    session = Session(head, any_saver)
+
+    result = world.send(session, "go")
+
+    assert result.status == "limited"
+    assert result.reason.startswith("limit: 1")
+    assert 2 <= provider.count() < 8
+    rows = session.usage().total
+    assert rows.estimated_calls == rows.model_calls == provider.count()
+    assert 1000 <= rows.charged_tokens < 2500
+    assert result.usage.unknown_calls == provider.count()

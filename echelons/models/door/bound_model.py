@@ -17,6 +17,7 @@ from echelons.models.call_timeouts import limit_call
 from echelons.models.client_rules import STRICTEST, describe_client
 from echelons.models.door.call_usage import UNKNOWN_MODEL, ModelDescription
 from echelons.models.door.inner_calls import INNER_CALLS
+from echelons.models.door.stream_usage import WITH_USAGE, StreamUsage
 from echelons.models.request_messages import RequestBuilder, has_calls
 from echelons.models.unreadable_reply import read_unreadable
 from echelons.plans import PlanStep
@@ -44,6 +45,7 @@ class BoundModel:
         unbound: The model without its tools, if a function has chosen it.
         description: What is known of the model.
         requests: Builds what is sent.
+        usage: Asks for the usage of its streamed replies; `None` if it need not be asked.
     """
 
     model: Runnable[Any, Any]
@@ -53,6 +55,7 @@ class BoundModel:
     unbound: Any = None
     description: ModelDescription = UNKNOWN_MODEL
     requests: RequestBuilder = field(default_factory=partial(RequestBuilder, STRICTEST))
+    usage: StreamUsage | None = None
 
     @classmethod
     def from_runnable(
@@ -66,7 +69,8 @@ class BoundModel:
         described = ModelDescription.describe(own)
         requests = RequestBuilder(describe_client(own, arguments))
         takes_value = _takes_prompt_value(own)
-        return cls(own, arguments, timed_model, takes_value, unbound, described, requests)
+        usage = StreamUsage.find(own, requests.rules, arguments)
+        return cls(own, arguments, timed_model, takes_value, unbound, described, requests, usage)
 
     def build_step(self, messages: Sequence[BaseMessage], config: RunnableConfig) -> PlanStep:
         """Return the call of the model with some messages; a deadline limits it in both worlds."""
@@ -100,6 +104,12 @@ class BoundModel:
             arguments = {**arguments, **options}
         before = INNER_CALLS.set(None)
         try:
+            if self.usage and self.usage.is_wanted(config, arguments, is_async=False):
+                try:
+                    return self.model.invoke(prompt, config, **{**arguments, **WITH_USAGE})
+                except Exception as error:
+                    if not self.usage.note_refusal(error):
+                        raise
             return self.model.invoke(prompt, config, **arguments)
         except ValidationError as error:
             if reply := read_unreadable(error):
@@ -113,6 +123,12 @@ class BoundModel:
     ) -> Any:
         before = INNER_CALLS.set(None)
         try:
+            if self.usage and self.usage.is_wanted(config, arguments, is_async=True):
+                try:
+                    return await self.model.ainvoke(prompt, config, **{**arguments, **WITH_USAGE})
+                except Exception as error:
+                    if not self.usage.note_refusal(error):
+                        raise
             return await self.model.ainvoke(prompt, config, **arguments)
         except ValidationError as error:
             if reply := read_unreadable(error):
