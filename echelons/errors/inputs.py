@@ -100,7 +100,7 @@ class InvalidText(InvalidInput):
 
 
 class ContextTooLarge(InvalidInput):
-    """Instructions, pins, a task and its open calls do not fit into the budget of a memory.
+    """Instructions, pins and a task do not fit into the budget of a memory by themselves.
 
     Attributes:
         agent: Path of the agent.
@@ -113,7 +113,7 @@ class ContextTooLarge(InvalidInput):
     budget: int
     message = (
         "the model of {agent!r} would read {tokens} tokens, and the budget of its memory is "
-        "{budget}: what was before is summarised already; give Memory(budget=…) more, or a "
+        "{budget}: its instructions, pins and task alone; give Memory(budget=…) more, or a "
         "shorter prompt or task, and resume the turn"
     )
 

@@ -10,10 +10,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Generator, Mapping, Sequence
 from itertools import pairwise
-from math import ceil
 from typing import Any, NamedTuple
 
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 from langchain_core.messages.utils import count_tokens_approximately
 from langchain_core.runnables import RunnableConfig
 
@@ -25,6 +24,7 @@ from echelons.memory.settings import Memory
 from echelons.memory.summaries import Summaries, SummaryRequest, extract_summary
 from echelons.models.door.ask import CallRefused, ask_beside
 from echelons.models.door.bound_model import BoundModel
+from echelons.models.fitting import find_latest_step, find_task, fit_step, is_task, shorten_call
 from echelons.nodes.memory.token_count import APPROXIMATION_KEY, TokenCounter
 from echelons.nodes.memory.window import (
     find_summaries,
@@ -33,7 +33,6 @@ from echelons.nodes.memory.window import (
     render_turn,
     split_steps,
     split_turns,
-    trim_result,
 )
 from echelons.nodes.messages import read_message_usage
 from echelons.plans import Plan, arun_plan_steps, run_plan_steps
@@ -94,7 +93,7 @@ class PromptMemory:
         """Return what the model reads of a conversation.
 
         Raises:
-            ContextTooLarge: The instructions, the task and the open calls do not fit alone.
+            ContextTooLarge: The instructions, the pins and the task do not fit alone.
             UnreadableRecord: Stored summaries are damaged.
         """
         return run_plan_steps(self._plan_view(system, messages, config))
@@ -157,7 +156,7 @@ class PromptMemory:
             summaries, window = yield from fitting.fit(summaries, window)
             view = fitting.build_view(summaries, window, trims=True)
             if view.tokens > budget:
-                view = fitting.trim_last_step(summaries, window, view)
+                view = fitting.shorten_latest_step(summaries, window)
         if view.tokens > budget:
             path = PATH_SEPARATOR.join(require_identity(config).path)
             raise ContextTooLarge(path, view.tokens, budget)
@@ -206,7 +205,7 @@ class _Fitting:
             if len(begins) == 1:
                 # Of the present turn the task stays, which is shown before the window, and so
                 # does the last step.
-                begins = split_steps(window)[_has_task(window[:1]) :]
+                begins = split_steps(window)
             if len(begins) < 2:
                 break
             summaries, window = yield from self.fold(summaries, window, begins[1])
@@ -232,47 +231,50 @@ class _Fitting:
         shown = window
         if trims and window:
             limit = self._characters // TRIMMED_SHARE
-            last = split_steps(window)[-1:] or [0]
-            shown = [*(trim_result(each, limit) for each in window[: last[0]]), *window[last[0] :]]
-        return self._add_rest(summaries, window, shown)
+            last = find_latest_step(window)
+            shown = [*(shorten_call(each, limit) for each in window[:last]), *window[last:]]
+        if find_task(shown) < 0 and (task := self._find_task()):
+            shown = [task, *shown]
+        return self._count_view(summaries, window, shown, self._characters // SUMMARY_SHARE)
 
-    def trim_last_step(self, summaries: Summaries, window: list[BaseMessage], view: _View) -> _View:
-        """Return a view whose last results of tools are cut to what is left of the budget."""
-        shown = view.messages
-        begin = (split_steps(shown)[-1:] or [0])[0]
-        results = [each for each in shown[begin:] if isinstance(each, ToolMessage)]
-        size = max((len(str(each.text)) for each in results), default=0)
-        rest = sum(len(str(each.text)) for each in results)
-        while results and view.tokens > self._budget and size > 0:
-            # As many characters as are too many, by the tokens that they were counted as.
-            each_token = max(self._counter.characters_per_token, rest / max(1, view.tokens))
-            too_many = ceil((view.tokens - self._budget) * each_token)
-            rest = max(0, rest - too_many - 80 * len(results))
-            size = min(size - 1, rest // len(results))
-            cut = [*shown[:begin], *(trim_result(each, max(0, size)) for each in shown[begin:])]
-            view = self._add_rest(summaries, window, cut)
-        return view
+    def shorten_latest_step(self, summaries: Summaries, window: list[BaseMessage]) -> _View:
+        """Return the view of the latest step, cut to what the instructions, pins and task leave.
 
-    def _add_rest(
-        self, summaries: Summaries, window: list[BaseMessage], shown: list[BaseMessage]
+        If those do not fit alone, it has nothing else.
+        """
+        task = self._find_task()
+        head, step = [task] if task else [], [each for each in window if not is_task(each)]
+        least = self._count_view(summaries, window, head, 0)
+        if least.tokens > self._budget:
+            return least
+        # The summaries have a half of what is left at most, or nothing.
+        room = (self._budget - least.tokens) // 2
+        share = int(room * self._counter.characters_per_token) - LINE_SLACK
+        whole = self._count_view(
+            summaries, window, head, min(share, self._characters // SUMMARY_SHARE)
+        )
+        base = whole if whole.tokens <= self._budget else least
+        shown = [*head, *fit_step(step, self._budget - base.tokens, self._counter.count)]
+        return _View(base.system, shown, self._count(base.system, shown))
+
+    def _count_view(
+        self,
+        summaries: Summaries,
+        window: list[BaseMessage],
+        shown: list[BaseMessage],
+        share: int,
     ) -> _View:
         pins = (*summaries.pins, *iterate_pins(window))
-        share = self._characters // SUMMARY_SHARE
         whole = _add_summaries(self._system, summaries, pins, share)
-        if not _has_task(shown):
-            task = _find_task(self._messages, len(self._messages) - len(window))
-            shown = [task, *shown] if task else shown
-        return _View(whole, shown, self._counter.count([*([whole] if whole else []), *shown]))
+        return _View(whole, shown, self._count(whole, shown))
 
+    def _count(self, system: SystemMessage | None, shown: list[BaseMessage]) -> int:
+        return self._counter.count([*([system] if system else []), *shown])
 
-def _has_task(window: Sequence[BaseMessage]) -> bool:
-    return any(isinstance(each, HumanMessage) for each in window)
-
-
-def _find_task(messages: Sequence[BaseMessage], end: int) -> BaseMessage | None:
-    """Return the latest task before a place: that of the turn whose steps are summarised."""
-    earlier = reversed(messages[:end])
-    return next((each for each in earlier if isinstance(each, HumanMessage)), None)
+    def _find_task(self) -> BaseMessage | None:
+        """Return the latest task, whose steps may be summarised with it."""
+        place = find_task(self._messages)
+        return self._messages[place] if place >= 0 else None
 
 
 def _add_summaries(
@@ -281,10 +283,10 @@ def _add_summaries(
     """Return the instructions with the summaries and the pins behind them.
 
     Summaries of more characters than their share, which were made when a token was counted as
-    more of them, are cut.
+    more of them, are cut. Without a share there are none.
     """
     parts: list[str] = []
-    if told := summaries.render():
+    if share > 0 and (told := summaries.render()):
         told = told if len(told) <= share + LINE_SLACK else extract_summary(told, share)
         parts.append(f"{load_memory_texts()['summaries']}\n{told}")
     if pins:

@@ -32,6 +32,9 @@ APPROXIMATION_KEY: Final = "approximated"
 LOWEST_RATE, HIGHEST_RATE = 0.5, 10.0
 """Tokens of a model for each approximated one; a report beyond that is of something else."""
 
+BYTES_PER_TOKEN: Final = 3
+"""Bytes of a token of what no model has reported yet: in most scripts a token has more."""
+
 CountedBy = Literal["usage", "encoding", "approximation"]
 
 
@@ -58,12 +61,13 @@ class TokenCounter:
             messages: The conversation.
             tool_tokens: Approximated tokens of the schemas that the model reads beside it.
         """
-        if rate := _find_rate(messages, tool_tokens):
-            count = _count_at_rate(rate)
+        if report := _find_report(messages, tool_tokens):
+            place, rate = report
+            count = _count_at_rate(rate, messages[:place])
             return cls("usage", count, min(1.0, 1 / rate) * CHARACTERS_PER_TOKEN)
         encoding = find_encoding()
         if encoding is None:
-            return cls("approximation", count_tokens_approximately)
+            return cls("approximation", count_cautiously, BYTES_PER_TOKEN)
         count = _count_encoded(encoding)
         latest = messages[-10:]
         characters = sum(len(_read(each)) for each in latest)
@@ -71,9 +75,18 @@ class TokenCounter:
         return cls("encoding", count, min(CHARACTERS_PER_TOKEN, max(0.25, each_token)))
 
 
-def _find_rate(messages: Sequence[BaseMessage], tool_tokens: int) -> float | None:
-    """Return how many tokens the model has reported for each that was approximated, if it has."""
-    for message in reversed(messages):
+def count_cautiously(messages: Sequence[BaseMessage]) -> int:
+    """Return the tokens of messages by their characters, but at least one for each three bytes."""
+    return max(count_tokens_approximately(messages), _count_bytes(messages))
+
+
+def _find_report(messages: Sequence[BaseMessage], tool_tokens: int) -> tuple[int, float] | None:
+    """Return the place of the latest reply whose model has reported how much it had read.
+
+    Also, how many tokens it has reported for each that was approximated.
+    """
+    for place in range(len(messages) - 1, -1, -1):
+        message = messages[place]
         noted = message.response_metadata.get(MEMORY_KEY)
         if not (isinstance(message, AIMessage) and isinstance(noted, dict)):
             continue
@@ -81,12 +94,40 @@ def _find_rate(messages: Sequence[BaseMessage], tool_tokens: int) -> float | Non
         if isinstance(approximated, int) and approximated > 0 and usage and usage["input_tokens"]:
             # Schemas are of English, whatever the conversation is of.
             rate = (usage["input_tokens"] - tool_tokens) / approximated
-            return min(HIGHEST_RATE, max(LOWEST_RATE, rate))
+            return place, min(HIGHEST_RATE, max(LOWEST_RATE, rate))
     return None
 
 
-def _count_at_rate(rate: float) -> Callable[[Sequence[BaseMessage]], int]:
-    return lambda messages: ceil(count_tokens_approximately(messages) * rate)
+def _count_at_rate(
+    rate: float, read: Sequence[BaseMessage]
+) -> Callable[[Sequence[BaseMessage]], int]:
+    """Return what counts at a rate; messages that it was not reported of count cautiously."""
+    known = {id(each) for each in read}
+
+    def count(messages: Sequence[BaseMessage]) -> int:
+        new = [each for each in messages if each.type != "system" and id(each) not in known]
+        if not new:
+            return ceil(count_tokens_approximately(messages) * rate)
+        old = [each for each in messages if each.type == "system" or id(each) in known]
+        return ceil(count_tokens_approximately(old) * rate) + max(
+            ceil(count_tokens_approximately(new) * rate), _count_bytes(new)
+        )
+
+    return count
+
+
+def _count_bytes(messages: Sequence[BaseMessage]) -> int:
+    total = TOKENS_PER_MESSAGE * len(messages)
+    for message in messages:
+        text: Any = message.content
+        # By its class, without a call: the content of most messages is a text.
+        if text.__class__ is not str:
+            total += _count_media(message)
+            text = message.text
+        if message.type == "ai" and (calls := getattr(message, "tool_calls", None)):
+            text = f"{text}{calls}"
+        total += len(text.encode("utf-8", "surrogatepass")) // BYTES_PER_TOKEN
+    return total
 
 
 def _count_encoded(encoding: Any) -> Callable[[Sequence[BaseMessage]], int]:

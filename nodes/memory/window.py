@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
-from echelons.identity.lineage import MAIL_KEY, MEMORY_KEY, PIN_KEY
+from echelons.identity.lineage import MEMORY_KEY, PIN_KEY
 from echelons.memory.summaries import Summaries
+from echelons.models.fitting import is_task
 
 
 def find_summaries(messages: Sequence[BaseMessage]) -> Summaries:
@@ -57,17 +58,16 @@ def find_pins(messages: Sequence[BaseMessage]) -> tuple[str, ...]:
 
 def split_turns(messages: Sequence[BaseMessage]) -> list[int]:
     """Return the places at which turns begin; what is before the first task is one, too."""
-    places = [
-        place
-        for place, message in enumerate(messages)
-        if isinstance(message, HumanMessage) and MAIL_KEY not in message.response_metadata
-    ]
+    places = [place for place, message in enumerate(messages) if is_task(message)]
     return places if places[:1] == [0] else [0, *places]
 
 
 def split_steps(messages: Sequence[BaseMessage]) -> list[int]:
-    """Return the places at which steps begin: a reply with the results of its calls is one."""
-    return [place for place, message in enumerate(messages) if not isinstance(message, ToolMessage)]
+    """Return the places at which steps begin: a reply, with all up to the next one, is one.
+
+    What has come in after the last reply is of its step, since the model has not read it yet.
+    """
+    return [place for place, message in enumerate(messages) if isinstance(message, AIMessage)]
 
 
 def render_turn(messages: Sequence[BaseMessage]) -> str:
@@ -80,17 +80,3 @@ def render_turn(messages: Sequence[BaseMessage]) -> str:
         if text and not (isinstance(message, ToolMessage) and PIN_KEY in message.response_metadata):
             lines.append(text)
     return "\n".join(lines)
-
-
-def trim_result(message: BaseMessage, limit: int) -> BaseMessage:
-    """Return the result of a tool cut to its begin and its end; any other message as it is."""
-    if not isinstance(message, ToolMessage):
-        return message
-    text = str(message.text)
-    if len(text) <= limit and isinstance(message.content, str):
-        return message
-    half = max(0, limit - 60) // 2
-    left_out = len(text) - 2 * half
-    if left_out > 0:
-        text = f"{text[:half]} […{left_out:,} characters left out…] {text[len(text) - half :]}"
-    return message.model_copy(update={"content": text, "artifact": None})

@@ -23,6 +23,7 @@ from echelons.errors import ContextTooLarge, InvalidField
 from echelons.identity.lineage import MEMORY_KEY, PIN_KEY
 from echelons.memory import Memory
 from echelons.testing import Call, Reply, ScriptedModel, delegate
+from echelons.workspace_tools import file_tools
 from tests.benchmarks.counting import Counter, Counts
 from tests.proof import sample
 
@@ -235,6 +236,44 @@ def test_what_cannot_fit_is_an_error_and_the_turn_goes_on_with_a_larger_budget(
     agent, _ = remembering(["done"], budget=6000)
     with Session(agent, database) as session:
         assert world.resume(session).text == "done"
+
+
+@pytest.mark.parametrize("signed", [False, True])
+@pytest.mark.parametrize("levels", [1, 3])
+def test_arguments_of_calls_that_have_run_are_shortened(
+    world: World, tmp_path: Path, levels: int, signed: bool
+) -> None:
+    text = "word " * 18_000
+    thought = {"type": "thinking", "thinking": "I write it down.", "signature": "c2lnbmVk"}
+    thoughts: Any = [thought]
+    call = Call("write_file", {"path": "a.txt", "text": text})
+
+    def write(messages: Sequence[BaseMessage]) -> Any:
+        if messages[-1].type != "human" or not str(messages[-1].text).endswith("Write"):
+            return "written"
+        return Reply(thoughts, calls=[call]) if signed else call
+
+    script: Any = {"writer": write, "north": [delegate("writer", "Write"), "written"]}
+    script["head"] = [delegate("north", "Write"), "written"]
+    model = ScriptedModel(script)
+    memory = Memory(summarizer="extractive")
+    agent = Agent("writer", model=model, tools=file_tools(), memory=memory)
+    for name in ("north", "head")[: levels - 1]:
+        agent = Agent(name, model=model, subordinates=[agent])
+    with Session(agent, ":memory:", workspace=tmp_path) as session:
+        assert world.send(session, "Write").text == "written"
+    last = next(each.messages for each in model.calls if "a.txt" in str(each.messages))
+    assert count_tokens_approximately(last) <= memory.budget
+    assert "characters left out" in str(last)
+    assert signed == ("A step of yours" in str(last[-1].text))
+
+
+def test_a_first_prompt_fits_where_a_token_has_three_characters(world: World) -> None:
+    agent, model = remembering([Call("fetch", {"size": 5000}), "done"], budget=1500)
+    with Session(agent, ":memory:") as session:
+        assert world.send(session, "Look. " * 200).text == "done"
+    for call in model.calls:
+        assert sum(len(str(each.text)) for each in call.messages) <= 1500 * 3
 
 
 def test_a_pin_beyond_a_quarter_is_refused_with_the_limit(world: World) -> None:

@@ -131,13 +131,17 @@ def test_the_rate_of_the_latest_report_holds_for_the_next_prompt(
     install: Callable[..., None], read: int, tools: int, rate: float
 ) -> None:
     install()
-    task = HumanMessage("w" * 400)
-    messages = [report(5, 5), report(read, 100), task]
+    task, later = HumanMessage("w" * 400), HumanMessage("w" * 400)
+    messages = [report(5, 5), task, report(read, 100), later]
 
     counter = TokenCounter.build(messages, tools)
 
     assert counter.counted_by == "usage"
-    assert counter.count([task]) == pytest.approx(count_tokens_approximately([task]) * rate, abs=1)
+    tokens = count_tokens_approximately([task]) * rate
+    assert counter.count([task]) == pytest.approx(tokens, abs=1)
+    # Of what came later nothing is known: a token has three bytes at most.
+    assert counter.count([later]) == pytest.approx(max(tokens, 400 // 3 + 4), abs=1)
+    assert counter.count([task, later]) == counter.count([task]) + counter.count([later])
     assert counter.characters_per_token == min(4, 4 / rate)
 
 
