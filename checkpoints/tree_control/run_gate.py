@@ -273,7 +273,7 @@ class TreeGate:
         allowance, is_step = get_allowance(config), not call.was_admitted
         if not (self.limits_tokens or allowance):
             call = call._replace(estimated_tokens=0)
-        tokens = 0 if call.has_failed else call.tokens
+        tokens = 0 if call.has_failed or call.has_left else call.tokens
         record = None
         if not (call.was_charged or (call.has_failed and allowance is None)):
             record = self.budgets.plan_charge(call, config)

@@ -229,6 +229,7 @@ class NotedCall(NamedTuple):
         is_reply: Whether it was the agent's own step, whose reply the thread gets: only what is
             estimated of it is recorded.
         has_failed: Whether it has no reply: only a budget is charged, as its provider may.
+        has_left: Whether the gate has counted its tokens when it ended.
     """
 
     used: CallUsage
@@ -238,6 +239,7 @@ class NotedCall(NamedTuple):
     reply_id: str = ""
     is_reply: bool = False
     has_failed: bool = False
+    has_left: bool = False
 
     @property
     def tokens(self) -> int:

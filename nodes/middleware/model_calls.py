@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import count
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from langchain.agents.middleware.types import (
     ExtendedModelResponse,
@@ -25,7 +25,7 @@ from echelons.errors import EchelonsError
 from echelons.guards.gate import Gate, Step
 from echelons.identity.thread_history import Past
 from echelons.models.call_timeouts import takes_timeout
-from echelons.models.door.ask import CallRefused, ask
+from echelons.models.door.ask import CallRefused, ask, note_dropped
 from echelons.models.door.bound_model import BoundModel
 from echelons.nodes.middleware.call_chain import CallChain, build_failure
 from echelons.nodes.middleware.conversation import (
@@ -38,7 +38,7 @@ from echelons.nodes.middleware.conversation import (
 from echelons.nodes.middleware.level_middleware import LevelMiddleware, list_names
 from echelons.nodes.model_call.model_input import ModelAnswer, ModelInput
 from echelons.nodes.planning.tool_calls import answer_open_calls
-from echelons.plans import arun_plan_steps, run_plan_steps
+from echelons.plans import Plan, arun_plan_steps, run_plan_steps
 from echelons.text.input_limits import shorten_repr
 
 WRAP = "wrap_model_call"
@@ -82,7 +82,7 @@ class ModelCalls:
             MiddlewareFailed: A middleware has failed.
         """
         request = self._build_request(bound, given, config)
-        answer, calls = ModelAnswer(), count()
+        answer, calls, heard = ModelAnswer(), count(), list[_Heard]()
 
         def execute(changed: Any) -> ModelResponse[Any]:
             answer.updates.clear()
@@ -91,16 +91,21 @@ class ModelCalls:
             if next(calls) and (verdict := gate.enter(Step.MODEL, config)):
                 raise CallRefused(verdict)
             watch = _Watch(self._watchers, config)
-            reply = run_plan_steps(ask(own, _list_input(changed), watch.config))
+            messages = _list_input(changed)
+            reply = run_plan_steps(ask(own, messages, watch.config))
+            heard.append(_Heard(own, messages, reply))
             watch.end(reply)
             answer.halt = gate.leave(reply, config) or answer.halt
             return ModelResponse(result=[reply])
 
+        done: ModelResponse[Any] | None = None
         try:
             done = self._build_chain(answer, config).run(request, execute, config)
         except CallRefused as refused:
             return ModelAnswer(refused=refused.verdict)
-        return self._complete(answer, done, next(calls) > 0, config)
+        finally:
+            run_plan_steps(_note_dropped(heard, done, config))
+        return self._complete(answer, done, heard, config)
 
     async def ainvoke(
         self,
@@ -111,7 +116,7 @@ class ModelCalls:
     ) -> ModelAnswer:
         """Async version of `invoke`."""
         request = self._build_request(bound, given, config)
-        answer, calls = ModelAnswer(), count()
+        answer, calls, heard = ModelAnswer(), count(), list[_Heard]()
 
         async def execute(changed: Any) -> ModelResponse[Any]:
             answer.updates.clear()
@@ -121,16 +126,21 @@ class ModelCalls:
                 if verdict:
                     raise CallRefused(verdict)
             watch = _Watch(self._watchers, config)
-            reply = await arun_plan_steps(ask(own, _list_input(changed), watch.config))
+            messages = _list_input(changed)
+            reply = await arun_plan_steps(ask(own, messages, watch.config))
+            heard.append(_Heard(own, messages, reply))
             watch.end(reply)
             answer.halt = await gate.arun(lambda: gate.leave(reply, config)) or answer.halt
             return ModelResponse(result=[reply])
 
+        done: ModelResponse[Any] | None = None
         try:
             done = await self._build_chain(answer, config).arun(request, execute, config)
         except CallRefused as refused:
             return ModelAnswer(refused=refused.verdict)
-        return self._complete(answer, done, next(calls) > 0, config)
+        finally:
+            await arun_plan_steps(_note_dropped(heard, done, config))
+        return self._complete(answer, done, heard, config)
 
     def apply_updates(
         self, update: dict[str, Any], answer: ModelAnswer, past: Past, state: Mapping[str, Any]
@@ -184,13 +194,14 @@ class ModelCalls:
         self,
         answer: ModelAnswer,
         done: ModelResponse[Any],
-        was_called: bool,
+        heard: Sequence[_Heard],
         config: RunnableConfig,
     ) -> ModelAnswer:
         replies = [each for each in done.result if isinstance(each, AIMessage)]
         if not replies:
             raise self._fail(f"it returned no reply, but {shorten_repr(done.result)}", config)
-        answer.reply = replies[0] if was_called else mark_returned(replies[0])
+        is_model_s = any(each.is_kept_in(replies[0]) for each in heard)
+        answer.reply = replies[0] if is_model_s else mark_returned(replies[0])
         if more := [each for each in done.result if each is not replies[0]]:
             answer.updates.insert(0, {"messages": more})
         return answer
@@ -227,6 +238,33 @@ class ModelCalls:
 
     def _fail(self, why: str, config: RunnableConfig) -> EchelonsError:
         return build_failure(config, list_names(self._wraps), WRAP, why)
+
+
+class _Heard(NamedTuple):
+    """A reply that the wraps were given, with the model and what it has read."""
+
+    model: BoundModel
+    messages: list[BaseMessage]
+    reply: Any
+
+    def is_kept_in(self, reply: AIMessage | None) -> bool:
+        """Return whether a reply that the wraps have returned is this one, changed or not."""
+        if reply is None or self.reply is reply:
+            return reply is not None
+        return bool(reply.id) and getattr(self.reply, "id", None) == reply.id
+
+
+def _note_dropped(
+    heard: Sequence[_Heard], done: ModelResponse[Any] | None, config: RunnableConfig
+) -> Plan[None]:
+    """Record the replies that the wraps have not returned: their calls were made."""
+    replies = [each for each in done.result if isinstance(each, AIMessage)] if done else []
+    kept = replies[0] if replies else None
+    for each in heard:
+        if each.is_kept_in(kept):
+            kept = None
+        else:
+            yield from note_dropped(each.model, each.messages, each.reply, config)
 
 
 class _Watch(BaseCallbackHandler):

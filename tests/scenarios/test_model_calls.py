@@ -14,7 +14,9 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from langchain.agents.middleware.types import AgentMiddleware
 from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage
 from langchain_openai import ChatOpenAI
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
@@ -500,6 +502,58 @@ def build_silent_server(provider: Provider, *, refuses: bool) -> list[bool]:
 
     provider.says = {"head": say}
     return asked
+
+
+class Twice(AgentMiddleware[Any, Any]):
+    """Asks a model twice, and keeps one reply as it is, changed, or as a message of its own."""
+
+    def __init__(self, keeps: str) -> None:
+        self._keeps = keeps
+
+    def _choose(self, one: Any, two: Any) -> Any:
+        [reply] = two.result
+        match self._keeps:
+            case "first":
+                return one
+            case "changed":
+                return reply.model_copy(update={"content": "Changed."})
+            case "own":
+                return AIMessage("Own.", usage_metadata=reply.usage_metadata)
+        return two
+
+    def wrap_model_call(self, request: Any, handler: Any) -> Any:
+        return self._choose(handler(request), handler(request))
+
+    async def awrap_model_call(self, request: Any, handler: Any) -> Any:
+        return self._choose(await handler(request), await handler(request))
+
+
+@pytest.mark.parametrize("keeps", ["first", "second", "changed", "own"])
+@pytest.mark.parametrize("budget", [None, Budget(tokens=10_000)])
+def test_replies_that_a_middleware_drops_are_in_usage(
+    world: World, any_saver: Any, provider: Provider, keeps: str, budget: Budget | None
+) -> None:
+    head = Agent("head", model=provider.chat("head"), middleware=[Twice(keeps)])
+    session = Session(head, any_saver)
+
+    result = world.send(session, "go", budget=budget)
+
+    assert provider.count() == 2
+    check_usage(provider, any_saver, session, result.usage)
+
+
+def test_a_reply_before_a_limit_is_in_usage(
+    world: World, any_saver: Any, provider: Provider
+) -> None:
+    head = Agent(
+        "head", model=provider.chat("head"), middleware=[Twice("first")], limits=Limits(calls=1)
+    )
+    session = Session(head, any_saver)
+
+    result = world.send(session, "go")
+
+    assert (result.status, provider.count()) == ("limited", 1)
+    check_usage(provider, any_saver, session, result.usage)
 
 
 def test_usage_in_a_stream_is_asked_for_by_the_call(

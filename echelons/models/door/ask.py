@@ -199,6 +199,19 @@ def ask_beside(
     return sent.reply
 
 
+def note_dropped(
+    model: BoundModel, messages: Sequence[BaseMessage], reply: Any, config: RunnableConfig
+) -> Plan[None]:
+    """Record a reply of an agent's own step that no thread keeps, as its middleware asked again."""
+    gate, allowance = get_gate(config), get_allowance(config)
+    is_charged = bool(allowance and allowance.grants.keys() - {"seconds", "tool_calls"})
+    call = build_noted_call(model.description, messages, reply, allowance)
+    # One that reports nothing was recorded for the limit of tokens.
+    has_record = is_charged or (gate.limits_tokens and call.used.usage is None)
+    call = call._replace(was_admitted=True, was_charged=has_record, has_left=True, reply_id="")
+    yield _build_gate_step(gate, partial(gate.note_call, call, config))
+
+
 def _build_gate_step(gate: Gate, work: Callable[[], Any]) -> PlanStep:
     return PlanStep(work, partial(gate.arun, work))
 
