@@ -31,6 +31,7 @@ from echelons.identity.thread_history import ThreadHistory
 from echelons.langgraph_internals import TASK_ID_KEY
 from echelons.messaging.mail import Mail
 from echelons.messaging.sibling_messages import SiblingRule
+from echelons.models.door.ask import note_cut
 from echelons.models.door.bound_model import BoundModel
 from echelons.nodes.base_node import Node
 from echelons.nodes.delegating.cancel_on_stop import CancelOnStop
@@ -40,6 +41,7 @@ from echelons.nodes.model_call.system_prompt import SystemPrompt, list_dismissed
 from echelons.nodes.planning.cut_reply import (
     CancelOnIntervention,
     CutOnIntervention,
+    join_chunks,
 )
 from echelons.nodes.planning.delegation_plan import (
     RoutedTasks,
@@ -80,6 +82,7 @@ from echelons.nodes.planning.task_router import TaskRouter
 from echelons.nodes.planning.tool_calls import (
     CallableTools,
 )
+from echelons.plans import arun_plan_steps, run_plan_steps
 from echelons.tree.names import PATH_SEPARATOR
 from echelons.workspace.changes import WORKSPACE_KEY
 
@@ -210,7 +213,9 @@ class Reason(Node):
             else:
                 answer = model_input.answer(bound, config)
         if cut.said:
-            if late := leave_out(mail, mailboxes.read(config)):
+            late, said = leave_out(mail, mailboxes.read(config)), join_chunks(cut.said)
+            run_plan_steps(note_cut(bound, messages, said, config, is_kept=bool(late)))
+            if late:
                 mailboxes.note_read([*mail, *late], config)
                 return build_cut_update(cut.said, past, joined, late, identity)
             # Another thread of the same agent was told.
@@ -328,7 +333,9 @@ class Reason(Node):
         if stopped and stopped.halt:
             answer.refused = stopped.halt
         if cut.said:
-            if late := leave_out(mail, await mailboxes.aread(config)):
+            late, said = leave_out(mail, await mailboxes.aread(config)), join_chunks(cut.said)
+            await arun_plan_steps(note_cut(bound, messages, said, config, is_kept=bool(late)))
+            if late:
                 await mailboxes.anote_read([*mail, *late], config)
                 return build_cut_update(cut.said, past, joined, late, identity)
             return await self._acall_model(given, gate, identity, config)

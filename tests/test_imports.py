@@ -66,6 +66,12 @@ PRIVATE = re.compile(
 """Private names of LangGraph and LangChain, as an import or as a text."""
 
 
+def test_models_are_called_in_one_module() -> None:
+    calls = re.compile(r"_?self\._?model\.a?(invoke|batch|stream|generate)\(|verify\.a?invoke")
+    door = [each for each in SOURCES if calls.search(each.read_text(encoding="utf-8"))]
+    assert [each.name for each in door] == ["bound_model.py"]
+
+
 def test_private_parts_of_langgraph_are_named_in_one_module() -> None:
     for source in SOURCES:
         if source.name != "langgraph_internals.py":

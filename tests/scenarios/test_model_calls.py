@@ -9,6 +9,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
 from threading import Event, Thread
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -22,7 +23,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 from pydantic import BaseModel
 
-from echelons import Agent, Contract, DelegationPolicy, Limits, Session, SqliteCheckpointer
+from echelons import Agent, Contract, DelegationPolicy, Limits, Session, SqliteCheckpointer, effect
 from echelons.capabilities import ModelDeriver
 from echelons.delegation import Usage
 from echelons.guards.budget import Budget
@@ -30,7 +31,8 @@ from echelons.memory import Memory
 from echelons.middleware import VerificationMiddleware
 from echelons.monitors import Monitor
 from echelons.routing import ModelMatcher
-from echelons.testing import Call, OpenAIServer, Reply, delegate
+from echelons.testing import Call, OpenAIServer, Reply, ScriptedModel, delegate
+from echelons.testing.crash import die, fork
 from echelons.testing.openai_server import HttpError
 
 if TYPE_CHECKING:
@@ -469,6 +471,40 @@ def test_models_of_subordinates_that_are_no_agents_count_once(
     check_usage(provider, any_saver, session, result.usage)
     assert result.response is not None
     assert result.response.usage == result.usage
+
+
+def build_thinker(*, dies: bool) -> Agent:
+    """Return an agent with a tool that asks a model, and may die before it returns."""
+    inner = ScriptedModel(lambda messages: Reply("deep", usage=(READ, WRITTEN)))
+
+    @effect(idempotent=True)
+    def think() -> str:
+        """Think."""
+        text = str(inner.invoke("think").text)
+        if dies:
+            die()
+        return text
+
+    def say(messages: Any) -> Reply:
+        calls = [] if messages[-1].type == "tool" else [Call("think")]
+        return Reply("", calls, usage=(READ, WRITTEN)) if calls else Reply("End.", usage=(READ, 3))
+
+    return Agent("head", model=ScriptedModel(say), tools=[think])
+
+
+def test_a_call_in_a_tool_is_kept_when_its_process_dies(tmp_path: Path) -> None:
+    path = tmp_path / "thinker.sqlite"
+
+    def run() -> None:
+        Session(build_thinker(dies=True), path, thread="t").send("go").result()
+
+    assert fork(run).wait() < 0
+    with Session(build_thinker(dies=False), path, thread="t") as session:
+        result = session.resume().result()
+
+        assert (result.status, result.usage.model_calls) == ("finished", 2)
+        # Both calls of the tool were made, and both of the agent.
+        assert session.usage().total.model_calls == 4
 
 
 def test_what_a_thread_of_a_tool_s_own_asks_is_not_seen(

@@ -13,7 +13,7 @@ import pytest
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
-from echelons import Agent, Session, SqliteCheckpointer
+from echelons import Agent, Limits, Session, SqliteCheckpointer
 from echelons.errors import InputTooLarge, MessageRefused, UnknownPath
 from echelons.testing import Call, FakeClock, OpenAIServer, Reply, ScriptedModel, delegate
 from tests.fork_server import REPOSITORY, ForkServer
@@ -67,6 +67,25 @@ def test_the_reply_is_cut_at_its_next_chunk_and_what_was_said_stays(
     assert (task.text, redirected.text) == ("go", "redirected")
     assert asked(session.graph.agent, "scout") == 2
     assert asked(session.graph.agent, "north") == asked(session.graph.agent, "head") == 2
+
+
+def test_a_limit_of_tokens_counts_what_a_reply_had_said_that_is_cut(
+    world: World, saver: SqliteCheckpointer
+) -> None:
+    clock = Metronome(250, lambda: session.steer(SCOUT, "Come back."))
+    root = tree(clock=clock)
+    limited = Agent(
+        "head", model=root.model, subordinates=root.subordinates, limits=Limits(tokens=1200)
+    )
+    session = Session(limited, saver)
+
+    result = world.send(session, "go")
+
+    assert result.status == "limited"
+    assert result.reason.endswith(" of 1200 tokens")
+    scout = session.usage(SCOUT).total
+    assert (scout.model_calls, scout.estimated_calls) == (2, 2)
+    assert scout.charged_tokens > 400
 
 
 def test_the_calls_of_a_reply_that_is_cut_are_dropped(
@@ -192,10 +211,11 @@ def test_a_reply_is_not_cut_for_what_another_thread_of_its_agent_was_told(
     session = Session(Agent("head", model=model, subordinates=[packer]), saver)
     session.send_message("head/packer", "It rains.")
 
-    assert session.send("go").result().text == "over"
+    result = session.send("go").result()
 
-    assert len(streaming) == 1
+    assert (result.text, len(streaming)) == ("over", 1)
     assert asked(session.graph.agent, "packer") == 3
+    assert session.usage().total.model_calls == result.usage.model_calls == len(model.calls)
 
 
 def test_an_old_intervention_cuts_no_later_reply(world: World, saver: SqliteCheckpointer) -> None:

@@ -12,7 +12,7 @@ from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import ensure_config, get_executor_for_config
 from langchain_core.runnables.utils import gather_with_concurrency
 
-from echelons.guards.budget import Allowance, Budgets, CallUsage
+from echelons.guards.budget import Allowance, Budgets, CallUsage, NotedCall
 from echelons.guards.gate import OPEN_GATE, Gate, Halt, Pause, Step, get_allowance, get_gate
 from echelons.models.door.bound_model import BoundModel
 from echelons.models.door.call_usage import (
@@ -203,12 +203,40 @@ def note_dropped(
     model: BoundModel, messages: Sequence[BaseMessage], reply: Any, config: RunnableConfig
 ) -> Plan[None]:
     """Record a reply of an agent's own step that no thread keeps, as its middleware asked again."""
+    call = build_noted_call(model.description, messages, reply, get_allowance(config))
+    # One that reports nothing was recorded for the limit of tokens.
+    has_record = get_gate(config).limits_tokens and call.used.usage is None
+    return (yield from _note_own(call._replace(was_charged=has_record, has_left=True), config))
+
+
+def note_cut(
+    model: BoundModel,
+    messages: Sequence[BaseMessage],
+    reply: BaseMessage,
+    config: RunnableConfig,
+    *,
+    is_kept: bool,
+) -> Plan[None]:
+    """Record a reply that was cut off, which the gate has not seen.
+
+    Args:
+        model: The model.
+        messages: What it has read.
+        reply: What it had said.
+        config: The config of the node at work.
+        is_kept: Whether the thread keeps it.
+    """
+    call = build_noted_call(model.description, messages, reply, get_allowance(config))
+    is_estimated = get_gate(config).limits_tokens and call.used.usage is None
+    call = call._replace(was_charged=is_kept and not is_estimated, is_reply=is_kept)
+    return (yield from _note_own(call, config))
+
+
+def _note_own(call: NotedCall, config: RunnableConfig) -> Plan[None]:
+    """Record a call of an agent's own step, unless a budget was charged with it."""
     gate, allowance = get_gate(config), get_allowance(config)
     is_charged = bool(allowance and allowance.grants.keys() - {"seconds", "tool_calls"})
-    call = build_noted_call(model.description, messages, reply, allowance)
-    # One that reports nothing was recorded for the limit of tokens.
-    has_record = is_charged or (gate.limits_tokens and call.used.usage is None)
-    call = call._replace(was_admitted=True, was_charged=has_record, has_left=True, reply_id="")
+    call = call._replace(was_admitted=True, was_charged=call.was_charged or is_charged, reply_id="")
     yield _build_gate_step(gate, partial(gate.note_call, call, config))
 
 
