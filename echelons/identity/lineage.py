@@ -83,6 +83,8 @@ FAILURE_KEY = "failure"
 """Metadata key of a recorded answer: the class of the exception that its tool has raised."""
 MEMORY_KEY = "memory"
 """Metadata key of a reply: how much its model has read, and the summaries of what was before."""
+SHORTENED_KEY = "shortened"
+"""Metadata key of a reply: how many tokens its model is shown at most, since it refused more."""
 PIN_KEY = "pin"
 """Metadata key of the answer to a call of `pin`: the text."""
 
@@ -116,6 +118,7 @@ OWN_KEYS = frozenset(
         FAILURE_KEY,
         MEMORY_KEY,
         PIN_KEY,
+        SHORTENED_KEY,
         CALLS_KEY,
     }
 )

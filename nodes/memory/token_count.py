@@ -17,6 +17,13 @@ from langchain_core.messages.utils import count_tokens_approximately
 
 from echelons.identity.lineage import MEMORY_KEY
 from echelons.memory.summaries import CHARACTERS_PER_TOKEN
+from echelons.models.cautious_count import (
+    BYTES_PER_TOKEN,
+    TOKENS_PER_MESSAGE,
+    count_bytes,
+    count_cautiously,
+    count_media,
+)
 
 ENCODINGS: Final[Mapping[str, str]] = {
     "o200k_base": "446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d",
@@ -25,15 +32,10 @@ ENCODINGS: Final[Mapping[str, str]] = {
 """tiktoken's encodings of today's models, the newer first, with the hash of the file of each."""
 ENCODING_URL: Final = "https://openaipublic.blob.core.windows.net/encodings/{}.tiktoken"
 """What tiktoken names the file after that it keeps once an encoding was used on the machine."""
-TOKENS_PER_MESSAGE: Final = 4
-"""Tokens of a message beside its text, as OpenAI's cookbook counts them."""
 APPROXIMATION_KEY: Final = "approximated"
 """Key of the number by `count_tokens_approximately`, beside which a reply's usage stands."""
 LOWEST_RATE, HIGHEST_RATE = 0.5, 10.0
 """Tokens of a model for each approximated one; a report beyond that is of something else."""
-
-BYTES_PER_TOKEN: Final = 3
-"""Bytes of a token of what no model has reported yet: in most scripts a token has more."""
 
 CountedBy = Literal["usage", "encoding", "approximation"]
 
@@ -75,11 +77,6 @@ class TokenCounter:
         return cls("encoding", count, min(CHARACTERS_PER_TOKEN, max(0.25, each_token)))
 
 
-def count_cautiously(messages: Sequence[BaseMessage]) -> int:
-    """Return the tokens of messages by their characters, but at least one for each three bytes."""
-    return max(count_tokens_approximately(messages), _count_bytes(messages))
-
-
 def _find_report(messages: Sequence[BaseMessage], tool_tokens: int) -> tuple[int, float] | None:
     """Return the place of the latest reply whose model has reported how much it had read.
 
@@ -110,31 +107,17 @@ def _count_at_rate(
             return ceil(count_tokens_approximately(messages) * rate)
         old = [each for each in messages if each.type == "system" or id(each) in known]
         return ceil(count_tokens_approximately(old) * rate) + max(
-            ceil(count_tokens_approximately(new) * rate), _count_bytes(new)
+            ceil(count_tokens_approximately(new) * rate), count_bytes(new)
         )
 
     return count
-
-
-def _count_bytes(messages: Sequence[BaseMessage]) -> int:
-    total = TOKENS_PER_MESSAGE * len(messages)
-    for message in messages:
-        text: Any = message.content
-        # By its class, without a call: the content of most messages is a text.
-        if text.__class__ is not str:
-            total += _count_media(message)
-            text = message.text
-        if message.type == "ai" and (calls := getattr(message, "tool_calls", None)):
-            text = f"{text}{calls}"
-        total += len(text.encode("utf-8", "surrogatepass")) // BYTES_PER_TOKEN
-    return total
 
 
 def _count_encoded(encoding: Any) -> Callable[[Sequence[BaseMessage]], int]:
     def count(messages: Sequence[BaseMessage]) -> int:
         return sum(
             len(encoding.encode(_read(each), disallowed_special=()))
-            + _count_media(each)
+            + count_media(each)
             + TOKENS_PER_MESSAGE
             for each in messages
         )
@@ -168,14 +151,3 @@ def find_encoding() -> Any:
 def _read(message: BaseMessage) -> str:
     calls = getattr(message, "tool_calls", None)
     return f"{message.text}{calls or ''}"
-
-
-def _count_media(message: BaseMessage) -> int:
-    """Return about how many tokens the pictures and other blocks of a message have."""
-    content = message.content
-    if isinstance(content, str):
-        return 0
-    kinds = ("text", "tool_use")
-    others = [each for each in content if isinstance(each, dict) and each.get("type") not in kinds]
-    whole = message.model_copy(update={"content": others})
-    return count_tokens_approximately([whole]) if others else 0

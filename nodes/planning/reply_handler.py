@@ -36,6 +36,7 @@ from echelons.identity.lineage import (
     REFUSED_KEY,
     REQUESTS_KEY,
     ROUTES_KEY,
+    SHORTENED_KEY,
     SIDE_BY_SIDE_KEY,
     SPAWNED_KEY,
     THREADS_KEY,
@@ -48,6 +49,7 @@ from echelons.identity.lineage import (
 from echelons.identity.thread_history import Head, Past, join_path
 from echelons.messaging.mail import Mail
 from echelons.models.door.call_usage import get_whole_usage
+from echelons.models.door.overflow import ShownLimit
 from echelons.nodes.delegating.queued_request import (
     QueuedRequest,
     build_part_entry,
@@ -261,6 +263,8 @@ def _adopt_reply(
         "name": identity.agent,
         "response_metadata": strip_own_metadata(message),
     }
+    if isinstance(limit := reply.response_metadata.get(SHORTENED_KEY), ShownLimit):
+        update["response_metadata"][SHORTENED_KEY] = dict(limit)
     if message.usage_metadata and not get_whole_usage(message):
         update["usage_metadata"] = None
     # A reply with the id of an earlier message would replace that message.

@@ -13,9 +13,10 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, System
 from echelons.errors import ContextTooLarge
 from echelons.identity.lineage import MAIL_KEY, PIN_KEY, Identity
 from echelons.memory import Memory
+from echelons.models.cautious_count import count_cautiously
 from echelons.models.fitting import find_task, fit_messages, is_sealed, shorten_message
 from echelons.nodes.memory.prompt_memory import PromptMemory
-from echelons.nodes.memory.token_count import TokenCounter, count_cautiously
+from echelons.nodes.memory.token_count import TokenCounter
 from tests.proof import sample
 
 PICTURE = {"type": "image", "base64": "A" * 4000, "mime_type": "image/png"}

@@ -22,6 +22,7 @@ from echelons.models.door.call_usage import (
     read_usage,
 )
 from echelons.models.door.inner_calls import is_counted
+from echelons.models.door.overflow import FittedRequest
 from echelons.plans import Plan, PlanStep, arun_plan_steps, run_plan_steps
 
 _SECONDS_OVER = Halt("budget", "the seconds of work are over")
@@ -121,18 +122,18 @@ def send_request(
     account: Account | None,
 ) -> Plan[SentRequest]:
     """Return the reply to one request, charged to an account if there is one, see `ask`."""
-    step = model.build_step(messages, config)
+    request = FittedRequest(model, messages)
     if account is None:
-        return SentRequest((yield step))
+        return SentRequest((yield from _call(model, request, config)))
     budgets, allowance, own, _ = account
-    estimate = estimate_call(model.description, messages, allowance)
+    estimate = estimate_call(model.description, request.messages, allowance)
     reserved = yield account.build_step(partial(budgets.reserve, estimate, allowance, own))
     if isinstance(reserved, Halt):
         raise CallRefused(reserved)
     used: CallUsage | None = None
     try:
-        reply = yield step._replace(arun=partial(_call_in_time, step, account))
-        used = read_usage(model.description, messages, reply, allowance)
+        reply = yield from _call(model, request, config, account)
+        used = read_usage(model.description, request.messages, reply, allowance)
     except asyncio.CancelledError:
         yield account.build_step(partial(budgets.charge_cancelled, reserved))
         reserved = ""
@@ -140,6 +141,29 @@ def send_request(
     finally:
         budgets.charge(reserved, used, own)
     return SentRequest(reply, bool(reserved))
+
+
+def _call(
+    model: BoundModel,
+    request: FittedRequest,
+    config: RunnableConfig,
+    account: Account | None = None,
+) -> Plan[Any]:
+    """Return the reply to a request, which is shortened as long as it is refused for its length.
+
+    What was refused has cost nothing, and is not counted.
+    """
+    while True:
+        step = model.build_step(request.messages, config)
+        if account:
+            step = step._replace(arun=partial(_call_in_time, step, account))
+        try:
+            reply = yield step
+        except Exception as error:
+            if not request.shorten(error):
+                raise
+        else:
+            return request.note_limit(reply)
 
 
 async def _call_in_time(step: PlanStep, account: Account) -> Any:
@@ -185,7 +209,7 @@ def ask_beside(
     """
     if is_counted(config):
         # A tool asks, whose calls are counted when they end.
-        return (yield model.build_step(messages, config))
+        return (yield from _call(model, FittedRequest(model, messages), config))
     gate = get_gate(config)
     verdict = yield _build_gate_step(gate, partial(gate.enter, Step.MODEL, config))
     if isinstance(verdict, Halt) or (verdict and may_pause):

@@ -22,6 +22,7 @@ from langchain_core.tracers.context import register_configure_hook
 from echelons.delegation.request import Usage
 from echelons.guards.gate import get_allowance, get_gate
 from echelons.models.door.call_usage import ModelDescription, build_noted_call
+from echelons.models.length_refusal import read_length_refusal
 from echelons.text.error_lines import describe_error
 
 LOG = logging.getLogger(__name__)
@@ -91,7 +92,9 @@ class InnerCalls(BaseCallbackHandler):
         self._end(run_id, _read_reply(response))
 
     def on_llm_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
-        """Count a call that has failed, as it was made."""
+        """Count a call that has failed, as it was made, unless it was refused for its length."""
+        if read_length_refusal(error):
+            self._begun.pop(run_id, None)
         self._end(run_id, None)
 
     def _begin(

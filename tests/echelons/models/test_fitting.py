@@ -8,6 +8,7 @@ import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
 from echelons.identity.lineage import MAIL_KEY
+from echelons.models.cautious_count import count_cautiously
 from echelons.models.fitting import (
     cut_middle,
     find_latest_step,
@@ -16,7 +17,6 @@ from echelons.models.fitting import (
     shorten_arguments,
     shorten_call,
 )
-from echelons.nodes.memory.token_count import count_cautiously
 
 SYSTEM = SystemMessage("You help.")
 

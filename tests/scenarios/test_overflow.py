@@ -1,0 +1,322 @@
+"""A request that is too long for its model is shortened, and the agent goes on."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from langchain.agents.middleware import wrap_model_call
+from langchain_anthropic import ChatAnthropic
+from langchain_core.exceptions import ContextOverflowError
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langchain_openai import ChatOpenAI
+from langgraph.checkpoint.memory import InMemorySaver
+
+from echelons import Agent, Budget, Limits, Session
+from echelons.identity.lineage import SHORTENED_KEY
+from echelons.memory import Memory
+from echelons.models.cautious_count import count_cautiously
+from echelons.testing import Call, OpenAIServer, ScriptedModel, delegate
+from echelons.testing.openai_server import HttpError
+
+if TYPE_CHECKING:
+    from tests.scenarios.conftest import World
+
+LONG = "x" * 30_000
+Refuse = Callable[[int], Exception]
+
+
+def fetch(page: str) -> str:
+    """Fetch a page."""
+    return f"begin {LONG} end"
+
+
+def build_tree(model: Any, levels: int, **leaf: Any) -> Agent:
+    """Return an agent that fetches pages, below as many others as make the levels."""
+    agent = Agent("leaf", model=model, tools=[fetch], **leaf)
+    for name in ("mid", "head")[: levels - 1]:
+        agent = Agent(name, model=model, subordinates=[agent])
+    return agent
+
+
+def script_tree(leaf: Any) -> Any:
+    """Return a script in which a task goes down to the leaf, and its answer up."""
+    return {
+        "head": lambda said: (
+            delegate("mid", "Fetch") if said[-1].type == "human" else said[-1].text
+        ),
+        "mid": lambda said: (
+            delegate("leaf", "Fetch") if said[-1].type == "human" else said[-1].text
+        ),
+        "leaf": leaf,
+    }
+
+
+class Window:
+    """A leaf's script that refuses what is longer than its context, and notes both."""
+
+    def __init__(self, tokens: int, refuse: Refuse) -> None:
+        self.tokens = tokens
+        self.refused: list[int] = []
+        self.accepted: list[Sequence[BaseMessage]] = []
+        self._refuse = refuse
+
+    def __call__(self, messages: Sequence[BaseMessage]) -> Any:
+        tokens = (
+            sum(len(f"{each.content}{getattr(each, 'tool_calls', '')}") for each in messages) // 4
+        )
+        if tokens > self.tokens:
+            self.refused.append(tokens)
+            raise self._refuse(tokens)
+        self.accepted.append(messages)
+        return Call("fetch", {"page": "1"}) if messages[-1].type == "human" else "Fetched."
+
+
+REFUSALS: dict[str, Refuse] = {
+    "class": lambda _: ContextOverflowError("no"),
+    "text": lambda _: ValueError("400 context_length_exceeded"),
+    "limit": lambda _: RuntimeError("This model's maximum context length is 2000 tokens."),
+    "both": lambda n: RuntimeError(f"prompt is too long: {n} tokens > 2000 maximum"),
+}
+
+
+@pytest.mark.parametrize("levels", [1, 3])
+@pytest.mark.parametrize("refusal", REFUSALS)
+def test_a_request_that_is_too_long_is_shortened_once(
+    world: World, refusal: str, levels: int
+) -> None:
+    window = Window(2000, REFUSALS[refusal])
+    model = ScriptedModel(script_tree(window))
+    with Session(build_tree(model, levels), ":memory:") as session:
+        assert world.send(session, "Fetch").text == "Fetched."
+        refused = len(window.refused)
+        assert 1 <= refused <= 4
+        # The next steps and turns know the length.
+        assert world.send(session, "Fetch").text == "Fetched."
+        assert len(window.refused) == refused
+        shown = window.accepted[1]
+        assert [each.type for each in shown] == ["system", "human", "ai", "tool"]
+        assert shown[-1].text.startswith("begin")
+        assert shown[-1].text.endswith("end")
+        if levels == 1:
+            # In the thread it is whole.
+            assert LONG in str(session.thread_store.get(session.thread_id).messages[2].text)
+
+
+@pytest.mark.parametrize("levels", [1, 3])
+def test_a_graph_without_a_session_shortens_too(world: World, levels: int) -> None:
+    window = Window(2000, REFUSALS["text"])
+    graph = build_tree(ScriptedModel(script_tree(window)), levels).compile(InMemorySaver())
+    config: Any = {"configurable": {"thread_id": "t"}}
+    given = {"messages": [HumanMessage("Fetch")]}
+    assert world.invoke(graph, given, config)["messages"][-1].text == "Fetched."
+    refused = len(window.refused)
+    assert refused
+    assert world.stream(graph, given, config)
+    assert len(window.refused) == refused
+
+
+def test_the_length_is_known_in_a_later_process(world: World, tmp_path: Path) -> None:
+    window = Window(2000, REFUSALS["text"])
+    agent = build_tree(ScriptedModel(script_tree(window)), 1)
+    for turn in range(3):
+        with Session(agent, tmp_path / "long.sqlite") as session:
+            world.send(session, "Fetch")
+            reply = session.thread_store.get(session.thread_id).messages[-1]
+        if turn == 0:
+            refused = len(window.refused)
+            limit = reply.response_metadata[SHORTENED_KEY]["tokens"]
+            accepted = count_cautiously(window.accepted[-1])
+            assert limit == int(accepted * 0.75)
+    assert len(window.refused) == refused
+    assert reply.response_metadata[SHORTENED_KEY]["tokens"] == limit
+
+
+def test_refused_calls_cost_nothing(world: World) -> None:
+    window = Window(2000, REFUSALS["text"])
+    model = ScriptedModel(script_tree(window))
+    agent = build_tree(model, 1, limits=Limits(calls=2))
+    with Session(agent, ":memory:") as session:
+        result = world.send(session, "Fetch", budget=Budget(calls=2))
+        assert (result.text, result.status) == ("Fetched.", "finished")
+        assert len(window.refused) > 1
+        assert session.usage().total.model_calls == len(window.accepted) == 2
+
+
+def test_a_middleware_sees_one_call(world: World) -> None:
+    seen: list[int] = []
+
+    @wrap_model_call
+    def count(request: Any, handler: Any) -> Any:
+        seen.append(len(request.messages))
+        return handler(request)
+
+    @wrap_model_call
+    async def acount(request: Any, handler: Any) -> Any:
+        seen.append(len(request.messages))
+        return await handler(request)
+
+    is_async = type(world).__name__ == "Async"
+    window = Window(2000, REFUSALS["text"])
+    model = ScriptedModel(script_tree(window))
+    agent = build_tree(model, 1, middleware=[acount if is_async else count])
+    with Session(agent, ":memory:") as session:
+        assert world.send(session, "Fetch").text == "Fetched."
+    assert seen == [1, 3]
+    assert window.refused
+
+
+def test_instructions_that_are_too_long_fail_with_the_words_of_the_provider(world: World) -> None:
+    window = Window(500, REFUSALS["text"])
+    agent = build_tree(ScriptedModel(script_tree(window)), 1, prompt="Be brief. " * 900)
+    with Session(agent, ":memory:") as session:
+        with pytest.raises(ValueError, match="context_length_exceeded"):
+            world.send(session, "Fetch")
+    assert len(window.refused) <= 2
+
+
+def test_another_error_is_raised_at_once(world: World) -> None:
+    window = Window(100, lambda _: ValueError("429 rate limit: too many tokens per minute"))
+    with Session(build_tree(ScriptedModel(script_tree(window)), 1), ":memory:") as session:
+        with pytest.raises(ValueError, match="429"):
+            world.send(session, "Fetch " * 100)
+    assert len(window.refused) == 1
+
+
+def test_a_summary_that_is_too_long_for_its_model_is_written_of_less(world: World) -> None:
+    lengths: list[int] = []
+
+    def answer(messages: Sequence[BaseMessage]) -> Any:
+        text = str(messages[-1].text)
+        if "most" in str(messages[0].text) and "words" in str(messages[0].text):
+            lengths.append(len(text))
+            if len(text) > 1000:
+                raise ValueError("400 context_length_exceeded")
+            return "A summary."
+        return "Fine. " * 30
+
+    model = ScriptedModel({"*": answer})
+    agent = Agent("head", model=model, memory=Memory(budget=8000, recent=1, summarizer="model"))
+    with Session(agent, ":memory:") as session:
+        for turn in range(14):
+            world.send(session, " ".join(f"Hotel {turn}-{n} has a bath." for n in range(40)))
+    assert max(lengths) > 1000
+    assert min(lengths) <= 1000
+    assert any("A summary." in str(each.messages[0].text) for each in model.calls)
+
+
+@pytest.mark.parametrize("streams", [True, False], ids=["streamed", "whole"])
+@pytest.mark.parametrize("levels", [1, 3])
+def test_the_client_of_openai_is_understood(world: World, levels: int, streams: bool) -> None:
+    refused: list[int] = []
+
+    def play(request: Any) -> Any:
+        said = request.body["messages"]
+        name = next(each for each in ("head", "mid", "leaf") if f"You are {each}" in str(said[0]))
+        if (size := len(json.dumps(said)) // 4) > 4096:
+            refused.append(size)
+            message = (
+                f"This model's maximum context length is 4096 tokens. You requested {size} tokens."
+            )
+            return HttpError(400, message=f"context_length_exceeded: {message}")
+        if said[-1]["role"] != "user":
+            return said[-1]["content"] if name != "leaf" else "Fetched."
+        below = {"head": "mid", "mid": "leaf"}
+        return Call("fetch", {"page": "1"}) if name == "leaf" else delegate(below[name], "Fetch")
+
+    with OpenAIServer(play) as server:
+        model = ChatOpenAI(
+            model="gpt-test",
+            base_url=server.url,
+            api_key="k",  # type: ignore[arg-type]  # as users write it
+            max_retries=0,
+            disable_streaming=not streams,
+        )
+        with Session(build_tree(model, levels), ":memory:") as session:
+            for _ in range(2):
+                events = world.events(session, "Fetch") if streams else []
+                text = events[-1].content if streams else world.send(session, "Fetch").text
+                assert text == "Fetched."
+    assert len(refused) == 1
+
+
+@contextmanager
+def serve_anthropic(script: Callable[[Any], Any]) -> Iterator[ChatAnthropic]:
+    """Serve replies, and refusals where the script returns a text, to the real client."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def log_message(self, format: str, *args: Any) -> None:
+            """Keep silent."""
+
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            answer = script(body)
+            if isinstance(answer, str):
+                error = {"type": "invalid_request_error", "message": answer}
+                self._send(400, {"type": "error", "error": error})
+                return
+            reason = "tool_use" if answer[0]["type"] == "tool_use" else "end_turn"
+            usage = {"input_tokens": 9, "output_tokens": 9}
+            whole = {"id": "m", "type": "message", "role": "assistant", "model": "m"}
+            self._send(200, {**whole, "content": answer, "stop_reason": reason, "usage": usage})
+
+        def _send(self, status: int, value: Any) -> None:
+            data = json.dumps(value).encode()
+            self.send_response(status)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    options: Any = {"api_key": "k", "max_retries": 0, "disable_streaming": True}
+    url = f"http://127.0.0.1:{server.server_address[1]}"
+    try:
+        yield ChatAnthropic(model="claude-test", base_url=url, **options)  # type: ignore[call-arg]
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def test_the_client_of_anthropic_is_understood(world: World) -> None:
+    refused: list[int] = []
+
+    def answer(body: Any) -> Any:
+        if (size := len(json.dumps(body["messages"])) // 4) > 4096:
+            refused.append(size)
+            return f"prompt is too long: {size} tokens > 4096 maximum"
+        if isinstance(body["messages"][-1]["content"], str):
+            return [
+                {
+                    "type": "tool_use",
+                    "id": f"c{len(body['messages'])}",
+                    "name": "fetch",
+                    "input": {"page": "1"},
+                }
+            ]
+        return [{"type": "text", "text": "Fetched."}]
+
+    with serve_anthropic(answer) as model, Session(build_tree(model, 1), ":memory:") as session:
+        for _ in range(2):
+            assert world.send(session, "Fetch").text == "Fetched."
+    assert len(refused) == 1
+
+
+def test_a_profile_says_how_much_a_model_reads(world: World) -> None:
+    window = Window(2000, REFUSALS["text"])
+    model = ScriptedModel(script_tree(window))
+    model.profile = {"max_input_tokens": 2000}
+    with Session(build_tree(model, 1), ":memory:") as session:
+        assert world.send(session, "Fetch").text == "Fetched."
+    assert len(window.refused) == 1
+    assert isinstance(window.accepted[-1][-2], AIMessage)
