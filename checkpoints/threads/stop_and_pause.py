@@ -141,6 +141,12 @@ def check_paused(thread_id: str, path: str) -> ReadPlan[None]:
         raise NotPaused(path, paused)
 
 
+def is_root_stopped(thread_id: str, root: str) -> ReadPlan[bool]:
+    """Return whether the root was told to stop in the thread's current turn."""
+    orders = yield from read_control_orders(thread_id)
+    return root in orders.stopped
+
+
 def read_control_orders(thread_id: str) -> ReadPlan[ControlOrders]:
     """Return the control orders of a thread's current turn."""
     saved: CheckpointTuple | None = yield OneCheckpoint(thread_id)

@@ -299,7 +299,7 @@ class Session:
             InvalidId: `turn_id` has other characters than letters, digits and `._:-`.
             ThreadBusy: Another run holds the thread.
             InterventionPending: The thread waits for answers.
-            UnfinishedTurn: Its last turn was cut short.
+            UnfinishedTurn: Its last turn was cut short, and not stopped.
             TurnReused: The turn was another task, or had another context or another `to`.
             InvalidInput: `request_context` is no JSON object, or too large.
             InvalidOption: A key in the session's `stored_keys` is neither given nor stored.
@@ -420,7 +420,7 @@ class Session:
         """End an agent and all below it for the rest of this turn, in whichever process it runs.
 
         They start nothing more, and async work in progress is cancelled. If no run holds the
-        thread, `resume` ends the turn.
+        thread, `resume` ends the turn, and so does the next `send`, whatever it had failed with.
 
         Args:
             path: Names from the root, such as `"head/north"`; the whole turn if left out.

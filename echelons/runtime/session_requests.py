@@ -29,6 +29,7 @@ from echelons.checkpoints.threads import answer_outbox
 from echelons.checkpoints.threads.later_questions import read_later_questions, store_later_answers
 from echelons.checkpoints.threads.stop_and_pause import (
     check_paused,
+    is_root_stopped,
     lift_pauses,
     locate_order,
     read_control_orders,
@@ -139,9 +140,11 @@ class SessionRequest(ABC):
 
     Attributes:
         early: The decision from when the session was called; `None` before that.
+        ends_stopped: Whether the turn before was stopped and has to be ended first.
     """
 
     early: EarlyDecision | None = field(default=None, init=False)
+    ends_stopped: bool = field(default=False, init=False)
 
     @abstractmethod
     def decide(self, thread: SessionThread) -> ReadPlan[RunDecision]:
@@ -244,11 +247,16 @@ class SendRequest(SessionRequest):
         self, thread: SessionThread, status: ThreadStatus, turn: str, digest: str = ""
     ) -> ReadPlan[StartRun]:
         yield from self._refuse_dismissed(thread)
+        if not status.finished and not self.ends_stopped:
+            self.ends_stopped = yield from is_root_stopped(thread.id, thread.root)
+        else:
+            # It has been ended by now, or something else is at work.
+            self.ends_stopped = False
         given = yield from answer_outbox.read_stored_answers(thread.id, status)
         still_open = [each for each in status.question_ids if each not in given]
-        if still_open:
+        if still_open and not self.ends_stopped:
             raise InterventionPending(thread.name, still_open)
-        if not status.finished:
+        if not (status.finished or self.ends_stopped):
             raise UnfinishedTurn(thread.name)
         message = HumanMessage(content=self.task, id=str(uuid4()))  # type: ignore[arg-type]
         if self.addressee:

@@ -7,6 +7,7 @@ have arrived meanwhile, and releases the lease.
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import AsyncGenerator, Generator, Mapping
 from contextlib import aclosing, closing
@@ -15,8 +16,9 @@ from typing import Any, cast
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import BaseCheckpointSaver
-from langgraph.errors import GraphDrained
-from langgraph.types import Command
+from langgraph.errors import GraphBubbleUp, GraphDrained
+from langgraph.graph import END
+from langgraph.types import Command, StateUpdate
 
 from echelons.background_loop import LOOP_KEY, BackgroundLoop
 from echelons.checkpoints.checkpointer import SqliteCheckpointer
@@ -27,6 +29,8 @@ from echelons.checkpoints.coordination.turns import TURN_KEY, Turn
 from echelons.checkpoints.ledger import Lease, Transaction, build_key, get_ledger
 from echelons.checkpoints.queries import LedgerQuery, OneCheckpoint, ReadPlan, arun_plan, run_plan
 from echelons.checkpoints.threads.answer_outbox import deliver_answers
+from echelons.checkpoints.threads.stop_and_pause import is_root_stopped
+from echelons.checkpoints.threads.thread_status import read_thread_status, read_turn_messages
 from echelons.checkpoints.tree_control.dismissal_ledger import (
     find_hidden_dismissals,
     list_dismissal_keys,
@@ -35,24 +39,29 @@ from echelons.checkpoints.tree_control.dismissal_ledger import (
 from echelons.checkpoints.tree_control.turn_grants import grant_turn
 from echelons.checkpoints.tree_control.workspace_changes import TreeWorkspace
 from echelons.delegation.spawnable import SPAWNABLE_KEY, SpawnableAgent
-from echelons.errors import ThreadBusy
+from echelons.errors import LeaseLost, NothingToResume, ThreadBusy
 from echelons.graphs.compiled_tree import AgentGraph
 from echelons.graphs.invocation.resume_check import check_checkpoint
+from echelons.guards.gate import Halt
 from echelons.guards.prices import PRICES_KEY, Prices
+from echelons.nodes.planning.segment_end import build_halt_update
 from echelons.runtime.monitor_watch import MonitorWatch
 from echelons.runtime.run_end import RunEnd, RunRecord, settle_run
 from echelons.runtime.run_events import RunEvent
 from echelons.runtime.run_options import RunOptions
 from echelons.runtime.session_requests import (
+    ResumeRequest,
     SendRequest,
     SessionRequest,
     SessionThread,
     StartRun,
 )
+from echelons.text.error_lines import describe_error
 from echelons.tree.name_themes import THEME_KEY, NameTheme
 from echelons.workspace.changes import WORKSPACE_KEY
 from echelons.workspace.notes import NOTES_KEY
 
+LOG = logging.getLogger(__name__)
 LEASE_POLL_INTERVAL = 0.005
 """Seconds between two attempts to take the lease of a run that is about to end.
 
@@ -107,6 +116,8 @@ class TurnEngine:
             EchelonsError: It cannot be carried out; each reason has its own error.
         """
         record.started = True
+        if request.ends_stopped:
+            self._end_stopped_turn()
         held = self._take_lease(request)
         if isinstance(held, RunEnd):
             record.run_end = held
@@ -123,12 +134,7 @@ class TurnEngine:
                     watch.start()
                 while record.run_end is None:
                     yield from record.take_noted()
-                    try:
-                        with closing(self._stream(given, turn, options, record)) as parts:
-                            for part in parts:
-                                yield from record.record_part(part)
-                    except GraphDrained:
-                        record.record_drain(mark)
+                    yield from self._stream_events(given, turn, mark, options, record)
                     yield from record.take_noted()
                     settling = settle_run(turn, mark, record, self.thread.confidence)
                     given = run_plan(self.saver, settling)
@@ -140,11 +146,13 @@ class TurnEngine:
             if watch:
                 yield from record.take_noted()
 
-    async def arun_request(  # noqa: C901, PLR0912  a run without monitors makes no call more
+    async def arun_request(  # noqa: C901  a run without monitors makes no call more
         self, request: SessionRequest, record: RunRecord
     ) -> AsyncGenerator[RunEvent]:
         """Async version of `run_request`."""
         record.started = True
+        if request.ends_stopped:
+            await self._aend_stopped_turn()
         held = await self._atake_lease(request)
         if isinstance(held, RunEnd):
             record.run_end = held
@@ -162,13 +170,11 @@ class TurnEngine:
                 while record.run_end is None:
                     for event in record.take_noted():
                         yield event
-                    try:
-                        async with aclosing(self._astream(given, turn, options, record)) as parts:
-                            async for part in parts:
-                                for event in record.record_part(part):
-                                    yield event
-                    except GraphDrained:
-                        record.record_drain(mark)
+                    async with aclosing(
+                        self._astream_events(given, turn, mark, options, record)
+                    ) as events:
+                        async for event in events:
+                            yield event
                     for event in record.take_noted():
                         yield event
                     settling = settle_run(turn, mark, record, self.thread.confidence)
@@ -182,6 +188,75 @@ class TurnEngine:
             if watch:
                 for event in record.take_noted():
                     yield event
+
+    def _end_stopped_turn(self) -> None:
+        """End the turn that was stopped, so that another can begin.
+
+        Raises:
+            ThreadBusy, LeaseLost: Another run holds the thread.
+        """
+        record = RunRecord()
+        record.skip_events()
+        try:
+            for _ in self.run_request(ResumeRequest(None, ""), record):
+                pass
+        except NothingToResume:
+            pass
+        except (ThreadBusy, LeaseLost):
+            raise
+        except Exception as error:  # noqa: BLE001  raised again, unless the turn was stopped
+            with get_ledger(self.saver).lease(build_key(self.thread.id)):
+                self._end_failed_turn(error)
+
+    async def _aend_stopped_turn(self) -> None:
+        """Async version of `_end_stopped_turn`."""
+        record = RunRecord()
+        record.skip_events()
+        try:
+            async for _ in self.arun_request(ResumeRequest(None, ""), record):
+                pass
+        except NothingToResume:
+            pass
+        except (ThreadBusy, LeaseLost):
+            raise
+        except Exception as error:  # noqa: BLE001  as above
+            async with await get_ledger(self.saver).alease(build_key(self.thread.id)):
+                await self._aend_failed_turn(error)
+
+    def _end_failed_turn(self, error: Exception) -> None:
+        """End a stopped turn in its stored state, or raise the error that it has failed with."""
+        if not (steps := run_plan(self.saver, self._plan_end(error))):
+            raise error
+        self.graph.bulk_update_state(self.config, steps)
+
+    async def _aend_failed_turn(self, error: Exception) -> None:
+        """Async version of `_end_failed_turn`."""
+        if not (steps := await arun_plan(self.saver, self._plan_end(error))):
+            raise error
+        await self.graph.abulk_update_state(self.config, steps)
+
+    def _plan_end(self, error: Exception) -> ReadPlan[list[list[StateUpdate]]]:
+        """Return the updates that end a stopped turn in which an error was raised.
+
+        There are none if the error has to be raised, as the turn was not stopped.
+        What ends a stopped agent, such as a hook of a middleware, may fail as well: then the turn
+        is ended in its stored state, and no step runs.
+        """
+        root = self.graph.agent.name
+        if isinstance(error, (LeaseLost, GraphBubbleUp)) or not (
+            yield from is_root_stopped(self.thread.id, root)
+        ):
+            return []
+        status = yield from read_thread_status(self.thread.id)
+        if status.finished or (identity := status.identity) is None:
+            return []
+        LOG.warning("the stopped turn is ended without its last steps: %s", describe_error(error))
+        messages = yield from read_turn_messages(status)
+        halt = ControlOrders(stopped=(root,)).find_order(root)
+        assert isinstance(halt, Halt)  # noqa: S101  it is stopped
+        update = build_halt_update(halt, messages, identity)
+        clear = [StateUpdate(None, END)]
+        return [clear, [StateUpdate(update, "reason")], clear]
 
     def _take_lease(self, request: SessionRequest) -> Lease | RunEnd:
         while True:
@@ -273,6 +348,33 @@ class TurnEngine:
             is_new = isinstance(given, Mapping)
             yield LedgerQuery(lambda _: watch.begin(is_new=is_new))
         return given, turn, mark, options
+
+    def _stream_events(
+        self, given: Any, turn: Turn, mark: AnswerMark, options: RunOptions, record: RunRecord
+    ) -> Generator[RunEvent]:
+        """Run the tree until it is idle, and yield the events."""
+        try:
+            with closing(self._stream(given, turn, options, record)) as parts:
+                for part in parts:
+                    yield from record.record_part(part)
+        except GraphDrained:
+            record.record_drain(mark)
+        except Exception as error:  # noqa: BLE001  raised again, unless the turn was stopped
+            self._end_failed_turn(error)
+
+    async def _astream_events(
+        self, given: Any, turn: Turn, mark: AnswerMark, options: RunOptions, record: RunRecord
+    ) -> AsyncGenerator[RunEvent]:
+        """Async version of `_stream_events`."""
+        try:
+            async with aclosing(self._astream(given, turn, options, record)) as parts:
+                async for part in parts:
+                    for event in record.record_part(part):
+                        yield event
+        except GraphDrained:
+            record.record_drain(mark)
+        except Exception as error:  # noqa: BLE001  as above
+            await self._aend_failed_turn(error)
 
     def _stream(
         self, given: Any, turn: Turn, options: RunOptions, record: RunRecord
