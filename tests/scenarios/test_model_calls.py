@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from threading import Event, Thread
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from langchain.agents.middleware.types import AgentMiddleware
@@ -62,9 +61,9 @@ class Provider:
             said = said.pop(0)
         if isinstance(said, HttpError):
             return said
-        reply = Reply(said) if isinstance(said, str) else said
-        reply = Reply("", [reply]) if isinstance(reply, Call) else reply
-        return replace(reply, usage=(READ, WRITTEN))
+        if isinstance(said, str):
+            return Reply(said, usage=(READ, WRITTEN))
+        return Reply("", [cast("Call", said)], usage=(READ, WRITTEN))
 
     def chat(self, name: str, **more: Any) -> BaseChatModel:
         """Return the client of a model."""
@@ -258,8 +257,8 @@ def run_graph(inner: BaseChatModel) -> str:
     graph = StateGraph(MessagesState)
     graph.add_node("ask", lambda state: {"messages": [inner.invoke(state["messages"])]})
     graph.add_edge(START, "ask")
-    given: Any = {"messages": [("user", "think")]}
-    return str(graph.compile().invoke(given)["messages"][-1].text)
+    compiled = cast("Any", graph.compile())
+    return str(compiled.invoke({"messages": [("user", "think")]})["messages"][-1].text)
 
 
 WAYS: dict[str, Callable[[Any], Any]] = {
@@ -408,7 +407,8 @@ def test_agents_of_a_tree_within_are_counted_once(
                 session.send("go").result()
                 within.append(session.usage().total.model_calls)
             return "thought"
-        return str(inner.compile().invoke({"messages": [("user", task)]})["messages"][-1].text)
+        compiled = cast("Any", inner.compile())
+        return str(compiled.invoke({"messages": [("user", task)]})["messages"][-1].text)
 
     own = provider.chat("head")
     if shape == "function":
