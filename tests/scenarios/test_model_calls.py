@@ -254,8 +254,12 @@ def test_models_that_route_a_task_are_in_usage(
 
 def run_graph(inner: BaseChatModel) -> str:
     """Return what a graph of LangGraph answers that asks a model."""
+
+    def ask(state: MessagesState) -> dict[str, Any]:
+        return {"messages": [inner.invoke(state["messages"])]}
+
     graph = StateGraph(MessagesState)
-    graph.add_node("ask", lambda state: {"messages": [inner.invoke(state["messages"])]})
+    graph.add_node("ask", ask)
     graph.add_edge(START, "ask")
     compiled = cast("Any", graph.compile())
     return str(compiled.invoke({"messages": [("user", "think")]})["messages"][-1].text)
@@ -455,9 +459,16 @@ def test_models_of_subordinates_that_are_no_agents_count_once(
         below = inner.with_config(run_name="below")
         below.name = "below"
     else:
+
+        def one(state: MessagesState) -> dict[str, Any]:
+            return {"messages": [inner.invoke(state["messages"])]}
+
+        def two(state: MessagesState) -> dict[str, Any]:
+            return {"messages": [("user", inner.invoke("x").text)]}
+
         graph = StateGraph(MessagesState)
-        graph.add_node("one", lambda state: {"messages": [inner.invoke(state["messages"])]})
-        graph.add_node("two", lambda state: {"messages": [("user", inner.invoke("x").text)]})
+        graph.add_node("one", one)
+        graph.add_node("two", two)
         graph.add_edge(START, "one")
         graph.add_edge("one", "two")
         below = graph.compile(name="below")
