@@ -436,6 +436,7 @@ class _LevelFactory:
             decisions=self.decisions,
             width=self.limits.width,
             max_refusals=self.limits.max_refusals,
+            result_tokens=self.limits.result_tokens,
             siblings=siblings,
             sibling_rule=self.policies[superior].sibling_messages if superior else "refuse",
             rules=rules,

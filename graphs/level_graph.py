@@ -21,7 +21,7 @@ from echelons.graphs.delegation_graph import build_delegation_graph
 from echelons.graphs.edges import AfterReason, BeforeReason, LoopNodes
 from echelons.graphs.spawned_levels import BuildLevel
 from echelons.graphs.state import Conversation, LevelInput, LevelOutput, LevelState, RootState
-from echelons.guards.limits import DEFAULT_REFUSALS, MAX_DEPTH
+from echelons.guards.limits import DEFAULT_REFUSALS, DEFAULT_RESULT_TOKENS, MAX_DEPTH
 from echelons.guards.permissions import RulesByName
 from echelons.guards.spawn import Spawn
 from echelons.human import Human
@@ -37,6 +37,7 @@ from echelons.nodes.delegating.request_queue import RequestQueue
 from echelons.nodes.dispatch import assign_nodes
 from echelons.nodes.memory.memory_tools import MemoryTools
 from echelons.nodes.memory.prompt_memory import PromptMemory
+from echelons.nodes.model_call.long_results import LongResults
 from echelons.nodes.model_call.model_input import ModelFunction, supports_tool_calls
 from echelons.nodes.model_call.system_prompt import ListingPrompt, SystemPrompt
 from echelons.nodes.planning.spawn_plan import SpawnRules
@@ -98,6 +99,7 @@ class LevelPosition:
         decisions: The decisions on calls that hold for a whole thread.
         width: Most parallel calls in one message; `None` for no limit.
         max_refusals: Most refusals of the same call in a row; `None` for no limit.
+        result_tokens: Most tokens of a result that a model is shown; `None` for no limit.
         rules: The approval rules of the agent and its superiors.
         guidance: What the agent's model reads first; `None` for the library's own text, a mapping
             for texts in place of some of its parts.
@@ -121,6 +123,7 @@ class LevelPosition:
     decisions: StandingDecisions
     width: int | None = None
     max_refusals: int | None = DEFAULT_REFUSALS
+    result_tokens: int | None = DEFAULT_RESULT_TOKENS
     siblings: tuple[str, ...] = ()
     sibling_rule: SiblingRule = "copy"
     rules: RulesByName = field(default_factory=dict)
@@ -269,10 +272,13 @@ def _build_settings(
     memory_tools = MEMORY_TOOLS if can_ask and agent.memory else ()
     shown = _list_shown_tools(agent, tools, position, can_ask)
     model: Runnable[Any, Any] | ModelFunction = position.model
+    bind_more = None
     if not hasattr(model, "bind_tools"):
         model = ModelFunction(position.model, shown)
     elif shown:
-        model = position.model.bind_tools(shown, **_build_output_format(agent, position.model))
+        output_format = _build_output_format(agent, position.model)
+        model = position.model.bind_tools(shown, **output_format)
+        bind_more = partial(position.model.bind_tools, **output_format) if can_ask else None
     callable_tools = CallableTools(
         tools=frozenset((*(each.name for each in tools), *memory_tools)),
         subordinates=tuple(each.name for each in agent.subordinates),
@@ -327,6 +333,8 @@ def _build_settings(
         shown_tools=shown,
         memory=_build_memory(agent.memory, position.model, shown) if agent.memory else None,
         spawn_rules=rules,
+        results=LongResults(position.result_tokens),
+        bind_more=bind_more,
     )
 
 

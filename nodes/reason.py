@@ -6,22 +6,20 @@ level does next, see `nodes/planning/reply_handler.py`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import (
-    SystemMessage,
-)
+from langchain_core.messages import BaseMessage, SystemMessage
 from langchain_core.runnables import Runnable, RunnableConfig
 
 from echelons.delegation.policy import DelegationPolicy
 from echelons.delegation.request_builder import RequestLimits
 from echelons.guards.gate import Gate, Halt, Step, get_allowance, get_gate
-from echelons.guards.limits import DEFAULT_REFUSALS
+from echelons.guards.limits import DEFAULT_REFUSALS, DEFAULT_RESULT_TOKENS
 from echelons.identity.lineage import (
     REFUSED_KEY,
     Identity,
@@ -36,6 +34,7 @@ from echelons.models.door.bound_model import BoundModel
 from echelons.nodes.base_node import Node
 from echelons.nodes.delegating.cancel_on_stop import CancelOnStop
 from echelons.nodes.memory.prompt_memory import PromptMemory
+from echelons.nodes.model_call.long_results import Examination, LongResults
 from echelons.nodes.model_call.model_input import ModelAnswer, ModelFunction, ModelInput
 from echelons.nodes.model_call.system_prompt import SystemPrompt, list_dismissed
 from echelons.nodes.planning.cut_reply import (
@@ -82,6 +81,7 @@ from echelons.nodes.planning.task_router import TaskRouter
 from echelons.nodes.planning.tool_calls import (
     CallableTools,
 )
+from echelons.nodes.planning.tool_schemas import build_read_result_schema
 from echelons.plans import arun_plan_steps, run_plan_steps
 from echelons.tree.names import PATH_SEPARATOR
 from echelons.workspace.changes import WORKSPACE_KEY
@@ -112,6 +112,8 @@ class ReasonSettings:
         shown_tools: The tools that are bound to the model.
         memory: Shortens what the model reads, if the agent has a memory.
         spawn_rules: Which subordinates it may make at run time; `None` for none.
+        results: What its model is shown of long results.
+        bind_more: Binds its model to other tools than those shown.
     """
 
     model: Runnable[Any, Any] | ModelFunction
@@ -130,6 +132,8 @@ class ReasonSettings:
     shown_tools: Sequence[Any] = ()
     memory: PromptMemory | None = None
     spawn_rules: SpawnRules | None = None
+    results: LongResults = field(default_factory=lambda: LongResults(DEFAULT_RESULT_TOKENS))
+    bind_more: Callable[[Sequence[Any]], Runnable[Any, Any]] | None = None
 
 
 class Reason(Node):
@@ -146,7 +150,8 @@ class Reason(Node):
         if not isinstance(given, ModelFunction):
             self._bound_model = BoundModel.from_runnable(given, settings.timed_model)
         able = settings.callable_tools
-        self._replies = ReplyHandler(able, settings.policy, settings.spawn_rules)
+        self._replies = ReplyHandler(able, settings.policy, settings.spawn_rules, settings.results)
+        self._reading_model: BoundModel | None = None
         self._passes_on_questions = able.can_contact_user and able.can_report
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
@@ -204,9 +209,13 @@ class Reason(Node):
             return given.rebase_update(build_halt_update(system, given.state["messages"], identity))
         system = self._note_dismissed(system, gate, identity)
         messages, noted = [*past.messages, *joined.state["messages"]], None
+        bound, results, more = self._offer_reading(bound, messages)
         if settings.memory:
             system, messages, noted = settings.memory.shorten(system, messages, config)
-        model_input, answer = ModelInput(system, messages, past, joined.state), ModelAnswer()
+        model_input, answer = (
+            ModelInput(system, messages, past, joined.state, results, more),
+            ModelAnswer(),
+        )
         with CutOnIntervention(mailboxes, config) as cut:
             if calls := settings.model_calls:
                 answer = calls.invoke(bound, model_input, gate, config)
@@ -320,9 +329,13 @@ class Reason(Node):
         system = await settings.prompt.abuild(past, joined.state, config)
         system = self._note_dismissed(system, gate, identity)
         messages, noted = [*past.messages, *joined.state["messages"]], None
+        bound, results, more = self._offer_reading(bound, messages)
         if settings.memory:
             system, messages, noted = await settings.memory.ashorten(system, messages, config)
-        model_input, answer = ModelInput(system, messages, past, joined.state), ModelAnswer()
+        model_input, answer = (
+            ModelInput(system, messages, past, joined.state, results, more),
+            ModelAnswer(),
+        )
         # Of a subordinate, the whole level is cancelled.
         stopped = None if identity.request_id else CancelOnStop(config)
         with CancelOnIntervention(mailboxes, config) as cut, stopped or nullcontext():
@@ -403,6 +416,30 @@ class Reason(Node):
         below = gate.dismissals.list_below(PATH_SEPARATOR.join(identity.path))
         declared = self._settings.callable_tools.subordinates
         return list_dismissed(system, [name for name in declared if name in below])
+
+    def _offer_reading(
+        self, bound: BoundModel, messages: Sequence[BaseMessage]
+    ) -> tuple[BoundModel, LongResults | None, Sequence[Any]]:
+        """Return the model, what shortens its results, and the tool that reads on in them.
+
+        From the first long result on, the tool is there in every request of the thread.
+        """
+        settings = self._settings
+        found, results = settings.results.examine(messages), settings.results
+        if found is Examination.WHOLE:
+            # A middleware may add messages.
+            return bound, results if settings.model_calls else None, ()
+        bind = settings.bind_more if bound.unbound is None else bound.unbound.bind_tools
+        if bind is None or found is not Examination.CUT:
+            return bound, results, ()
+        more = (build_read_result_schema(),)
+        if bound is self._bound_model and self._reading_model:
+            return self._reading_model, results, more
+        model = bind([*settings.shown_tools, *more])
+        reading = BoundModel.from_runnable(model, bound.timed_model, bound.unbound)
+        if bound is self._bound_model:
+            self._reading_model = reading
+        return reading, results, more
 
     @property
     def _chooser(self) -> ModelFunction:

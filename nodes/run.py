@@ -42,7 +42,7 @@ from echelons.messaging.human_request import (
 from echelons.models.door.call_usage import get_whole_usage
 from echelons.models.door.inner_calls import find_inner_calls
 from echelons.nodes.base_node import Node
-from echelons.nodes.messages import sanitize_message
+from echelons.nodes.incoming_content import accept_message
 from echelons.nodes.planning.segment_end import build_halt_update
 from echelons.nodes.planning.tool_calls import answer_open_calls
 from echelons.nodes.tool_execution.async_only import (
@@ -327,7 +327,7 @@ def build_answer_update(result: Any, config: RunnableConfig | None) -> dict[str,
         usage_metadata=usage,
         response_metadata=metadata,
     )
-    return {"messages": [sanitize_message(answer)]}
+    return {"messages": [accept_message(answer, config or {})]}
 
 
 def _get_last_message(result: Any) -> Any:

@@ -17,6 +17,10 @@ DEFAULT_STEPS = 10_000
 """Default limit of steps in a turn: it bounds a runaway, and is far above normal work."""
 DEFAULT_REFUSALS = 3
 """Default limit of refusals: a model that has read the reason twice will not heed it."""
+DEFAULT_RESULT_TOKENS = 25_000
+"""Default limit of what a model is shown of a result: a tenth of a usual context."""
+MIN_RESULT_TOKENS = 200
+"""A result has a line about how to read on; less would show hardly more than that."""
 
 
 class Limits(Settings):
@@ -39,6 +43,9 @@ class Limits(Settings):
             subordinates at once; calls beyond are answered with an error for the model.
         max_refusals: Maximum refusals of the same call in a row, of one agent. Its response is
             `partial` then, with the reason of the last refusal; `None` for no limit.
+        result_tokens: Maximum tokens that a model is shown of one result of a tool or subordinate,
+            at least 200; the results of one message have twice as many together. The thread keeps
+            the whole result, in which `read_result` reads on; `None` for no limit.
 
     Raises:
         InvalidSetting: A limit is out of its range, or has an unknown name.
@@ -57,6 +64,7 @@ class Limits(Settings):
     seconds: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     width: int | None = Field(default=None, ge=1)
     max_refusals: int | None = Field(default=DEFAULT_REFUSALS, ge=1)
+    result_tokens: int | None = Field(default=DEFAULT_RESULT_TOKENS, ge=MIN_RESULT_TOKENS)
 
     @property
     def root_only_names(self) -> tuple[str, ...]:

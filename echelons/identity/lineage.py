@@ -87,6 +87,8 @@ SHORTENED_KEY = "shortened"
 """Metadata key of a reply: how many tokens its model is shown at most, since it refused more."""
 PIN_KEY = "pin"
 """Metadata key of the answer to a call of `pin`: the text."""
+PAGE_KEY = "page"
+"""Metadata key of the answer to a call of `read_result`: the id of the result it is a part of."""
 
 CALLS_KEY = "calls"
 """Metadata key of an answer: what the models have used that were called for it, as JSON."""
@@ -120,6 +122,7 @@ OWN_KEYS = frozenset(
         PIN_KEY,
         SHORTENED_KEY,
         CALLS_KEY,
+        PAGE_KEY,
     }
 )
 """The keys that only this library may write; removed from messages that come from outside."""

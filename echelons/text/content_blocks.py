@@ -23,6 +23,13 @@ _SOURCES = ("url", "base64", "file_id", "data", "id")
 # As servers take it: of either alphabet, also without its padding or broken into lines.
 _BASE64 = re.compile(r"[A-Za-z0-9+/_\s-]*+=*+\s*+")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:\S")
+_DATA_URL = re.compile(r"data:([^;,]*)((?:;[^;,]*)*),", re.IGNORECASE)
+_PICTURES = frozenset(
+    {"image/png", "image/jpeg", "image/gif", "image/webp", "image/heic", "image/heif"}
+)
+"""The kinds of pictures that at least one of the large providers reads."""
+_SAME_KIND = {"image/jpg": "image/jpeg"}
+"""A usual wrong name of a kind, which some providers refuse."""
 
 
 def find_block_fault(blocks: Sequence[Any]) -> str:
@@ -75,6 +82,92 @@ def _find_data_fault(block: Mapping[str, Any]) -> str:
     if url and not (isinstance(url, str) and _SCHEME.match(url)):
         return f" has the url {shorten_repr(url)}: give a whole one, 'https://…'"
     return ""
+
+
+def replace_faulty_blocks(blocks: Sequence[Any], *, from_model: bool = False) -> list[Any]:
+    """Return the blocks of a tool's result, with a text in place of each that no model takes.
+
+    Unlike the blocks of a task, which are refused with an error, what a tool returns has happened
+    already. The checks are those of tasks, and stricter for pictures: one that a provider refuses
+    would be refused again at every later call of the thread.
+
+    Args:
+        blocks: The blocks.
+        from_model: Whether a model wrote them, whose own types are then passed on.
+
+    Examples:
+        >>> replace_faulty_blocks([{"type": "image"}])
+        [{'type': 'text', 'text': '[left out: a block of type image, which has no data]'}]
+    """
+    room = INPUT_BYTES
+    kept: list[Any] = []
+    for block in blocks:
+        if isinstance(block, str) or (from_model and _is_from_model(block)):
+            kept.append(block)
+            continue
+        whole = _name_kind(block) if isinstance(block, Mapping) else block
+        # One with a source is in the form of its provider.
+        has_source = isinstance(whole, Mapping) and isinstance(whole.get("source"), Mapping)
+        fault = ("" if has_source else _find_fault(whole)) or _find_picture_fault(whole)
+        size = 0 if fault else _measure_data(whole)
+        if size > room:
+            fault = f" has {size:,} bytes, with which the result has more than {INPUT_BYTES:,}"
+        if fault:
+            kind = whole.get("type") if isinstance(whole, Mapping) else None
+            named = f" of type {kind}," if isinstance(kind, str) and kind else ""
+            # What to give instead is said to those who write tasks, not to models.
+            why = re.split(r"[:;] give ", fault.removeprefix(f", of type {kind!r},"))[0].strip()
+            kept.append({"type": "text", "text": f"[left out: a block{named} which {why}]"})
+        else:
+            room -= size
+            kept.append(whole)
+    return kept
+
+
+def _is_from_model(block: Any) -> bool:
+    kind = block.get("type") if isinstance(block, Mapping) else None
+    return kind not in _DATA_TYPES and kind not in ("text", "image_url")
+
+
+def _name_kind(block: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a block whose kind of data has its right name."""
+    kind = block.get("mime_type")
+    known = _SAME_KIND.get(kind.lower()) if isinstance(kind, str) else None
+    return {**block, "mime_type": known} if known else block
+
+
+def _find_picture_fault(block: Mapping[str, Any]) -> str:
+    """Return why no provider takes the picture of a block; empty if one does, or it has none."""
+    if block.get("type") not in ("image", "image_url"):
+        return ""
+    kind, data = block.get("mime_type") or "", block.get("base64") or block.get("data") or ""
+    address = block.get("image_url") or block.get("url") or ""
+    if isinstance(address, Mapping):
+        address = address.get("url") or ""
+    if match := _DATA_URL.match(address) if isinstance(address, str) else None:
+        kind, data = match[1], address[match.end() :]
+        if ";base64" not in match[2].lower() or not _BASE64.fullmatch(data):
+            return " has data that are no base64"
+    if isinstance(source := block.get("source"), Mapping) and source.get("type") == "base64":
+        kind, data = source.get("media_type") or "", source.get("data") or ""
+        if not isinstance(data, str) or not _BASE64.fullmatch(data):
+            return " has data that are no base64"
+    if kind and str(kind).lower() not in _PICTURES:
+        known = ", ".join(sorted(_PICTURES))
+        return f" is {shorten_repr(kind)}, and models read {known}"
+    # No text in base64 has one character more than a multiple of four.
+    if isinstance(data, str) and data and len("".join(data.split()).rstrip("=")) % 4 == 1:
+        return " has data that are no base64"
+    return ""
+
+
+def _measure_data(block: Any) -> int:
+    """Return the bytes of a block's data, of a picture or file; 0 for any other block."""
+    if not _is_data(block):
+        return 0
+    parts = [*block.values()]
+    parts += [value for each in parts if isinstance(each, Mapping) for value in each.values()]
+    return sum(len(each) for each in parts if isinstance(each, str))
 
 
 def copy_blocks(blocks: Sequence[Mapping[str, Any]], what: str) -> list[dict[str, Any]]:

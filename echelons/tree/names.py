@@ -45,6 +45,7 @@ ASK_LATER = "ask_later"
 SEND_MESSAGE = "send_message"
 RECALL = "recall"
 PIN = "pin"
+READ_RESULT = "read_result"
 DELEGATING_TOOLS = frozenset({CALL_SUBORDINATE, DELEGATE_MANY, SPAWN_SUBORDINATE})
 """Built-in tools with which an agent calls its subordinates, or makes one and calls it."""
 MEMORY_TOOLS = frozenset({RECALL, PIN})
@@ -57,6 +58,7 @@ BUILT_IN_TOOLS = DELEGATING_TOOLS | {
     ASK_LATER,
     SEND_MESSAGE,
     *MEMORY_TOOLS,
+    READ_RESULT,
 }
 """Tools that Echelons adds to an agent's own."""
 

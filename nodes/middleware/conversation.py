@@ -16,7 +16,7 @@ from langgraph.types import Command
 from echelons.delegation.contract import ROOT_CONTRACT_KEY
 from echelons.identity.lineage import RETURNED_KEY
 from echelons.identity.thread_history import Past
-from echelons.nodes.messages import sanitize_message
+from echelons.nodes.incoming_content import accept_message
 from echelons.nodes.planning.tool_calls import assign_call_ids
 from echelons.nodes.tool_execution.current_request import find_payload
 from echelons.tree.names import PRIVATE_KEYS
@@ -98,7 +98,7 @@ def mark_returned(message: AIMessage) -> AIMessage:
 
 
 def _complete(message: BaseMessage, known: Collection[str | None]) -> BaseMessage:
-    whole = sanitize_message(message)
+    whole = accept_message(message, {})
     if not isinstance(whole, AIMessage):
         return whole
     whole = assign_call_ids(whole)

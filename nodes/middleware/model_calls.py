@@ -91,7 +91,7 @@ class ModelCalls:
             if next(calls) and (verdict := gate.enter(Step.MODEL, config)):
                 raise CallRefused(verdict)
             watch = _Watch(self._watchers, config)
-            messages = _list_input(changed)
+            messages = given.shorten(_list_input(changed))
             reply = run_plan_steps(ask(own, messages, watch.config))
             heard.append(_Heard(own, messages, reply))
             watch.end(reply)
@@ -126,7 +126,7 @@ class ModelCalls:
                 if verdict:
                     raise CallRefused(verdict)
             watch = _Watch(self._watchers, config)
-            messages = _list_input(changed)
+            messages = given.shorten(_list_input(changed))
             reply = await arun_plan_steps(ask(own, messages, watch.config))
             heard.append(_Heard(own, messages, reply))
             watch.end(reply)
@@ -164,7 +164,7 @@ class ModelCalls:
             model=bound.unbound or self._model,
             messages=cast("list[Any]", answer_open_calls(given.messages)),
             system_message=given.system,
-            tools=list(self._tools),
+            tools=[*self._tools, *given.more_tools],
             state=build_hook_state(given.past, given.state, config),  # type: ignore[arg-type]  # a mapping, as theirs
             runtime=get_runtime(),
         )

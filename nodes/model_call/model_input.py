@@ -19,8 +19,9 @@ from echelons.models import resolve_model
 from echelons.models.call_timeouts import takes_timeout
 from echelons.models.door.ask import CallRefused, ask
 from echelons.models.door.bound_model import BoundModel
+from echelons.nodes.model_call.long_results import LongResults
 from echelons.nodes.model_call.state_function import StateFunction
-from echelons.plans import arun_plan_steps, run_plan_steps
+from echelons.plans import Plan, arun_plan_steps, run_plan_steps
 
 KEPT_NAMES = 32
 """Most models that are kept of those that a function chooses by name."""
@@ -34,28 +35,40 @@ class ModelInput(NamedTuple):
         messages: The conversation, as far as the model reads it.
         past: The segments before the present one.
         state: The level's state.
+        results: What the model is shown of long results; `None` for all.
+        more_tools: The tools that it has beside those bound to it at first.
     """
 
     system: SystemMessage | None
     messages: Sequence[BaseMessage]
     past: Past
     state: Mapping[str, Any]
+    results: LongResults | None = None
+    more_tools: Sequence[Any] = ()
 
     def build_prompt(self) -> list[BaseMessage]:
         """Return the messages for the model, with the instructions first."""
         return [*([self.system] if self.system else []), *self.messages]
 
+    def ask(self, model: BoundModel, config: RunnableConfig) -> Plan[Any]:
+        """Return the model's reply."""
+        return ask(model, self.shorten(self.build_prompt()), config)
+
+    def shorten(self, messages: list[BaseMessage]) -> list[BaseMessage]:
+        """Return messages for the model with a part of each long result."""
+        return self.results.shorten(messages) if self.results else messages
+
     def answer(self, model: BoundModel, config: RunnableConfig) -> ModelAnswer:
         """Return what has come of a model's call, which the agent's budget may refuse."""
         try:
-            return ModelAnswer(run_plan_steps(ask(model, self.build_prompt(), config)))
+            return ModelAnswer(run_plan_steps(self.ask(model, config)))
         except CallRefused as refused:
             return ModelAnswer(refused=refused.verdict)
 
     async def aanswer(self, model: BoundModel, config: RunnableConfig) -> ModelAnswer:
         """Async version of `answer`."""
         try:
-            return ModelAnswer(await arun_plan_steps(ask(model, self.build_prompt(), config)))
+            return ModelAnswer(await arun_plan_steps(self.ask(model, config)))
         except CallRefused as refused:
             return ModelAnswer(refused=refused.verdict)
 

@@ -56,6 +56,7 @@ from echelons.nodes.delegating.queued_request import (
     build_tool_message,
 )
 from echelons.nodes.messages import sanitize_message
+from echelons.nodes.model_call.long_results import LongResults
 from echelons.nodes.planning.cut_reply import join_chunks, mark_cut
 from echelons.nodes.planning.delegation_plan import (
     DelegationPlan,
@@ -85,7 +86,7 @@ from echelons.nodes.planning.tool_calls import (
     assign_call_ids,
     parse_calls,
 )
-from echelons.tree.names import SEND_MESSAGE
+from echelons.tree.names import READ_RESULT, SEND_MESSAGE
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,11 +134,13 @@ class ReplyHandler:
         callable_tools: The tools that it may call.
         policy: Its delegation policy.
         spawn_rules: Which subordinates it may make at run time; `None` for none.
+        results: What its model is shown of long results, and reads on in.
     """
 
     callable_tools: CallableTools
     policy: DelegationPolicy = field(default_factory=DelegationPolicy)
     spawn_rules: SpawnRules | None = None
+    results: LongResults | None = None
 
     def parse_reply(
         self,
@@ -166,6 +169,7 @@ class ReplyHandler:
         config: RunnableConfig,
     ) -> ReplyContext:
         """Return a message of an agent as it is stored, parsed and with its context."""
+        able = self.callable_tools
         heads, rules = {**past.heads, **(state.get("heads") or {})}, self.spawn_rules
         spawns = SpawnPlan.build(rules, past, state, config) if rules else None
 
@@ -174,7 +178,12 @@ class ReplyHandler:
             said = chain(past.messages, state["messages"])
             return list_spawned_siblings(request, said, identity)
 
-        parsed = parse_calls(message, self.callable_tools, heads, spawns, find_beside)
+        def read_result(id: str, offset: int) -> str:
+            beside = sum(call["name"] == READ_RESULT for call in message.tool_calls)
+            said = [*past.messages, *state["messages"]]
+            return (self.results or LongResults(None)).read(said, id, offset, beside)
+
+        parsed = parse_calls(message, able, heads, spawns, find_beside, read_result)
         return ReplyContext(message, parsed, past, state, identity, spawns=spawns)
 
     def build_update(

@@ -33,6 +33,7 @@ from echelons.delegation.contract import Contract, describe_faults
 from echelons.delegation.join_policies import parse_join
 from echelons.delegation.request import Status
 from echelons.errors import DelegationError, InvalidInput, InvalidJoin, SpawnRefused, TooWide
+from echelons.identity.lineage import PAGE_KEY
 from echelons.identity.thread_history import Head
 from echelons.messaging.agent_question import AgentQuestion, build_question_id
 from echelons.nodes.messages import find_cut_off
@@ -47,6 +48,7 @@ from echelons.nodes.planning.tool_schemas import (
     CallSubordinateArgs,
     DelegateManyArgs,
     DismissSubordinateArgs,
+    ReadResultArgs,
     ReportArgs,
     SendMessageArgs,
     SpawnSubordinateArgs,
@@ -59,6 +61,7 @@ from echelons.tree.names import (
     DELEGATE_MANY,
     DISMISS_SUBORDINATE,
     PATH_SEPARATOR,
+    READ_RESULT,
     REPORT,
     SEND_MESSAGE,
     SPAWN_SUBORDINATE,
@@ -68,6 +71,8 @@ M = TypeVar("M", bound=BaseModel)
 NO_HEADS: Mapping[str, Head] = MappingProxyType({})
 FindSiblings: TypeAlias = Callable[[], Collection[str]]
 """Returns the names of the agents beside one that were made at run time."""
+ReadResult: TypeAlias = Callable[[str, int], str]
+"""Returns the text of a long result, by its id, from a place on; raises `LookupError`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,17 +193,19 @@ def parse_calls(
     heads: Mapping[str, Head] = NO_HEADS,
     spawns: SpawnPlan | None = None,
     find_beside: FindSiblings = frozenset,
+    read_result: ReadResult | None = None,
 ) -> ParsedReply:
     """Return the parsed calls of a message whose calls all have unique ids.
 
     Of a reply that was cut off, no call is accepted: any may have lost a part of its arguments.
     `heads` are the threads of the subordinates, whose questions a call may answer; `spawns` has
     those that were made at run time, and takes those that the message makes. `find_beside`
-    returns the agents beside this one that were made so.
+    returns the agents beside this one that were made so, and `read_result` a part of a result.
     """
     width = callable_tools.width
     most = maxsize if width is None else width
     out = _CallParser(callable_tools, most, heads, message.id or "", spawns, find_beside)
+    out.read_result = read_result
     calls = (*message.tool_calls, *message.invalid_tool_calls)
     if calls and (cut_off := find_cut_off(message)):
         why = (
@@ -289,6 +296,7 @@ class _CallParser:
     message_id: str = ""
     spawns: SpawnPlan | None = None
     find_beside: FindSiblings = frozenset
+    read_result: ReadResult | None = None
     requests: list[SubordinateCall | FanOutCall] = field(default_factory=list)
     answers: list[ToolMessage] = field(default_factory=list)
     report: ReportArgs | None = None
@@ -322,10 +330,12 @@ class _CallParser:
         elif name in self.callable_tools.inputs:
             self._add_typed_call(call_id, name, call["args"])
         else:
-            self._add_tool_call(call_id, name)
+            self._add_tool_call(call_id, name, call["args"])
 
-    def _add_tool_call(self, call_id: str, name: str) -> None:
-        if name not in self.callable_tools.tools:
+    def _add_tool_call(self, call_id: str, name: str, args: Mapping[str, Any]) -> None:
+        if name == READ_RESULT and self.read_result:
+            self._add_reading(call_id, args, self.read_result)
+        elif name not in self.callable_tools.tools:
             known = ", ".join(self.callable_tools.names) or "none"
             self.add_error(call_id, name, f"there is no such tool; the tools are: {known}")
         elif too_wide := self._reserve_width(1):
@@ -611,6 +621,20 @@ class _CallParser:
             self.add_error(call_id, ASK_LATER, asked)
         elif too_wide := self._reserve_width(1):
             self.add_error(call_id, ASK_LATER, too_wide.reason)
+
+    def _add_reading(self, call_id: str, args: Mapping[str, Any], read: ReadResult) -> None:
+        wanted = _validate_args(ReadResultArgs, args)
+        if isinstance(wanted, str):
+            self.add_error(call_id, READ_RESULT, wanted)
+            return
+        try:
+            text = read(wanted.id, wanted.offset)
+        except LookupError as error:
+            self.add_error(call_id, READ_RESULT, str(error.args[0]))
+            return
+        answer = ToolMessage(text, tool_call_id=call_id, name=READ_RESULT)
+        answer.response_metadata = {PAGE_KEY: wanted.id}
+        self.answers.append(answer)
 
     def _find_earlier_end(self) -> str:
         """Return why the message cannot end the segment in another way; empty if it can."""

@@ -37,6 +37,7 @@ from echelons.tree.names import (
     DELEGATE_MANY,
     DISMISS_SUBORDINATE,
     PIN,
+    READ_RESULT,
     RECALL,
     REPORT,
     SEND_MESSAGE,
@@ -168,6 +169,13 @@ class DelegateManyArgs(BaseModel):
     join: Any = "all"
     n: Any = None
     budget: GivenBudget = None
+
+
+class ReadResultArgs(BaseModel):
+    """Arguments of `read_result`."""
+
+    id: str = Field(min_length=1)
+    offset: int = Field(default=0, ge=0)
 
 
 class ReportArgs(BaseModel):
@@ -363,6 +371,13 @@ def build_recall_schema() -> dict[str, Any]:
 def build_pin_schema() -> dict[str, Any]:
     """Return the schema of `pin`."""
     return _build_function_schema(PIN, {"text": {"type": "string"}}, ["text"])
+
+
+@cache
+def build_read_result_schema() -> dict[str, Any]:
+    """Return the schema of `read_result`, which reads on in a long result."""
+    properties = {"id": {"type": "string"}, "offset": {"type": "integer", "minimum": 0}}
+    return _build_function_schema(READ_RESULT, properties, ["id", "offset"])
 
 
 def build_report_schema(output: dict[str, Any] | None = None) -> dict[str, Any]:

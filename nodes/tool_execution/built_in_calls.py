@@ -5,7 +5,6 @@ They change nothing in the world, so no journal is kept of them.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
@@ -27,6 +26,7 @@ from echelons.identity.thread_history import ThreadHistory
 from echelons.langgraph_internals import READ_KEY
 from echelons.messaging.agent_question import AgentQuestion, MissedAnswer, is_missed_answer
 from echelons.messaging.user_answer import UserAnswer
+from echelons.nodes.incoming_content import render_value
 from echelons.nodes.planning.refused_calls import mark_refused
 from echelons.nodes.planning.tool_schemas import (
     AskLaterArgs,
@@ -119,7 +119,7 @@ def _build_answered_update(
 ) -> Any:
     if question.deadline is not None and is_missed_answer(answer):
         return _build_missed_update(call, question, answer, config)
-    text = _format_answer(answer)
+    text = render_value(answer)
     message = _build_answer(call, text)
     if call["name"] == ASK_USER:
         message = _mark_answer(message, question, text)
@@ -159,7 +159,7 @@ def _build_missed_update(
     """
     text, default = f"no answer by {missed['deadline']}", missed["default"]
     if default is not None:
-        text = f"{text}; taken instead: {_format_answer(default)}"
+        text = f"{text}; taken instead: {render_value(default)}"
     answer = _build_answer(call, text)
     if default is None and require_identity(config).request_id:
         metadata = {**answer.response_metadata, UNANSWERED_KEY: _build_passed_on(question)}
@@ -177,10 +177,6 @@ def _mark_answer(message: ToolMessage, question: AgentQuestion, text: str) -> To
 def _build_passed_on(question: AgentQuestion) -> dict[str, Any]:
     """Return a question as it goes to the superior, whose answer has no deadline."""
     return question.model_copy(update={"deadline": None, "default": None}).stored()
-
-
-def _format_answer(answer: Any) -> str:
-    return answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False)
 
 
 def _build_answer(call: ToolCall, text: str) -> ToolMessage:

@@ -28,7 +28,7 @@ from echelons.identity.failures import LoggedFailure, get_failure_log
 from echelons.identity.lineage import OWN_KEYS, strip_own_metadata
 from echelons.langgraph_internals import list_state_keys
 from echelons.messaging.user_answer import UserAnswer
-from echelons.nodes.messages import sanitize_message
+from echelons.nodes.incoming_content import accept_message
 from echelons.nodes.planning.refused_calls import mark_refused
 from echelons.nodes.planning.segment_end import build_not_run_message
 from echelons.nodes.tool_execution.async_only import run_async
@@ -345,7 +345,7 @@ def sanitize_output(outcome: Any, config: Mapping[str, Any], *, was_recorded: bo
         if not (was_recorded or OWN_KEYS.isdisjoint(outcome.response_metadata)):
             own = strip_own_metadata(outcome)
             outcome = outcome.model_copy(update={"response_metadata": own})
-        return sanitize_message(outcome)
+        return accept_message(outcome, config)
     if isinstance(outcome, list):
         return [sanitize_output(each, config, was_recorded=was_recorded) for each in outcome]
     if isinstance(outcome, Mapping):

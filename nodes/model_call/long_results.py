@@ -1,0 +1,281 @@
+"""`LongResults`: shows a model a part of a long result, and reads on where it asks for more.
+
+The whole result stays in its tool message. What is shown is a pure function of the messages, so the
+shortened form of a message is the same in each request, and in every process.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from enum import Enum
+from hashlib import sha256
+from itertools import accumulate
+from sys import maxsize
+from typing import Any, NamedTuple
+from weakref import ref
+
+from langchain_core.messages import BaseMessage, ToolMessage
+
+from echelons.identity.lineage import PAGE_KEY
+from echelons.nodes.memory.token_count import TokenCounter
+from echelons.prompts import fill_text, load_tool_texts
+from echelons.text.content_blocks import replace_faulty_blocks
+from echelons.tree.names import READ_RESULT
+
+BYTES_PER_TOKEN = 3
+"""A token is counted for at least so many bytes: tables and code have more of them than prose."""
+RESULTS_SHARE = 2
+"""All results of one message together have at most twice the limit of one."""
+SMALL_SHARE = 4
+"""What has fewer characters than a quarter of the limit in tokens is not long, in any language."""
+ID_LENGTH = 8
+"""Characters of the id of a result: few, because a model has to write them."""
+_MEDIA_TYPES = frozenset({"image", "image_url", "audio", "video", "file"})
+
+
+class Examination(Enum):
+    """What a model is shown of the results of a conversation: all, or not quite all."""
+
+    WHOLE = "whole"
+    FAULTY = "faulty"
+    CUT = "cut"
+
+
+class LongResults:
+    """The long results in the conversations of one agent.
+
+    Args:
+        limit: Most tokens of a result that a model is shown; `None` for no limit.
+    """
+
+    def __init__(self, limit: int | None) -> None:
+        self._limit = limit or maxsize // RESULTS_SHARE
+        # By the ids of messages, which are used again: an entry ends with its message.
+        self._measures: dict[int, _Measure] = {}
+        self._groups: dict[int, _Group] = {}
+        self._shown: dict[int, _Shown] = {}
+
+    def examine(self, messages: Sequence[BaseMessage]) -> Examination:
+        """Return whether a conversation has results that are not shown whole."""
+        if not (shares := self._find_shares(messages)):
+            return Examination.WHOLE
+        cut = (self._measures[id(messages[n])].tokens > each for n, each in shares.items())
+        return Examination.CUT if any(cut) else Examination.FAULTY
+
+    def shorten(self, messages: list[BaseMessage]) -> list[BaseMessage]:
+        """Return a conversation as a model is shown it; the same list if nothing is long.
+
+        Blocks that no model takes are replaced, too: earlier versions have stored them.
+        """
+        if not (shares := self._find_shares(messages)):
+            return messages
+        shown = [*messages]
+        for place, share in shares.items():
+            shown[place] = self._shorten_message(messages[place], share)
+        return shown
+
+    def read(self, messages: Sequence[BaseMessage], id: str, offset: int, beside: int) -> str:
+        """Return the text of a result from a place on.
+
+        Args:
+            messages: The conversation.
+            id: The id of the result.
+            offset: Number of its characters before the first that is returned.
+            beside: How many results the same message reads on in.
+
+        Raises:
+            LookupError: No result has this id, or it has no character there.
+        """
+        results = [each for each in messages if isinstance(each, ToolMessage)]
+        found = next((each for each in reversed(results) if _has_id(each, id.strip())), None)
+        if found is None:
+            raise LookupError(f"id: no result of this conversation has the id {id[:64]!r}")
+        text, texts = _read_whole(found), load_tool_texts(READ_RESULT)
+        if offset >= len(text):
+            raise LookupError(f"offset: the result has {len(text)} characters; give a lower number")
+        share = min(self._limit, self._limit * RESULTS_SHARE // beside)
+        part = _cut_text(text[offset:], max(1, share), TokenCounter.build([]))
+        end = offset + len(part)
+        values = {"begin": offset, "end": end, "length": len(text), "id": build_result_id(found)}
+        note = texts["page"] if end < len(text) else texts["end"]
+        return f"{part}\n{fill_text(note, **{key: str(each) for key, each in values.items()})}"
+
+    def _find_shares(self, messages: Sequence[BaseMessage]) -> dict[int, int]:
+        """Return how many tokens are shown of the messages that are not shown whole, by place."""
+        # A thread may have thousands of messages: nothing is called for one that is short.
+        limit, measures = self._limit, self._measures
+        sizes = [
+            (len(text) if type(text := each.content) is str else limit)
+            if each.type == "tool"
+            else 0
+            for each in messages
+        ]
+        small, sums = limit // SMALL_SHARE, [*accumulate(sizes)]
+        large = [place for place, size in enumerate(sizes) if size > small]
+        callers = [
+            (place, len(calls))
+            for place, each in enumerate(messages)
+            # Two results have at most twice as many tokens as one.
+            if each.type == "ai"
+            and len(calls := each.tool_calls) > RESULTS_SHARE  # type: ignore[attr-defined]
+            and sums[min(place + len(calls), len(sums) - 1)] - sums[place] > small
+        ]
+        shares: dict[int, int] = {}
+        for place in large:
+            measure = measures.get(id(messages[place])) or self._measure(messages, place)
+            if measure.tokens > limit or measure.is_faulty:
+                shares[place] = min(limit, measure.tokens)
+        for place, count in callers:
+            begin = place + 1
+            group = self._groups.get(id(messages[place]))
+            if group is None or group.ids != [*map(id, messages[begin : begin + count])]:
+                group = self._divide(messages, place, count)
+            for offset, share in group.shares.items():
+                shares[begin + offset] = share
+        pages = [n for n in shares if PAGE_KEY in messages[n].response_metadata]
+        for place in pages:
+            del shares[place]
+        return shares
+
+    def _measure(self, messages: Sequence[BaseMessage], place: int) -> _Measure:
+        message = messages[place]
+        owner = next((each for each in reversed(messages[:place]) if each.type == "ai"), None)
+        counter = TokenCounter.build([owner] if owner else [])
+        content: Any = message.content
+        is_faulty = not isinstance(content, str) and replace_faulty_blocks(content) != content
+        tokens = _count_tokens(_read_whole(message), counter)
+        end = _remove_with(message, self._measures)
+        measure = self._measures[id(message)] = _Measure(end, tokens, counter, is_faulty)
+        return measure
+
+    def _divide(self, messages: Sequence[BaseMessage], caller: int, count: int) -> _Group:
+        """Divide what is shown of the results of one message: the largest are cut first."""
+        places = range(caller + 1, min(caller + 1 + count, len(messages)))
+        results = {n: messages[n] for n in places if messages[n].type == "tool"}
+        tokens = {
+            n: (self._measures.get(id(each)) or self._measure(messages, n)).tokens
+            for n, each in results.items()
+        }
+        pages = {n for n, each in results.items() if PAGE_KEY in each.response_metadata}
+        left = self._limit * RESULTS_SHARE - sum(tokens[each] for each in pages)
+        rest = sorted((tokens[n] for n in results if n not in pages), reverse=True)
+        share = self._limit
+        while rest and min(rest[-1], share) * len(rest) <= left:
+            left -= min(rest.pop(), share)
+        if rest:
+            share = min(share, max(0, left) // len(rest))
+        cut = {
+            n - caller - 1: share for n, each in tokens.items() if each > share and n not in pages
+        }
+        ids, message = [*map(id, (messages[n] for n in places))], messages[caller]
+        end = _remove_with(message, self._groups)
+        group = self._groups[id(message)] = _Group(end, ids, cut)
+        return group
+
+    def _shorten_message(self, message: BaseMessage, share: int) -> BaseMessage:
+        key = id(message)
+        if (known := self._shown.get(key)) and known.share == share:
+            return known.message
+        measure = self._measures[key]
+        if measure.tokens > share:
+            shown = _build_shortened(message, share, measure.counter)
+        else:
+            content: Any = message.content
+            shown = message.model_copy(update={"content": replace_faulty_blocks(content)})
+        self._shown[key] = _Shown(_remove_with(message, self._shown), share, shown)
+        return shown
+
+
+class _Measure(NamedTuple):
+    """How many tokens a result has, what has counted them, and whether it has faulty blocks."""
+
+    end: object
+    tokens: int
+    counter: TokenCounter
+    is_faulty: bool
+
+
+class _Group(NamedTuple):
+    """The results of one message, and the shares of those that are cut, by their order."""
+
+    end: object
+    ids: Sequence[int]
+    shares: Mapping[int, int]
+
+
+class _Shown(NamedTuple):
+    """A result as a model is shown it."""
+
+    end: object
+    share: int
+    message: BaseMessage
+
+
+def _remove_with(message: BaseMessage, entries: dict[int, Any]) -> object:
+    """Remove the entry of a message when the message is no more, as long as the result is kept."""
+    key = id(message)
+    return ref(message, lambda _: entries.pop(key, None))
+
+
+def build_result_id(message: ToolMessage) -> str:
+    """Return the id by which a model reads on in a result.
+
+    It is of the message: the ids of calls are the model's, and may be the same in later replies.
+    """
+    return sha256(f"{message.id or message.tool_call_id}".encode()).hexdigest()[:ID_LENGTH]
+
+
+def _has_id(message: ToolMessage, id: str) -> bool:
+    return id == build_result_id(message) and PAGE_KEY not in message.response_metadata
+
+
+def _is_media(block: Any) -> bool:
+    return isinstance(block, Mapping) and block.get("type") in _MEDIA_TYPES
+
+
+def _read_whole(message: BaseMessage) -> str:
+    """Return all of a message that is text, or can be read as such: all but pictures and files."""
+    content: Any = message.content
+    if isinstance(content, str):
+        return content
+    parts = (each for each in replace_faulty_blocks(content) if not _is_media(each))
+    return "\n".join(
+        each
+        if isinstance(each, str)
+        else str(each["text"])
+        if each["type"] == "text"
+        else json.dumps(each, ensure_ascii=False, default=str)
+        for each in parts
+    )
+
+
+def _count_tokens(text: str, counter: TokenCounter) -> int:
+    size = len(text.encode(errors="replace"))
+    least = -(-size // BYTES_PER_TOKEN)
+    if counter.counted_by == "approximation":
+        return least
+    return max(least, counter.count([ToolMessage(text, tool_call_id="")]))
+
+
+def _cut_text(text: str, tokens: int, counter: TokenCounter) -> str:
+    """Return the begin of a text that has at most so many tokens."""
+    head = text[: tokens * BYTES_PER_TOKEN]
+    while head and (counted := _count_tokens(head, counter)) > tokens:
+        head = head[: min(len(head) - 1, len(head) * tokens // counted)]
+    return head
+
+
+def _build_shortened(message: BaseMessage, share: int, counter: TokenCounter) -> BaseMessage:
+    """Return a result as a model is shown it: its begin, and how to read on."""
+    assert isinstance(message, ToolMessage)  # noqa: S101  only these are measured
+    text, note = _read_whole(message), load_tool_texts(READ_RESULT)["shortened"]
+    values = {"length": str(len(text)), "id": build_result_id(message)}
+    room = _count_tokens(fill_text(note, offset=values["length"], **values), counter) + 1
+    head = _cut_text(text, max(0, share - room), counter)
+    shown = f"{head}\n{fill_text(note, offset=str(len(head)), **values)}".strip()
+    content: Any = message.content
+    blocks = [] if isinstance(content, str) else replace_faulty_blocks(content)
+    media = [each for each in blocks if _is_media(each)]
+    whole: Any = [{"type": "text", "text": shown}, *media] if media else shown
+    return message.model_copy(update={"content": whole})
