@@ -20,6 +20,7 @@ from echelons.delegation.calls import iterate_requests, load_specifications
 from echelons.delegation.request_builder import load_sent_requests
 from echelons.identity.lineage import (
     CUT_KEY,
+    END_KEY,
     MAIL_KEY,
     SPAWNED_KEY,
     THREADS_KEY,
@@ -57,7 +58,8 @@ class ThreadEvent:
         key: Id of the message, call or question; unique for its kind in a thread.
         data: The event as JSON. A message has `role` and `content`, the reply of a model also its
             `usage` (`None` if it reports none) and the name of the `model`, one of the mailbox
-            `mail` with its sender, one that an intervention has cut off `cut`, the answer to a call
+            `mail` with its sender, one that an intervention has cut off `cut`, a reply that did not
+            end whole its `end`, the answer to a call
             the `warning` that it ends with; a call `intent`,
             `arguments`, `call_id` and, for a delegation, `sub_agent_thread_id` and the `request`
             as it was sent, without its task, and the `kind` of a subordinate that was made at run
@@ -212,6 +214,8 @@ def _describe_message(message: BaseMessage) -> dict[str, Any]:
         said["mail"] = message.response_metadata[MAIL_KEY]
     if CUT_KEY in message.response_metadata:
         said["cut"] = message.response_metadata[CUT_KEY]
+    if END_KEY in message.response_metadata and message.type == "ai":
+        said["end"] = message.response_metadata[END_KEY]
     if isinstance(message, ToolMessage):
         said |= {"tool_call_id": message.tool_call_id, "status": message.status}
         if WARNING_KEY in message.response_metadata:

@@ -446,6 +446,7 @@ class _LevelFactory:
             build_spawned_level=partial(self._build_spawned_level, agent.name, rules),
             max_depth=self.limits.depth,
             is_spawned=is_spawned,
+            models=self.models,
         )
         return build_agent_level(agent, position, below)
 

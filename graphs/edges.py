@@ -25,6 +25,7 @@ from echelons.delegation.request_builder import (
     request_as_sent,
 )
 from echelons.identity.lineage import (
+    CONTINUED_KEY,
     REQUESTS_KEY,
     SIDE_BY_SIDE_KEY,
     SPAWNED_KEY,
@@ -147,8 +148,10 @@ def build_sends(
         return END
     if not calls:
         # Only error messages follow the reply: the model tries again.
-        ended = state.get("response") or state["messages"][-1] is message
-        return END if ended else "reason"
+        is_last = state["messages"][-1] is message
+        if is_last and CONTINUED_KEY in message.response_metadata and not state.get("response"):
+            return "reason"
+        return END if state.get("response") or is_last else "reason"
     # By its id: the call itself is stored with its message. Only a person's calls may have none,
     # or share one.
     is_named = len({each["id"] for each in message.tool_calls}) == len(message.tool_calls)

@@ -109,6 +109,7 @@ class LevelPosition:
         is_spawned: Whether the agent was made at run time: the tools that it has now may be fewer
             than those that it has called.
         has_budget: Whether the agent or one above it has a budget, so that it may grant a part.
+        models: The model of each agent of the tree, by its name.
     """
 
     model: Any
@@ -133,6 +134,7 @@ class LevelPosition:
     max_depth: int = MAX_DEPTH
     is_spawned: bool = False
     has_budget: bool = False
+    models: Mapping[str, Any] = field(default_factory=dict)
 
 
 def build_agent_level(
@@ -180,6 +182,7 @@ def build_agent_level(
                 position.timeouts,
                 position.max_depth,
                 position.policy,
+                position.models,
             ),
             approvals_below,
             hooks.delegation_calls if hooks else None,

@@ -1,12 +1,10 @@
-"""Sanitizes messages for storage and for providers' clients, and reads their usage and end.
+"""Sanitizes messages for storage and for providers' clients, and reads their usage.
 
 `reason`, `act` and `run` sanitize what models, tools and functions return.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
 from typing import TypeVar
 
 from langchain_core.messages import AIMessage, BaseMessage
@@ -27,25 +25,6 @@ SANITIZED_FIELDS = (
     "tool_call_id",
 )
 """Fields of a message that come from outside and are sent to other models."""
-_END_KEYS = (
-    "finish_reason",
-    "stop_reason",
-    "stopReason",
-    "finishReason",
-    "done_reason",
-    "incomplete_details",
-)
-"""Metadata keys under which providers say why a reply ended."""
-_CUT_OFF = re.compile(
-    # An enum may be stored with its class; merged chunks of a stream may repeat the word.
-    r"(?:\w+\.)?(?:length|(?:max|model)_length|max_(?:output_|completion_)?tokens|token_limit"
-    r"|error_limit|model_context_window_exceeded|content_filter(?:ed)?|refusal"
-    r"|insufficient_system_resource)+",
-    re.IGNORECASE,
-)
-"""Their words for a reply that ended before the model had finished it."""
-_WHOLE = ("tool_calls", "tool_use", "stop", "end_turn", "STOP")
-"""Their usual words for a whole reply, which need no comparison."""
 
 
 def sanitize_message(message: M) -> M:
@@ -54,24 +33,6 @@ def sanitize_message(message: M) -> M:
     held = {name: value for name, value in fields.items() if value and name in SANITIZED_FIELDS}
     whole = {name: sanitize_value(value) for name, value in held.items()}
     return message if whole == held else message.model_copy(update=whole)
-
-
-def find_cut_off(message: AIMessage) -> str:
-    """Return a provider's word for why it cut a reply off; empty for a whole reply.
-
-    Examples:
-        >>> find_cut_off(AIMessage("", response_metadata={"stop_reason": "max_tokens"}))
-        'stop_reason: max_tokens'
-    """
-    metadata = message.response_metadata
-    for key in _END_KEYS:
-        if key in metadata:
-            why = metadata[key]
-            if isinstance(why, Mapping):
-                why = why.get("reason")
-            if why not in _WHOLE and _CUT_OFF.fullmatch(str(why)):
-                return f"{key}: {why}"
-    return ""
 
 
 def read_message_usage(message: BaseMessage) -> Usage:

@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import BaseMessage, SystemMessage
+from langchain_core.messages import BaseMessage, SystemMessage, ToolMessage
 from langchain_core.runnables import Runnable, RunnableConfig
 
 from echelons.delegation.policy import DelegationPolicy
@@ -47,7 +47,13 @@ from echelons.nodes.planning.delegation_plan import (
     compute_max_parts,
     iter_unnamed_tasks,
 )
+from echelons.nodes.planning.final_answer import (
+    find_waiting_report,
+    refuse_report,
+    settle_report,
+)
 from echelons.nodes.planning.incoming_mail import (
+    WITHDRAWN_END,
     build_budget_warnings,
     build_mail_messages,
     has_intervention,
@@ -83,7 +89,7 @@ from echelons.nodes.planning.tool_calls import (
 )
 from echelons.nodes.planning.tool_schemas import build_read_result_schema
 from echelons.plans import arun_plan_steps, run_plan_steps
-from echelons.tree.names import PATH_SEPARATOR
+from echelons.tree.names import PATH_SEPARATOR, REPORT
 from echelons.workspace.changes import WORKSPACE_KEY
 
 if TYPE_CHECKING:
@@ -170,15 +176,16 @@ class Reason(Node):
             context = self._replies.parse_message(past, state, call, identity, config)
             return joined.rebase_update(self._build_reply_update(context, None, {}, config))
         gate = get_gate(config)
-        direct: dict[str, Any] | None = None
-        if tools := self._direct_tools:
-            direct = build_direct_update(state["messages"], tools, identity)
+        direct, refused = self._find_answer(state["messages"], identity)
+        joined = joined.replace_message(refused) if refused else joined
         verdict = gate.enter(Step.RETURN, config) if direct else None
         # What was said to the agent meanwhile, it has to read.
         unread = gate.mailboxes.has_mail and direct and gate.mailboxes.read(config)
         if direct and not verdict and (not unread or state.get("unhooked")):
             # Hooks before the model that were skipped come first.
             return joined.rebase_update({"jump_to": "model"} if unread else direct)
+        if direct and unread and (waiting := find_waiting_report(state["messages"])):
+            joined = joined.replace_message(refuse_report(waiting, WITHDRAWN_END[REPORT]))
         # Without a refusal nothing is counted: this comes before every call of the model.
         if state["messages"] and REFUSED_KEY in state["messages"][-1].response_metadata:
             verdict = verdict or find_refusal_halt(state["messages"], self._settings.max_refusals)
@@ -294,14 +301,15 @@ class Reason(Node):
             context = self._replies.parse_message(past, state, call, identity, config)
             return joined.rebase_update(self._build_reply_update(context, None, {}, config))
         gate = get_gate(config)
-        direct: dict[str, Any] | None = None
-        if tools := self._direct_tools:
-            direct = build_direct_update(state["messages"], tools, identity)
+        direct, refused = self._find_answer(state["messages"], identity)
+        joined = joined.replace_message(refused) if refused else joined
         verdict = await gate.arun(lambda: gate.enter(Step.RETURN, config)) if direct else None
         unread = gate.mailboxes.has_mail and direct and await gate.mailboxes.aread(config)
         if direct and not verdict and (not unread or state.get("unhooked")):
             # Hooks before the model that were skipped come first.
             return joined.rebase_update({"jump_to": "model"} if unread else direct)
+        if direct and unread and (waiting := find_waiting_report(state["messages"])):
+            joined = joined.replace_message(refuse_report(waiting, WITHDRAWN_END[REPORT]))
         if state["messages"] and REFUSED_KEY in state["messages"][-1].response_metadata:
             verdict = verdict or find_refusal_halt(state["messages"], self._settings.max_refusals)
         if gate.backpressure:
@@ -400,6 +408,20 @@ class Reason(Node):
             update, told = settle_late_mail(update, late, identity)
             await mailboxes.anote_read([*mail, *told], config)
         return update
+
+    def _find_answer(
+        self, messages: Sequence[BaseMessage], identity: Identity
+    ) -> tuple[dict[str, Any] | None, ToolMessage | None]:
+        """Return the update of an answer that needs no model call, or a report's refusal.
+
+        The answer is a report that has waited for other calls, or the results of direct tools.
+        """
+        if waiting := find_waiting_report(messages):
+            update, refused = settle_report(waiting, messages)
+            return update or None, refused
+        if tools := self._direct_tools:
+            return build_direct_update(messages, tools, identity), None
+        return None, None
 
     def _find_end(self, state: Mapping[str, Any]) -> dict[str, Any] | None:
         """Return the update of a segment that ends without a model call, `None` for any other."""

@@ -26,6 +26,7 @@ from echelons.delegation.request import Status
 from echelons.guards.gate import Halt, get_gate
 from echelons.identity.lineage import (
     CALLS_KEY,
+    END_KEY,
     QUESTIONS_KEY,
     RETURNED_KEY,
     derive_message_id,
@@ -41,6 +42,7 @@ from echelons.messaging.human_request import (
 )
 from echelons.models.door.call_usage import get_whole_usage
 from echelons.models.door.inner_calls import find_inner_calls
+from echelons.models.reply_end import read_reply_end
 from echelons.nodes.base_node import Node
 from echelons.nodes.incoming_content import accept_message
 from echelons.nodes.planning.segment_end import build_halt_update
@@ -54,6 +56,8 @@ from echelons.nodes.tool_execution.async_only import (
 from echelons.nodes.tool_execution.current_request import find_payload
 from echelons.text.json_schema import find_mismatch
 from echelons.tree.names import RUN
+
+_ORDINARY_ENDS = ("complete", "empty")
 
 
 class RunFunction(Node):
@@ -130,11 +134,11 @@ class RunGraph(Node):
         given, own = self._prepare_run(past, held, input, around)
         if self._needs_loop:
             work = partial(self._ainvoke_graph, given, own)
-            result = read_result(run_async(work, around), self._contract)
-            update = _build_end_update(result, config)
+            returned = run_async(work, around)
         else:
-            result = read_result(self._invoke_graph(given, own), self._contract)
-            update = build_answer_update(result, config)
+            returned = self._invoke_graph(given, own)
+        result = self._read_own_result(returned, past, held, input)
+        update = _build_end_update(result, config)
         return {**update, **_build_heads_update(self._history.load_head(around), around)}
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
@@ -142,10 +146,18 @@ class RunGraph(Node):
         around, previous, channels = config or {}, input.get("previous"), self._graph.channels
         past = await self._history.aload_past(previous, around)
         held = await self._history.acarry_state(previous, past, channels, around)
-        result = await self._ainvoke_graph(*self._prepare_run(past, held, input, around))
-        result = read_result(result, self._contract)
+        returned = await self._ainvoke_graph(*self._prepare_run(past, held, input, around))
+        result = self._read_own_result(returned, past, held, input)
         end = await self._history.aload_head(around)
         return {**build_answer_update(result, config), **_build_heads_update(end, around)}
+
+    def _read_own_result(
+        self, returned: Any, past: Past, held: CarriedState | None, state: Mapping[str, Any]
+    ) -> Any:
+        """Return the result of the graph; empty if it has added no message of its own."""
+        result = read_result(returned, self._contract)
+        before = [*past.messages, *(held.messages if held else ()), *state["messages"]]
+        return "" if _is_echo(result, before) else result
 
     def _invoke_graph(self, given: Any, config: RunnableConfig) -> Any:
         """Invoke the graph, and hold back its steps, which its stream announces.
@@ -320,12 +332,17 @@ def build_answer_update(result: Any, config: RunnableConfig | None) -> dict[str,
     if inner and inner.usage.model_calls:
         # They were counted when they ended.
         usage, metadata = None, {RETURNED_KEY: True, CALLS_KEY: inner.usage.model_dump()}
+    refusal = ""
+    if isinstance(said, AIMessage) and (end := read_reply_end(said)).kind not in _ORDINARY_ENDS:
+        metadata[END_KEY] = end.kind
+        refusal = end.why if end.kind == "refused" else ""
     answer = AIMessage(
         _convert_to_text(said),
         id=derive_message_id(identity.thread_id, f"run/{identity.request_id}"),
         name=identity.agent,
         usage_metadata=usage,
         response_metadata=metadata,
+        additional_kwargs={"refusal": refusal} if refusal else {},
     )
     return {"messages": [accept_message(answer, config or {})]}
 
@@ -339,6 +356,20 @@ def _get_last_message(result: Any) -> Any:
         last = f"whose last is {type(said[-1]).__name__}" if said else "of which there are none"
         raise TypeError(f"returned messages {last}")
     return said[-1]
+
+
+def _is_echo(result: Any, before: Sequence[BaseMessage]) -> bool:
+    """Return whether all messages of a state were there before."""
+    messages = result.get("messages") if isinstance(result, Mapping) else None
+    if not isinstance(messages, list | tuple) or not messages:
+        return False
+    known = {message.id for message in before if message.id}
+    texts = {(message.type, str(message.text)) for message in before}
+    return all(
+        isinstance(message, BaseMessage)
+        and (message.id in known or (not message.id and (message.type, message.text) in texts))
+        for message in messages
+    )
 
 
 def _convert_to_text(result: Any) -> str:

@@ -40,6 +40,7 @@ from echelons.guards.permissions import ALL_GRANTED, GRANT_KEY
 from echelons.human import MAX_TIMEOUT, Human
 from echelons.identity.lineage import (
     ADDRESSEE_KEY,
+    END_KEY,
     QUESTIONS_KEY,
     REQUEST_CONTEXT_KEY,
     UNASKED_KEY,
@@ -67,6 +68,7 @@ from echelons.nodes.delegating.request_approval import RequestApprovals
 from echelons.nodes.delegating.request_grants import RequestGrants, is_asking
 from echelons.nodes.delegating.request_queue import NextStep, RequestQueue, check_request_path
 from echelons.nodes.messages import read_spent_usage
+from echelons.nodes.planning.final_answer import read_final_answer
 from echelons.nodes.planning.relay_messages import RELAYED_RESPONSE_KEY
 from echelons.plans import adrive_plan, drive_plan
 from echelons.tree.members import Member
@@ -76,9 +78,7 @@ from echelons.tree.permission_rules import get_permissions
 if TYPE_CHECKING:
     from echelons.nodes.middleware.delegation_calls import DelegationCalls
 
-EMPTY_ANSWER_REASON = "empty: it has answered nothing"
 _NOTHING_TOLD: tuple[UserAnswer, ...] = ()
-_EMPTY_REPORT: Mapping[str, Any] = {"status": Status.UNABLE, "reason": EMPTY_ANSWER_REASON}
 
 
 class Subordinate(Node):
@@ -527,7 +527,7 @@ def build_response(
     )
     usage = sum(map(read_spent_usage, messages), Usage())
     last = messages[-1] if messages else None
-    said = _complete_report(reported, last)
+    said = read_final_answer(reported, messages)
     # A subordinate that is no agent has asked by itself.
     asked = [*results, last] if isinstance(last, AIMessage) else results
     status, reason = Status(said["status"]), said.get("reason", "")
@@ -541,7 +541,9 @@ def build_response(
             "confidence": said.get("confidence", default),
             "reason": reason,
             # The agent did not report an empty or interrupted answer itself.
-            "failed": status is Status.UNABLE and (HALT_KEY in said or said is _EMPTY_REPORT),
+            "failed": status is Status.UNABLE
+            and (HALT_KEY in said or said.get(END_KEY) == "empty"),
+            "end": said.get(END_KEY, ""),
             "usage": sum((each.usage for each in below), usage),
             "questions": tuple(
                 AgentQuestion.load(each).model_copy(update={"path": request.path})
@@ -606,15 +608,3 @@ def with_identity(config: RunnableConfig, identity: Identity) -> RunnableConfig:
     given = (config.get("metadata") or {}).items()
     known = {key: value for key, value in given if key not in EXCLUDED_METADATA_KEYS}
     return {**config, "metadata": {**known, **identity.to_metadata()}}
-
-
-def _complete_report(reported: Mapping[str, Any], last: BaseMessage | None) -> Mapping[str, Any]:
-    """Return a segment's report, with the final text as result where the report has none."""
-    said = reported or {"status": Status.FULFILLED}
-    if said["status"] != Status.FULFILLED:
-        return said
-    result = said.get("result", "")
-    if not result.strip():
-        result = str(last.text) if isinstance(last, AIMessage) else ""
-    # An empty result is useless, and as `fulfilled` it would win against real answers.
-    return {**said, "result": result} if result.strip() else _EMPTY_REPORT

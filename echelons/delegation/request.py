@@ -275,6 +275,8 @@ class DelegationResponse(_Record):
             meanwhile, each with its thread and without its result.
         user_answers: What the user was asked past the superior, and has answered: by the agent
             or its tools, and whether a call may run or has happened.
+        end: How the agent's last reply ended, unless it is complete: `length`, `filtered`,
+            `refused`, `paused` or `empty`.
     """
 
     __stored_as__ = "echelons.delegation.DelegationResponse"
@@ -295,6 +297,7 @@ class DelegationResponse(_Record):
     output: dict[str, Any] | None = None
     side_responses: tuple[DelegationResponse, ...] = ()
     user_answers: tuple[UserAnswer, ...] = ()
+    end: str = ""
 
     _value: BaseModel | None = PrivateAttr(default=None)
 

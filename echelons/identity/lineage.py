@@ -61,6 +61,16 @@ MAIL_KEY = "mail"
 CUT_KEY = "cut"
 """Likewise: marks a reply that was cut off by an intervention."""
 
+END_KEY = "end"
+"""Likewise, of a reply: how it ended, a kind of `ReplyEnd`, unless it is complete."""
+
+CONTINUED_KEY = "continued"
+"""Likewise: marks a reply that was paused or cut at the length limit, after which its model went
+on; its text is a part of the answer."""
+
+REPORT_KEY = "report"
+"""Likewise, of the answer to a call of `report`: the report, while other calls are waited for."""
+
 QUESTIONS_KEY = "questions"
 """Likewise: the deadlines of questions to the user, by call id."""
 
@@ -111,6 +121,9 @@ OWN_KEYS = frozenset(
         ADDRESSEE_KEY,
         MAIL_KEY,
         CUT_KEY,
+        END_KEY,
+        CONTINUED_KEY,
+        REPORT_KEY,
         QUESTIONS_KEY,
         USER_ANSWERS_KEY,
         UNANSWERED_KEY,

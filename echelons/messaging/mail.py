@@ -21,13 +21,15 @@ MailKind: TypeAlias = Literal[
     "alert",
     "stopped",
     "budget",
+    "length",
 ]
 """The kind of a piece of mail. An intervention also cuts off the reply that is under way; `"copy"`
 shows a superior what one of its subordinates has sent another, `"held"` what was not delivered; an
 `"answer"` is that to a question of the receiver, a `"correction"` says why an answer of its own
 is not accepted. `"spawn"` gives the receiver a subordinate after the profile that it names. An
 `"alert"` is that of a monitor of the receiver; `"stopped"` is one for which the agent that it is
-about was stopped. `"budget"` tells the receiver what is left of its budget."""
+about was stopped. `"budget"` tells the receiver what is left of its budget; `"length"` that its
+reply was cut off at the length limit."""
 MAIL_BYTES = 64 * 1024
 """Maximum size of a message in bytes of UTF-8: a model reads it."""
 MAX_UNREAD = 1000
@@ -36,6 +38,8 @@ CONTRACT = "your contract"
 """The sender of corrections."""
 BUDGET = "your budget"
 """The sender of warnings that little of a budget is left."""
+LENGTH = "the length limit"
+"""The sender of notices that a reply was cut off."""
 USER = "the user"
 """The sender of what people and code send; agents are named by their paths."""
 
@@ -107,6 +111,7 @@ _INTRODUCTIONS: Final[Mapping[MailKind, str]] = {
     "alert": "Alert by your monitor {sender} about {to}; you decide what follows",
     "stopped": "Alert by your monitor {sender} about {to}, which was stopped for it",
     "budget": "Warning from {sender}; come to an end before it is used up",
+    "length": "Your reply was cut off by {sender}",
     "spawn": "A new subordinate from {sender}, {to}, made after",
 }
 

@@ -11,6 +11,8 @@ from typing import Final, NamedTuple
 
 from langchain_core.exceptions import ContextOverflowError
 
+from echelons.text.error_lines import read_error_text
+
 _MOST_REQUESTED: Final = 50
 """A number of more than so many times the limit is no number of tokens."""
 _LEAST_LIMIT: Final = 512
@@ -102,7 +104,7 @@ def read_length_refusal(error: BaseException) -> LengthRefusal | None:
     if not isinstance(error, Exception) or type(error).__module__.startswith("langgraph."):
         return None
     for one in _iterate_causes(error):
-        text = str(one)[:_MAX_TEXT]
+        text = read_error_text(one)[:_MAX_TEXT]
         is_refusal = isinstance(one, ContextOverflowError) or (
             getattr(one, "status_code", None) == _TOO_LARGE
         )

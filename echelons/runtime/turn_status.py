@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal, TypeAlias
 
-from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.messages import BaseMessage
 
 from echelons.checkpoints.coordination.turns import EndStatus, TurnEnd
 from echelons.checkpoints.queries import ReadPlan
 from echelons.checkpoints.threads.thread_status import ThreadStatus, read_turn_messages
 from echelons.delegation.request import DelegationRequest
+from echelons.nodes.planning.final_answer import read_final_text
 from echelons.nodes.planning.segment_end import build_halt_report, read_halt
 from echelons.nodes.subordinate import build_response
 from echelons.tree.names import PATH_SEPARATOR
@@ -55,7 +56,11 @@ def build_turn_end(
     ended: EndStatus = "finished"
     if halt:
         ended = halt.kind if halt.kind in ("stopped", "dismissed") else "limited"
-    text = str(last.text) if isinstance(last, AIMessage) else ""
+    elif response.end == "length":
+        ended = "limited"
+    text = read_final_text(messages)
+    if not text.strip() and response.result:
+        text = response.result
     return TurnEnd(text, ended, response.reason, response)
 
 

@@ -41,6 +41,7 @@ class RequestQueue:
         timeouts: Seconds for each declared subordinate, by its name; `None` for no limit.
         max_depth: Most levels of the tree.
         policy: The superior's delegation policy.
+        models: The model of each agent of the tree, by its name.
     """
 
     nodes: Mapping[str, str]
@@ -48,6 +49,7 @@ class RequestQueue:
     timeouts: Mapping[str, float | None] = field(default_factory=dict)
     max_depth: int = MAX_DEPTH
     policy: DelegationPolicy = DEFAULT_POLICY
+    models: Mapping[str, Any] = field(default_factory=dict)
 
     def get_timeout(self, order: QueuedRequest, config: Mapping[str, Any]) -> float | None:
         """Return the seconds of the subordinate of a queued request; `None` for no limit."""
@@ -88,6 +90,8 @@ class RequestQueue:
         """Return the step after an attempt of `spent` seconds; `config` is the superior's."""
         if waiting := order.pass_answer(answer):
             return NextStep(order, config, waiting)
+        if answer.end in ("filtered", "refused"):
+            order = self._leave_out_model(order, answer.agent)
         request = order.request.with_time_spent(spent)
         if may_retry and order.candidates.remaining and request.seconds != 0:
             superior = require_identity(config).thread_id
@@ -122,6 +126,18 @@ class RequestQueue:
             rest[0] = self._with_deadline(waited, step.config).stored()
         update["queue"] = rest
         return Command(update=update, goto=self.choose_node(rest[0], step.config) if rest else ())
+
+    def _leave_out_model(self, order: QueuedRequest, agent: str) -> QueuedRequest:
+        """Return a queued request without the candidates that have the model of an agent.
+
+        A model that has refused a task, or its provider's filter, would do so again.
+        """
+        if (model := self.models.get(agent)) is None:
+            return order
+        remaining = tuple(
+            way for way in order.candidates.remaining if self.models.get(way[-1]) is not model
+        )
+        return replace(order, candidates=replace(order.candidates, remaining=remaining))
 
     def _warn(self, config: Mapping[str, Any]) -> str:
         """Return what a superior is told if what it has made is near the tree's last level."""

@@ -50,6 +50,14 @@ class JoinedState:
         state = {**self.state, "messages": [*self.state["messages"], *messages]}
         return replace(self, state=state, added=[*self.added, *messages])
 
+    def replace_message(self, message: BaseMessage) -> JoinedState:
+        """Return the state with a message in place of that with its id."""
+        messages = [
+            message if other.id == message.id else other for other in self.state["messages"]
+        ]
+        added = [*self.added, message]
+        return replace(self, state={**self.state, "messages": messages}, added=added)
+
 
 def join_parts(state: Mapping[str, Any], identity: Identity) -> JoinedState:
     """Return a level's state with an answer to each call whose requests have all ended."""

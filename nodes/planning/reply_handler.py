@@ -29,6 +29,7 @@ from echelons.delegation.relayed_request import RelayedRequest
 from echelons.delegation.request import CURRENT_REQUEST_KEY, store_request_budget
 from echelons.delegation.request_builder import RequestLimits
 from echelons.identity.lineage import (
+    END_KEY,
     MAIL_KEY,
     MEMORY_KEY,
     PARTS_KEY,
@@ -50,6 +51,7 @@ from echelons.identity.thread_history import Head, Past, join_path
 from echelons.messaging.mail import Mail
 from echelons.models.door.call_usage import get_whole_usage
 from echelons.models.door.overflow import ShownLimit
+from echelons.models.reply_end import read_reply_end
 from echelons.nodes.delegating.queued_request import (
     QueuedRequest,
     build_part_entry,
@@ -68,6 +70,7 @@ from echelons.nodes.planning.delegation_plan import (
     condense_context,
     list_side_by_side,
 )
+from echelons.nodes.planning.final_answer import build_continued_update
 from echelons.nodes.planning.incoming_mail import build_correction_update, build_mail_messages
 from echelons.nodes.planning.join_results import JoinedState, build_joint_answer
 from echelons.nodes.planning.outgoing_mail import list_spawned_siblings
@@ -199,7 +202,11 @@ class ReplyHandler:
         able, policy, reply = self.callable_tools, self.policy, context.message
         before, thread = context.state["messages"], context.identity.thread_id
         ends = not (reply.tool_calls or reply.invalid_tool_calls)
-        if able.output:
+        if ends and END_KEY in reply.response_metadata:
+            continued = build_continued_update(reply, before, context.identity)
+            if continued:
+                return continued
+        if able.output and not _was_withheld(reply):
             parsed, identity = context.parsed, context.identity
             update = build_correction_update(able.output, reply, parsed, before, identity)
             if update:
@@ -261,6 +268,11 @@ def _has_asked(messages: Sequence[BaseMessage]) -> bool:
     return False
 
 
+def _was_withheld(reply: AIMessage) -> bool:
+    """Return whether a reply is none that another try would mend."""
+    return reply.response_metadata.get(END_KEY) in ("filtered", "refused", "length")
+
+
 def _adopt_reply(
     reply: Any, identity: Identity, before: Sequence[Sequence[BaseMessage]], removed: int = 0
 ) -> AIMessage:
@@ -268,12 +280,12 @@ def _adopt_reply(
         raise TypeError(f"the model of {identity.agent!r} returned {type(reply).__name__}")
     message = sanitize_message(message_chunk_to_message(reply))
     assert isinstance(message, AIMessage)  # noqa: S101  a chunk's message is of its kind
-    update: dict[str, Any] = {
-        "name": identity.agent,
-        "response_metadata": strip_own_metadata(message),
-    }
+    metadata = strip_own_metadata(message)
+    if (end := read_reply_end(message)).kind != "complete":
+        metadata[END_KEY] = end.kind
     if isinstance(limit := reply.response_metadata.get(SHORTENED_KEY), ShownLimit):
-        update["response_metadata"][SHORTENED_KEY] = dict(limit)
+        metadata[SHORTENED_KEY] = dict(limit)
+    update: dict[str, Any] = {"name": identity.agent, "response_metadata": metadata}
     if message.usage_metadata and not get_whole_usage(message):
         update["usage_metadata"] = None
     # A reply with the id of an earlier message would replace that message.

@@ -36,7 +36,8 @@ from echelons.errors import DelegationError, InvalidInput, InvalidJoin, SpawnRef
 from echelons.identity.lineage import PAGE_KEY
 from echelons.identity.thread_history import Head
 from echelons.messaging.agent_question import AgentQuestion, build_question_id
-from echelons.nodes.messages import find_cut_off
+from echelons.models.reply_end import read_reply_end
+from echelons.nodes.planning.final_answer import build_report_answer
 from echelons.nodes.planning.outgoing_mail import SUPERIOR, MessageCall
 from echelons.nodes.planning.refused_calls import CUT_OFF, OUTPUT, REFUSED, mark_refused
 from echelons.nodes.planning.spawn_plan import SpawnPlan
@@ -61,6 +62,7 @@ from echelons.tree.names import (
     DELEGATE_MANY,
     DISMISS_SUBORDINATE,
     PATH_SEPARATOR,
+    PIN,
     READ_RESULT,
     REPORT,
     SEND_MESSAGE,
@@ -68,6 +70,8 @@ from echelons.tree.names import (
 )
 
 M = TypeVar("M", bound=BaseModel)
+_SILENT_TOOLS = frozenset({PIN, "note_write", "note_list"})
+"""Tools whose results a report need not wait for, beside messages to others."""
 NO_HEADS: Mapping[str, Head] = MappingProxyType({})
 FindSiblings: TypeAlias = Callable[[], Collection[str]]
 """Returns the names of the agents beside one that were made at run time."""
@@ -207,9 +211,9 @@ def parse_calls(
     out = _CallParser(callable_tools, most, heads, message.id or "", spawns, find_beside)
     out.read_result = read_result
     calls = (*message.tool_calls, *message.invalid_tool_calls)
-    if calls and (cut_off := find_cut_off(message)):
+    if calls and (end := read_reply_end(message)).kind in ("length", "filtered", "refused"):
         why = (
-            f"your reply was cut off ({cut_off}), so none of its calls has been run; make them "
+            f"your reply was cut off ({end.why}), so none of its calls has been run; make them "
             "again, with shorter arguments or fewer in one message"
         )
         for each in calls:
@@ -218,6 +222,7 @@ def parse_calls(
     for call in message.tool_calls:
         out.add_call(call)
     out.refuse_busy()
+    out.settle_reports(str(message.text))
     for broken in message.invalid_tool_calls:
         why = broken.get("error") or "the arguments are no valid JSON object"
         out.add_error(broken.get("id") or "", broken.get("name") or "unknown", why)
@@ -306,6 +311,10 @@ class _CallParser:
     waits: dict[str, float] = field(default_factory=dict)
     output_fault: str = ""
     dismissals: dict[str, str] = field(default_factory=dict)
+    reports: list[tuple[str, Mapping[str, Any]]] = field(default_factory=list)
+    tool_calls: list[str] = field(default_factory=list)
+    has_waiting_report: bool = False
+    asks: bool = False
 
     def add_call(self, call: ToolCall) -> None:
         name, call_id = call["name"], call["id"] or ""
@@ -318,7 +327,7 @@ class _CallParser:
             add = self._add_spawning if name == SPAWN_SUBORDINATE else self._add_dismissal
             add(call_id, call["args"])
         elif name == REPORT and self.callable_tools.can_report:
-            self._add_report(call_id, call["args"])
+            self.reports.append((call_id, call["args"]))
         elif name == ASK_SUPERIOR and self.callable_tools.can_ask:
             self._add_question(call_id, call["args"])
         elif name == SEND_MESSAGE and self.callable_tools.can_ask:
@@ -340,6 +349,8 @@ class _CallParser:
             self.add_error(call_id, name, f"there is no such tool; the tools are: {known}")
         elif too_wide := self._reserve_width(1):
             self.add_error(call_id, name, too_wide.reason)
+        elif name not in _SILENT_TOOLS:
+            self.tool_calls.append(name)
 
     def add_error(self, call_id: str, name: str, why: str, mark: str = REFUSED) -> None:
         answer = ToolMessage(f"Error: {why}", tool_call_id=call_id, name=name, status="error")
@@ -555,11 +566,33 @@ class _CallParser:
         below = tuple(filter(None, head.get("way", "").split(PATH_SEPARATOR)))
         return replace(call, subordinate=head["agent"], thread_id=thread, route=below)
 
-    def _add_report(self, call_id: str, args: Mapping[str, Any]) -> None:
+    def settle_reports(self, text: str) -> None:
+        """Take the report of the message, whose text is `text`, if its other calls let it.
+
+        One beside a task or a question came before the answers, and is not taken; beside other
+        tools it waits for their results.
+        """
+        has_failed = any(answer.status == "error" for answer in self.answers)
+        asks = self.requests or self.refused or self.dismissals or self.asks
+        for call_id, args in self.reports:
+            if asks:
+                why = "not reported: read the answers of your other calls, then report"
+                self.add_error(call_id, REPORT, why)
+            elif has_failed:
+                why = (
+                    "not reported: another call of this message was refused; read why, then report"
+                )
+                self.add_error(call_id, REPORT, why)
+            else:
+                self._add_report(call_id, args, text)
+
+    def _add_report(self, call_id: str, args: Mapping[str, Any], text: str) -> None:
         contract = self.callable_tools.output
         if contract and isinstance(args.get("result"), (Mapping, list)):
             args = {**args, "result": json.dumps(args["result"], ensure_ascii=False)}
         report = _validate_args(ReportArgs, args)
+        if isinstance(report, ReportArgs) and not report.result.strip() and text.strip():
+            report = report.model_copy(update={"result": text})
         if contract and isinstance(report, ReportArgs) and report.status is Status.FULFILLED:
             try:
                 contract.read_output(report.result)
@@ -569,21 +602,24 @@ class _CallParser:
                 return
         if isinstance(report, str):
             self.add_error(call_id, REPORT, report)
-        elif why := self._find_earlier_end():
-            self.add_error(call_id, REPORT, why)
+        elif self.report or self.has_waiting_report:
+            self.add_error(call_id, REPORT, "reported already in this message")
+        elif self.tool_calls:
+            self.has_waiting_report = True
+            stored = report.model_dump(mode="json", exclude_none=True)
+            self.answers.append(build_report_answer(call_id, stored))
         else:
             self.report = report
-            self.answers.append(ToolMessage("reported", tool_call_id=call_id, name=REPORT))
+            self.answers.append(build_report_answer(call_id))
 
     def _add_question(self, call_id: str, args: Mapping[str, Any]) -> None:
         asked = _validate_args(AskSuperiorArgs, args)
+        self.asks = True
         if isinstance(asked, str):
             self.add_error(call_id, ASK_SUPERIOR, asked)
         elif not self.callable_tools.can_report:
             if too_wide := self._reserve_width(1):
                 self.add_error(call_id, ASK_SUPERIOR, too_wide.reason)
-        elif self.report is not None:
-            self.add_error(call_id, ASK_SUPERIOR, self._find_earlier_end())
         else:
             self.questions.append(asked.build_question())
             text = "asked: the next message is the answer"
@@ -608,6 +644,7 @@ class _CallParser:
 
     def _add_user_question(self, call_id: str, args: Mapping[str, Any]) -> None:
         asked = _validate_args(AskUserArgs, args)
+        self.asks = True
         if isinstance(asked, str):
             self.add_error(call_id, ASK_USER, asked)
         elif too_wide := self._reserve_width(1):
@@ -635,14 +672,6 @@ class _CallParser:
         answer = ToolMessage(text, tool_call_id=call_id, name=READ_RESULT)
         answer.response_metadata = {PAGE_KEY: wanted.id}
         self.answers.append(answer)
-
-    def _find_earlier_end(self) -> str:
-        """Return why the message cannot end the segment in another way; empty if it can."""
-        if self.report is not None:
-            return "reported already in this message"
-        if self.questions:
-            return "asked your superior already in this message; report when you have the answer"
-        return ""
 
 
 def _validate_args(model: type[M], args: Mapping[str, Any]) -> M | str:

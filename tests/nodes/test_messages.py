@@ -13,7 +13,6 @@ from langchain_core.runnables import RunnableLambda
 
 from echelons import Agent, Session, subordinate
 from echelons.delegation.request import DelegationResponse, Usage
-from echelons.nodes.messages import find_cut_off
 from echelons.testing import Call, Reply, ScriptedModel, delegate
 
 
@@ -65,40 +64,6 @@ def test_who_only_passes_a_request_on_has_called_no_model() -> None:
 
     assert answer == Usage(input_tokens=20, output_tokens=4, model_calls=1)
     assert whole.model_calls == len(model.calls) == 3
-
-
-@pytest.mark.parametrize(
-    ("metadata", "words"),
-    [
-        ({"finish_reason": "length"}, "finish_reason: length"),  # OpenAI and many others
-        ({"stop_reason": "max_tokens"}, "stop_reason: max_tokens"),  # Anthropic
-        ({"stop_reason": "model_context_window_exceeded"}, None),
-        ({"stop_reason": "refusal"}, None),
-        ({"finish_reason": "MAX_TOKENS"}, "finish_reason: MAX_TOKENS"),  # Gemini, Cohere
-        ({"finish_reason": "FinishReason.MAX_TOKENS"}, None),
-        ({"stopReason": "max_tokens"}, "stopReason: max_tokens"),  # Bedrock's Converse
-        ({"finish_reason": "model_length"}, None),  # Mistral
-        ({"finish_reason": "content_filter"}, None),  # Azure
-        ({"done_reason": "length"}, None),  # Ollama
-        ({"finish_reason": "lengthlength"}, None),  # two chunks of a stream, merged
-        (
-            {"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}},
-            "incomplete_details: max_output_tokens",  # OpenAI's Responses
-        ),
-        ({}, ""),
-        ({"finish_reason": "tool_calls"}, ""),
-        ({"stop_reason": "tool_use", "stop_sequence": None}, ""),
-        ({"finish_reason": None, "incomplete_details": None}, ""),
-        ({"finish_reason": ["length"]}, ""),
-    ],
-    ids=repr,
-)
-def test_every_provider_s_word_for_a_reply_that_was_cut_off_is_known(
-    metadata: dict[str, Any], words: str | None
-) -> None:
-    found = find_cut_off(AIMessage("", response_metadata=metadata))
-
-    assert found if words is None else found == words
 
 
 class ReportsNoUsage(BaseChatModel):

@@ -14,8 +14,8 @@ from echelons.identity.lineage import USER_ANSWERS_KEY, Identity, derive_request
 from echelons.identity.thread_history import Head
 from echelons.nodes.delegating.attempt import LevelFailure
 from echelons.nodes.delegating.queued_request import QueuedRequest
+from echelons.nodes.planning.final_answer import EMPTY_ANSWER_REASON
 from echelons.nodes.subordinate import (
-    EMPTY_ANSWER_REASON,
     build_level_input,
     build_response,
     with_identity,

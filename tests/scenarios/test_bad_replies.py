@@ -154,22 +154,6 @@ def test_an_empty_reply_ends_the_turn_and_is_no_answer_to_a_superior(
     assert told(threads(saver)["head"][0]) == ["[unable] empty: it has answered nothing"]
 
 
-def test_a_report_among_other_calls_takes_effect_when_they_have_ended(
-    world: World, saver: SqliteCheckpointer
-) -> None:
-    calls = [report("partial", "half", confidence=0.25), ASK_LEAF, Call("nope")]
-    graph = team([ASK_MID, "over"], mid=[calls]).compile(saver)
-
-    world.invoke(graph, GO, ROOT)
-
-    found = threads(saver)
-    [answer] = [each for each in found["head"][0].messages if isinstance(each, ToolMessage)]
-    assert answer.text == "[partial]\nhalf"
-    assert answer.artifact["confidence"] == 0.25
-    assert [each["agent"] for each in answer.artifact["subordinate_responses"]] == ["leaf"]
-    assert sorted(told(found["mid"][0]))[1:] == ["leaf done", "reported"]
-
-
 def test_of_two_reports_in_a_message_the_first_counts(
     world: World, saver: SqliteCheckpointer
 ) -> None:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from langchain_core.messages import AIMessage, ToolMessage
+from langchain_core.messages import ToolMessage
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 from langchain_core.tools import ToolException
 from langgraph.graph import START, MessagesState, StateGraph
@@ -17,7 +17,7 @@ from langgraph.types import Command, Send
 
 from echelons import Agent, Session, SqliteCheckpointer, subordinate
 from echelons.checkpoints.threads.thread import Thread
-from echelons.testing import Call, ScriptedModel, delegate, report
+from echelons.testing import Call, ScriptedModel, delegate
 from tests.failure_ids import without_ids
 from tests.told_lines import without_told
 
@@ -343,21 +343,6 @@ def test_a_tool_named_like_a_subordinate_or_with_odd_results_is_a_tool_like_any_
     world.send(session, "go")
 
     assert told(threads(session)["leaf"]) == ["null", "fine"]
-
-
-def test_a_report_waits_for_the_tool_beside_it_even_if_that_fails(
-    world: World, saver: SqliteCheckpointer
-) -> None:
-    session = Session(team(boom, [report("partial", "half"), Call("boom")]), saver)
-
-    world.send(session, "go")
-
-    found = threads(session)
-    assert told(found["mid"]) == ["[partial]\nhalf", "other done"]
-    failed, reported = sorted(told(found["leaf"]))
-    assert without_ids(failed) == "Error: ValueError: no such city"
-    assert reported == "reported"
-    assert not isinstance(found["leaf"].messages[-1], AIMessage)
 
 
 class Mute(Exception):

@@ -498,12 +498,15 @@ def test_a_tool_may_update_the_messages_of_its_agent(world: World) -> None:
             update={"messages": [ToolMessage("acted", tool_call_id=call_id), SystemMessage("and?")]}
         )
 
-    agent, model = team([commanding(make)], Call("act"), "done")
+    def mid(messages: Any) -> Any:
+        return "done" if messages[-1].text == "and?" else Call("act")
 
-    run_both_ways(world, agent)
+    model = ScriptedModel({"head": [delegate("mid", "go"), "end"], "mid": mid})
+    worker = Agent("mid", tools=[commanding(make)], subordinates=[Agent("leaf")])
+    run_both_ways(world, Agent("head", model=model, subordinates=[worker]))
 
-    mid = [each for each in model.calls if each.agent == "mid"]
-    assert [each.text for each in mid[-1].messages[-2:]] == ["acted", "and?"]
+    [*_, last] = [each for each in model.calls if each.agent == "mid"]
+    assert [each.text for each in last.messages[-2:]] == ["acted", "and?"]
 
 
 def test_an_update_of_a_key_that_the_state_does_not_have_is_an_error_to_the_model(

@@ -159,7 +159,9 @@ def test_a_superior_rejects_a_plan_and_then_accepts_another(world: World) -> Non
         result = world.send(session, "go")
     assert result.text == "end"
     calls = [each for each in model.calls if each.agent == "mid"]
-    assert [each.tools == () for each in calls] == [True, True, False, False]
+    # Where a conversation has calls, some providers want a tool declared.
+    assert [each.tools for each in calls][:2] == [(), ("past_tool",)]
+    assert all("call_subordinate" in each.tools for each in calls[2:])
     asked = [each for each in shown(model, "head")[-1] if "May I proceed" in each]
     assert [re.findall(r"1\. .*", each) for each in asked] == [["1. do it"], ["1. ask leaf"]]
 

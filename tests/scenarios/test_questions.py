@@ -456,13 +456,11 @@ def test_a_question_that_cannot_be_asked_is_answered_with_the_reason(
 @pytest.mark.parametrize(
     ("calls", "status", "why"),
     [
-        ([report("partial", "half"), ask("Which?")], "partial", "reported already"),
-        ([ask("Which?"), report("partial", "half")], "needs_input", "asked your superior already"),
+        ([report("partial", "half"), ask("Which?")], "needs_input", "read the answers"),
+        ([ask("Which?"), report("partial", "half")], "needs_input", "read the answers"),
     ],
 )
-def test_of_a_report_and_a_question_in_one_message_the_first_counts(
-    calls: list[Call], status: str, why: str
-) -> None:
+def test_report_beside_a_question_is_not_taken(calls: list[Call], status: str, why: str) -> None:
     model = ScriptedModel({"head": [delegate("eat", "go"), "end"], "eat": [calls]})
     with Session(Agent("head", model=model, subordinates=[Agent("eat")]), ":memory:") as session:
         session.send("plan").result()

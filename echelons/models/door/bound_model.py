@@ -19,6 +19,7 @@ from echelons.models.door.call_usage import UNKNOWN_MODEL, ModelDescription
 from echelons.models.door.inner_calls import INNER_CALLS
 from echelons.models.door.stream_usage import WITH_USAGE, StreamUsage
 from echelons.models.request_messages import RequestBuilder, has_calls
+from echelons.models.streamed_refusals import keep_refusals
 from echelons.models.unreadable_reply import read_unreadable
 from echelons.plans import PlanStep
 
@@ -69,8 +70,10 @@ class BoundModel:
         described = ModelDescription.describe(own)
         requests = RequestBuilder(describe_client(own, arguments))
         takes_value = _takes_prompt_value(own)
+        # What a server refuses is remembered for the client, so for the object of the user.
         usage = StreamUsage.find(own, requests.rules, arguments)
-        return cls(own, arguments, timed_model, takes_value, unbound, described, requests, usage)
+        kept = keep_refusals(own)
+        return cls(kept, arguments, timed_model, takes_value, unbound, described, requests, usage)
 
     def build_step(self, messages: Sequence[BaseMessage], config: RunnableConfig) -> PlanStep:
         """Return the call of the model with some messages; a deadline limits it in both worlds."""

@@ -138,7 +138,6 @@ def test_calls_are_sorted_by_who_does_them() -> None:
     found = sorted_out(
         call("search", "1", q="x"),
         call("call_subordinate", "2", message="dinner", subordinate="eat"),
-        call("report", "3", status="partial", result="half", confidence=0.5, reason="late"),
     )
 
     [delegation] = found.requests
@@ -147,6 +146,13 @@ def test_calls_are_sorted_by_who_does_them() -> None:
         *("2", "eat", "dinner"),
         False,
     )
+
+
+def test_report_by_itself_is_taken() -> None:
+    found = sorted_out(
+        call("report", "3", status="partial", result="half", confidence=0.5, reason="late")
+    )
+
     assert found.report is not None
     assert (found.report.status, found.report.result) == (Status.PARTIAL, "half")
     assert (found.report.confidence, found.report.reason) == (0.5, "late")

@@ -1,0 +1,116 @@
+"""`read_reply_end`: how a model's reply ended, from the words of all providers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
+
+from langchain_core.messages import AIMessage
+
+EndKind: TypeAlias = Literal["complete", "length", "filtered", "refused", "paused", "empty"]
+"""How a reply ended: whole; cut at the length limit; cut or held back by the provider's filter;
+refused by the model or its provider; paused, to be sent back and continued; or without any text
+and call."""
+
+MAX_PAUSES: Final = 10
+"""How often a paused reply is continued."""
+
+
+class ReplyEnd(NamedTuple):
+    """How a reply ended.
+
+    Attributes:
+        kind: One of `EndKind`.
+        why: The provider's word for it, as `key: word`, or the words with which a model refused.
+    """
+
+    kind: EndKind
+    why: str = ""
+
+    @property
+    def reason(self) -> str:
+        """It as the reason of a response, in one line."""
+        why = " ".join(self.why.split())
+        return f"{self.kind}: {why}" if why else self.kind
+
+
+COMPLETE: Final = ReplyEnd("complete")
+_KEYS = (
+    "finish_reason",
+    "stop_reason",
+    "stopReason",
+    "finishReason",
+    "done_reason",
+    "incomplete_details",
+)
+"""Metadata keys under which providers say why a reply ended."""
+_WHOLE = frozenset({"tool_calls", "tool_use", "stop", "end_turn", "STOP", None})
+"""Their usual words for a whole reply, which need no comparison."""
+
+
+def _compile(words: str) -> re.Pattern[str]:
+    # An enum may be stored with its class; merged chunks of a stream may repeat the word.
+    return re.compile(rf"(?:(?:\w+\.)?(?:{words}))+", re.IGNORECASE)
+
+
+_WORDS: Final[Mapping[EndKind, re.Pattern[str]]] = {
+    "length": _compile(
+        r"length|(?:max|model)_length|max_(?:output_|completion_)?tokens|token_limit|error_limit"
+        r"|model_context_window_exceeded|insufficient_system_resource"
+    ),
+    "filtered": _compile(
+        r"content_filter(?:ed)?|guardrail_intervened|safety|recitation|blocklist"
+        r"|prohibited_content|spii|image_safety|image_prohibited_content|image_recitation"
+        r"|language|error_toxic"
+    ),
+    "refused": _compile(r"refusal"),
+    "paused": _compile(r"pause_turn"),
+}
+"""The words of OpenAI, Anthropic, Google, Amazon, Mistral, Cohere, DeepSeek, Ollama and others."""
+
+
+def read_reply_end(message: AIMessage) -> ReplyEnd:
+    """Return how a reply ended.
+
+    Examples:
+        >>> read_reply_end(AIMessage("Half", response_metadata={"stop_reason": "max_tokens"}))
+        ReplyEnd(kind='length', why='stop_reason: max_tokens')
+        >>> read_reply_end(AIMessage("", additional_kwargs={"refusal": "I may not."}))
+        ReplyEnd(kind='refused', why='I may not.')
+        >>> read_reply_end(AIMessage("Whole")).kind
+        'complete'
+    """
+    metadata = message.response_metadata
+    for key in _KEYS:
+        if key in metadata and (end := _read_word(key, metadata[key])):
+            refusal = find_refusal(message) or str(message.text).strip()
+            return ReplyEnd("refused", refusal or end.why) if end.kind == "refused" else end
+    if refusal := find_refusal(message):
+        return ReplyEnd("refused", refusal)
+    if message.tool_calls or message.invalid_tool_calls or str(message.text).strip():
+        return COMPLETE
+    return ReplyEnd("empty")
+
+
+def find_refusal(message: AIMessage) -> str:
+    """Return the words with which a model refused, where its provider keeps them apart."""
+    refusal = message.additional_kwargs.get("refusal")
+    if not refusal and isinstance(message.content, list):
+        blocks = (block for block in message.content if isinstance(block, dict))
+        refusal = next(
+            (each.get("refusal") for each in blocks if each.get("type") == "refusal"), ""
+        )
+    return refusal.strip() if isinstance(refusal, str) else ""
+
+
+def _read_word(key: str, word: Any) -> ReplyEnd | None:
+    if isinstance(word, Mapping):
+        word = word.get("reason")
+    if word is None or (isinstance(word, str) and word in _WHOLE):
+        return None
+    text = str(word)
+    for kind, words in _WORDS.items():
+        if words.fullmatch(text):
+            return ReplyEnd(kind, f"{key}: {text}")
+    return None

@@ -1,0 +1,312 @@
+"""How a reply ended decides what its superior gets, at the third level and at the root."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.runnables import RunnableLambda
+
+from echelons import Agent, Session
+from echelons.delegation.request import DelegationResponse
+from echelons.models.reply_end import MAX_PAUSES
+from echelons.testing import Call, Reply, ScriptedModel, delegate, report
+
+if TYPE_CHECKING:
+    from tests.scenarios.conftest import World
+
+Script = Callable[[Sequence[BaseMessage]], Any]
+
+
+def look() -> str:
+    """Look."""
+    return "seen"
+
+
+def pay() -> str:
+    """Pay the bill."""
+    raise ValueError("the card was refused")
+
+
+def pass_on(subordinate: str) -> Script:
+    def play(messages: Sequence[BaseMessage]) -> Any:
+        last = messages[-1]
+        return delegate(subordinate, "go") if last.type == "human" else str(last.text)
+
+    return play
+
+
+def ask_leaf(
+    world: World, script: Any, tools: Sequence[Any] = (look, pay)
+) -> tuple[str, DelegationResponse, ScriptedModel]:
+    """Return the root's text, the response of the leaf at level 3, and the model."""
+    model = ScriptedModel({"head": pass_on("mid"), "mid": pass_on("leaf"), "leaf": script})
+    leaf = Agent("leaf", tools=[*tools])
+    tree = Agent("head", model=model, subordinates=[Agent("mid", subordinates=[leaf])])
+    with Session(tree, ":memory:") as session:
+        text = world.send(session, "go").text
+        [mid] = session.trace().subordinates
+        response = mid.subordinates[0].requests[0].response
+    assert response is not None
+    return text, response, model
+
+
+def read_calls(model: ScriptedModel, agent: str = "leaf") -> list[Any]:
+    return [call for call in model.calls if call.agent == agent]
+
+
+def cut(text: str) -> Reply:
+    return Reply(text, finish_reason="length")
+
+
+def test_reply_cut_at_the_length_limit_may_be_finished_once(world: World) -> None:
+    text, response, model = ask_leaf(world, [cut("One, two, "), "three."])
+
+    assert (response.status, response.result, response.end) == (
+        "fulfilled",
+        "One, two, three.",
+        "",
+    )
+    assert "cut off by the length limit" in read_calls(model)[1].messages[-1].text
+    assert text == "One, two, three."
+
+
+def test_reply_cut_twice_is_partial_with_all_its_text(world: World) -> None:
+    _, response, model = ask_leaf(world, [cut("One, two, "), cut("three, ")])
+
+    assert (response.status, response.result, response.end) == (
+        "partial",
+        "One, two, three, ",
+        "length",
+    )
+    assert response.reason == "length: finish_reason: length"
+    assert len(read_calls(model)) == 2
+
+
+def test_next_request_may_finish_a_cut_reply_again(world: World) -> None:
+    script: list[Any] = [cut("a "), cut("b ")] * 2
+
+    def play(messages: Sequence[BaseMessage]) -> Any:
+        return script.pop(0)
+
+    model = ScriptedModel({"head": play})
+    with Session(Agent("head", model=model), ":memory:") as session:
+        for _ in range(2):
+            result = world.send(session, "go")
+            assert (result.status, result.text) == ("limited", "a b ")
+            assert result.reason == "length: finish_reason: length"
+
+
+def test_filtered_reply_is_partial_with_its_reason(world: World) -> None:
+    _, response, _ = ask_leaf(world, [Reply("Half", finish_reason="content_filter")])
+
+    assert (response.status, response.result, response.end) == ("partial", "Half", "filtered")
+    assert response.reason == "filtered: finish_reason: content_filter"
+    assert not response.failed
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        AIMessage("", additional_kwargs={"refusal": "I give no medical advice."}),
+        AIMessage([{"type": "refusal", "refusal": "I give no medical advice."}]),
+        AIMessage("I give no medical advice.", response_metadata={"stop_reason": "refusal"}),
+    ],
+)
+def test_refusal_is_unable_with_the_words_of_the_model(world: World, message: AIMessage) -> None:
+    text, response, _ = ask_leaf(world, lambda _: message)
+
+    assert (response.status, response.end) == ("unable", "refused")
+    assert not response.failed
+    assert "I give no medical advice." in text
+
+
+def build_cooks(reply: AIMessage, second: ScriptedModel | None) -> tuple[Agent, list[str]]:
+    tried: list[str] = []
+
+    def first(messages: Sequence[BaseMessage]) -> Any:
+        tried.append("first")
+        return reply
+
+    def other(messages: Sequence[BaseMessage]) -> Any:
+        tried.append("second")
+        return "cooked"
+
+    def head(messages: Sequence[BaseMessage]) -> Any:
+        if messages[-1].type == "human":
+            return Call("call_subordinate", {"message": "cook dinner"})
+        return str(messages[-1].text)
+
+    model = ScriptedModel({"head": head, "first": first, "second": other})
+    cooks = [
+        Agent("first", capabilities={"cook": 0.9}),
+        Agent("second", model=second, capabilities={"cook": 0.8}),
+    ]
+    return Agent("head", model=model, subordinates=cooks), tried
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        AIMessage("", additional_kwargs={"refusal": "No."}),
+        AIMessage("Half", response_metadata={"finish_reason": "content_filter"}),
+    ],
+)
+def test_no_candidate_with_the_same_model_is_tried(world: World, reply: AIMessage) -> None:
+    tree, tried = build_cooks(reply, None)
+    with Session(tree, ":memory:") as session:
+        for _ in range(4):
+            world.send(session, "go")
+        # The circuit of an agent opens after three failures.
+        assert tried == ["first"] * 4
+
+
+def test_candidate_with_another_model_is_tried_after_a_refusal(world: World) -> None:
+    another = ScriptedModel({"second": lambda _: "cooked"})
+    tree, tried = build_cooks(AIMessage("", additional_kwargs={"refusal": "No."}), another)
+    with Session(tree, ":memory:") as session:
+        assert world.send(session, "go").text == "cooked"
+    assert tried == ["first"]
+
+
+def pause(text: str) -> AIMessage:
+    return AIMessage(text, response_metadata={"stop_reason": "pause_turn"})
+
+
+def test_paused_reply_is_sent_back_and_continued(world: World) -> None:
+    steps: list[Any] = [pause("I search. "), pause("I read. "), AIMessage("It is 42.")]
+
+    text, response, model = ask_leaf(world, lambda _: steps.pop(0))
+
+    assert response.status == "fulfilled"
+    assert text == "I search. I read. It is 42."
+    assert [call.messages[-1].type for call in read_calls(model)] == ["human", "ai", "ai"]
+
+
+def test_reply_is_continued_at_most_ten_times(world: World) -> None:
+    _, response, model = ask_leaf(world, lambda _: pause("wait "))
+
+    assert len(read_calls(model)) == MAX_PAUSES + 1
+    assert (response.status, response.end) == ("partial", "paused")
+
+
+def test_empty_end_is_partial_with_the_last_text_of_the_request(world: World) -> None:
+    _, response, _ = ask_leaf(world, [Reply("I look around.", [Call("look")]), ""])
+
+    assert (response.status, response.result, response.end) == (
+        "partial",
+        "I look around.",
+        "empty",
+    )
+
+
+def test_empty_end_without_any_text_is_unable(world: World) -> None:
+    _, response, _ = ask_leaf(world, [""])
+
+    assert (response.status, response.end, response.failed) == ("unable", "empty", True)
+
+
+def test_end_stands_in_events_and_in_sql(world: World, tmp_path: Any) -> None:
+    model = ScriptedModel({"head": pass_on("leaf"), "leaf": [cut("a "), cut("b")]})
+    tree = Agent("head", model=model, subordinates=[Agent("leaf")])
+    with Session(tree, tmp_path / "ends.sqlite") as session:
+        world.send(session, "go")
+        [leaf] = session.trace().subordinates
+        thread = session.thread_store.get(leaf.thread_id)
+        ends = [event.data.get("end") for event in thread.events if event.kind == "message"]
+    assert ends == [None, "length", None, "length"]
+    with sqlite3.connect(tmp_path / "ends.sqlite") as connection:
+        query = "SELECT json_extract(data, '$.artifact.end') FROM events WHERE kind = 'message'"
+        assert ("length",) in connection.execute(query).fetchall()
+
+
+# The answer
+
+
+def test_report_beside_a_delegation_is_not_taken(world: World) -> None:
+    def mid(messages: Sequence[BaseMessage]) -> Any:
+        if messages[-1].type == "human":
+            return [delegate("leaf", "go"), report("fulfilled", "A guess.")]
+        refused = [message.text for message in messages if message.text.startswith("Error")]
+        return f"{refused[0]} | leaf: {messages[-2].text}"
+
+    model = ScriptedModel({"head": pass_on("mid"), "mid": mid, "leaf": ["It is 42."]})
+    tree = Agent("head", model=model, subordinates=[Agent("mid", subordinates=[Agent("leaf")])])
+    with Session(tree, ":memory:") as session:
+        text = world.send(session, "go").text
+    assert "read the answers of your other calls, then report" in text
+    assert "A guess." not in text
+
+
+@pytest.mark.parametrize("order", [1, -1])
+@pytest.mark.parametrize("status", ["fulfilled", "partial", "unable"])
+def test_report_beside_a_tool_that_fails_is_refused(world: World, order: int, status: str) -> None:
+    calls = [Call("pay"), report(status, "All is paid.")][::order]
+    text, response, model = ask_leaf(world, [Reply("", calls), "The card was refused."])
+
+    assert (response.status, text) == ("fulfilled", "The card was refused.")
+    told = [message.text for message in read_calls(model)[1].messages if message.name == "report"]
+    assert told == [
+        "Error: not reported: pay, which you called beside it, did not succeed. Read the result, "
+        "then report what has come of your task"
+    ]
+
+
+def test_report_beside_a_tool_waits_and_is_taken(world: World) -> None:
+    steps = [[Call("look"), report("partial", "Half is seen.")]]
+    _, response, model = ask_leaf(world, steps)
+
+    assert (response.status, response.result) == ("partial", "Half is seen.")
+    assert len(read_calls(model)) == 1
+
+
+def test_report_beside_an_unknown_tool_is_refused(world: World) -> None:
+    steps = [[Call("nothing"), report("fulfilled", "Done.")], "I could not."]
+
+    assert ask_leaf(world, steps)[0] == "I could not."
+
+
+def test_report_without_a_result_takes_the_text_beside_it(world: World) -> None:
+    text, response, _ = ask_leaf(
+        world, [Reply("It is 42.", [Call("report", {"status": "fulfilled"})])]
+    )
+
+    assert (response.status, text) == ("fulfilled", "It is 42.")
+
+
+def test_second_report_of_a_message_is_refused(world: World) -> None:
+    calls = [report("fulfilled", "first"), report("unable", "second")]
+
+    assert ask_leaf(world, [calls])[0] == "first"
+
+
+@pytest.mark.parametrize("messages", [[], [AIMessage("")]])
+def test_graph_without_an_answer_of_its_own_is_unable(world: World, messages: list[Any]) -> None:
+    from langgraph.graph import START, MessagesState, StateGraph
+
+    def build() -> Any:
+        graph = StateGraph(MessagesState)
+        graph.add_node("work", lambda _: {"messages": messages})
+        graph.add_edge(START, "work")
+        return graph.compile(name="leaf")
+
+    model = ScriptedModel({"head": pass_on("leaf")})
+    with Session(Agent("head", model=model, subordinates=[build()]), ":memory:") as session:
+        for _ in range(2):
+            world.send(session, "Book a table")
+        requests = session.trace().subordinates[0].requests
+    assert [str(request.status) for request in requests] == ["unable", "unable"]
+
+
+def test_end_of_a_message_that_a_runnable_returns_counts(world: World) -> None:
+    said = AIMessage("Half", response_metadata={"finish_reason": "length"})
+    leaf: Any = RunnableLambda(lambda _: said, name="leaf")
+    model = ScriptedModel({"head": pass_on("leaf")})
+    with Session(Agent("head", model=model, subordinates=[leaf]), ":memory:") as session:
+        world.send(session, "go")
+        [request] = session.trace().subordinates[0].requests
+    assert request.response is not None
+    assert (request.response.status, request.response.end) == ("partial", "length")
