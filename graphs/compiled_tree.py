@@ -437,6 +437,7 @@ class _LevelFactory:
             width=self.limits.width,
             max_refusals=self.limits.max_refusals,
             result_tokens=self.limits.result_tokens,
+            max_repeats=self.limits.max_repeats,
             siblings=siblings,
             sibling_rule=self.policies[superior].sibling_messages if superior else "refuse",
             rules=rules,

@@ -16,12 +16,17 @@ from echelons.checkpoints.threads.message_search import search_messages
 from echelons.delegation.contract import get_contract, get_inputs
 from echelons.delegation.policy import DelegationPolicy
 from echelons.effects.approvals import StandingDecisions
-from echelons.effects.journal import Journal
+from echelons.effects.journal import Journal, is_polling
 from echelons.graphs.delegation_graph import build_delegation_graph
 from echelons.graphs.edges import AfterReason, BeforeReason, LoopNodes
 from echelons.graphs.spawned_levels import BuildLevel
 from echelons.graphs.state import Conversation, LevelInput, LevelOutput, LevelState, RootState
-from echelons.guards.limits import DEFAULT_REFUSALS, DEFAULT_RESULT_TOKENS, MAX_DEPTH
+from echelons.guards.limits import (
+    DEFAULT_REFUSALS,
+    DEFAULT_REPEATS,
+    DEFAULT_RESULT_TOKENS,
+    MAX_DEPTH,
+)
 from echelons.guards.permissions import RulesByName
 from echelons.guards.spawn import Spawn
 from echelons.human import Human
@@ -40,6 +45,7 @@ from echelons.nodes.memory.prompt_memory import PromptMemory
 from echelons.nodes.model_call.long_results import LongResults
 from echelons.nodes.model_call.model_input import ModelFunction, supports_tool_calls
 from echelons.nodes.model_call.system_prompt import ListingPrompt, SystemPrompt
+from echelons.nodes.planning.repeated_calls import RepeatRules
 from echelons.nodes.planning.spawn_plan import SpawnRules
 from echelons.nodes.planning.task_router import TaskRouter
 from echelons.nodes.planning.tool_calls import CallableTools
@@ -100,6 +106,7 @@ class LevelPosition:
         width: Most parallel calls in one message; `None` for no limit.
         max_refusals: Most refusals of the same call in a row; `None` for no limit.
         result_tokens: Most tokens of a result that a model is shown; `None` for no limit.
+        max_repeats: Most calls with the same result for one request; `None` for no limit.
         rules: The approval rules of the agent and its superiors.
         guidance: What the agent's model reads first; `None` for the library's own text, a mapping
             for texts in place of some of its parts.
@@ -125,6 +132,7 @@ class LevelPosition:
     width: int | None = None
     max_refusals: int | None = DEFAULT_REFUSALS
     result_tokens: int | None = DEFAULT_RESULT_TOKENS
+    max_repeats: int | None = DEFAULT_REPEATS
     siblings: tuple[str, ...] = ()
     sibling_rule: SiblingRule = "copy"
     rules: RulesByName = field(default_factory=dict)
@@ -338,6 +346,7 @@ def _build_settings(
         spawn_rules=rules,
         results=LongResults(position.result_tokens),
         bind_more=bind_more,
+        repeat_rules=_build_repeat_rules(position.max_repeats, tools),
     )
 
 
@@ -350,6 +359,14 @@ def _is_person(agent: Agent, subordinate: str, way: str) -> bool:
             return False
         below = member.subordinates
     return isinstance(member, Human)
+
+
+def _build_repeat_rules(limit: int | None, tools: Sequence[BaseTool]) -> RepeatRules | None:
+    """Return how often the same call may be made; people answer questions as they like."""
+    if limit is None:
+        return None
+    polling = (each.name for each in tools if is_polling(each))
+    return RepeatRules(limit, frozenset((*polling, ASK_SUPERIOR, ASK_USER, ASK_LATER)))
 
 
 def _build_output_format(agent: Agent, model: Any) -> dict[str, Any]:

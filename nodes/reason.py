@@ -70,6 +70,7 @@ from echelons.nodes.planning.refused_calls import find_refusal_halt
 from echelons.nodes.planning.relay_messages import (
     build_addressed_call,
 )
+from echelons.nodes.planning.repeated_calls import RepeatedCall, RepeatRules, find_repeated_call
 from echelons.nodes.planning.reply_handler import (
     ReplyContext,
     ReplyHandler,
@@ -120,6 +121,7 @@ class ReasonSettings:
         spawn_rules: Which subordinates it may make at run time; `None` for none.
         results: What its model is shown of long results.
         bind_more: Binds its model to other tools than those shown.
+        repeat_rules: How often it may make the same call with the same result; `None` for no limit.
     """
 
     model: Runnable[Any, Any] | ModelFunction
@@ -140,6 +142,7 @@ class ReasonSettings:
     spawn_rules: SpawnRules | None = None
     results: LongResults = field(default_factory=lambda: LongResults(DEFAULT_RESULT_TOKENS))
     bind_more: Callable[[Sequence[Any]], Runnable[Any, Any]] | None = None
+    repeat_rules: RepeatRules | None = None
 
 
 class Reason(Node):
@@ -186,12 +189,12 @@ class Reason(Node):
             return joined.rebase_update({"jump_to": "model"} if unread else direct)
         if direct and unread and (waiting := find_waiting_report(state["messages"])):
             joined = joined.replace_message(refuse_report(waiting, WITHDRAWN_END[REPORT]))
-        # Without a refusal nothing is counted: this comes before every call of the model.
-        if state["messages"] and REFUSED_KEY in state["messages"][-1].response_metadata:
-            verdict = verdict or find_refusal_halt(state["messages"], self._settings.max_refusals)
-        verdict = verdict or gate.enter(Step.MODEL, config)
+        looping, repeated = self._find_loop(state["messages"])
+        verdict = verdict or looping or gate.enter(Step.MODEL, config)
         if verdict:
             return joined.rebase_update(build_halt_update(verdict, state["messages"], identity))
+        if repeated:
+            joined = joined.add_messages([repeated.build_warning(identity)])
         if (allowance := get_allowance(config)) and gate.budgets.has_warnings(allowance):
             warnings = gate.budgets.take_warnings(allowance, config)
             joined = joined.add_messages(build_budget_warnings(warnings, identity))
@@ -310,13 +313,14 @@ class Reason(Node):
             return joined.rebase_update({"jump_to": "model"} if unread else direct)
         if direct and unread and (waiting := find_waiting_report(state["messages"])):
             joined = joined.replace_message(refuse_report(waiting, WITHDRAWN_END[REPORT]))
-        if state["messages"] and REFUSED_KEY in state["messages"][-1].response_metadata:
-            verdict = verdict or find_refusal_halt(state["messages"], self._settings.max_refusals)
+        looping, repeated = self._find_loop(state["messages"])
         if gate.backpressure:
             await gate.backpressure.await_start(config["configurable"][TASK_ID_KEY])
-        verdict = verdict or await gate.arun(lambda: gate.enter(Step.MODEL, config))
+        verdict = verdict or looping or await gate.arun(lambda: gate.enter(Step.MODEL, config))
         if verdict:
             return joined.rebase_update(build_halt_update(verdict, state["messages"], identity))
+        if repeated:
+            joined = joined.add_messages([repeated.build_warning(identity)])
         if (allowance := get_allowance(config)) and gate.budgets.has_warnings(allowance):
             take = partial(gate.budgets.take_warnings, allowance, config)
             warnings = await gate.arun(take)
@@ -422,6 +426,22 @@ class Reason(Node):
         if tools := self._direct_tools:
             return build_direct_update(messages, tools, identity), None
         return None, None
+
+    def _find_loop(
+        self, messages: Sequence[BaseMessage]
+    ) -> tuple[Halt | None, RepeatedCall | None]:
+        """Return why the agent ends, as it makes the same call again and again.
+
+        The second is the call of which it is told now, if it does not end.
+        """
+        settings, halt = self._settings, None
+        # Without a refusal nothing is counted: this comes before every call of the model.
+        if messages and REFUSED_KEY in messages[-1].response_metadata:
+            halt = find_refusal_halt(messages, settings.max_refusals)
+        repeated = find_repeated_call(messages, settings.repeat_rules)
+        if repeated and not halt:
+            halt = repeated.halt
+        return halt, repeated
 
     def _find_end(self, state: Mapping[str, Any]) -> dict[str, Any] | None:
         """Return the update of a segment that ends without a model call, `None` for any other."""

@@ -15,7 +15,7 @@ PATH_COST = 0.05
 """Confidence deducted for each agent on a response's path, to rank conflicting responses."""
 SHARED_PREFIXES = ("limit:", "over_grant:")
 """Prefixes of the reason of a response that no other candidate could better: they share it."""
-EXHAUSTED_PREFIXES = ("budget:", "limit:", "refused:")
+EXHAUSTED_PREFIXES = ("budget:", "limit:", "refused:", "repeated:")
 """Prefixes of the reason of a response whose agent had to stop early."""
 
 

@@ -23,6 +23,7 @@ from echelons.text.sanitize import sanitize_value
 IDEMPOTENCY_KEY = "idempotency_key"
 """Config key of the idempotency key of a call."""
 _EFFECT_MARK = "echelons_effect"
+_POLLS_MARK = "echelons_polls"
 
 F = TypeVar("F")
 T = TypeVar("T")
@@ -36,7 +37,9 @@ class EffectKind(StrEnum):
     READS_ONLY = "reads_only"
 
 
-def effect(*, idempotent: bool = False, reads_only: bool = False) -> Callable[[F], F]:
+def effect(
+    *, idempotent: bool = False, reads_only: bool = False, polls: bool = False
+) -> Callable[[F], F]:
     """Declare the side effects of a tool or function.
 
     Without this decorator, a call interrupted by a crash is not repeated until a human has said
@@ -46,6 +49,8 @@ def effect(*, idempotent: bool = False, reads_only: bool = False) -> Callable[[F
         idempotent: Two calls with the same `idempotency_key` have one effect. Such a call is
             repeated after a crash.
         reads_only: A call changes nothing. No journal is kept of it.
+        polls: It is called again and again until something has happened, so that the same result is
+            no reason to end its agent (`Limits.max_repeats`).
 
     Raises:
         InvalidSetting: One of them is no boolean.
@@ -58,19 +63,24 @@ def effect(*, idempotent: bool = False, reads_only: bool = False) -> Callable[[F
         >>> book("Rome")
         'booked Rome'
     """
-    given = {"idempotent": idempotent, "reads_only": reads_only}
+    given = {"idempotent": idempotent, "reads_only": reads_only, "polls": polls}
     for name, flag in given.items():
         if type(flag) is not bool:
             raise InvalidSetting("effect", name, flag, "give True or False")
     kind = EffectKind.IDEMPOTENT if idempotent else EffectKind.ONCE
     kind = EffectKind.READS_ONLY if reads_only else kind
 
+    marks: dict[str, Any] = {_EFFECT_MARK: str(kind)}
+    if polls:
+        marks[_POLLS_MARK] = True
+
     def declare(thing: F) -> F:
         if _is_tool(thing):
             marked: Any = thing
-            marked.metadata = {**(marked.metadata or {}), _EFFECT_MARK: str(kind)}
+            marked.metadata = {**(marked.metadata or {}), **marks}
         else:
-            setattr(thing, _EFFECT_MARK, str(kind))
+            for name, mark in marks.items():
+                setattr(thing, name, mark)
         return thing
 
     return declare
@@ -78,11 +88,19 @@ def effect(*, idempotent: bool = False, reads_only: bool = False) -> Callable[[F
 
 def get_effect_kind(thing: object) -> EffectKind:
     """Return the declared kind of a tool or function; `ONCE` if it has no declaration."""
+    return EffectKind(_find_mark(thing, _EFFECT_MARK) or EffectKind.ONCE)
+
+
+def is_polling(thing: object) -> bool:
+    """Return whether a tool or function is declared to be called until something has happened."""
+    return bool(_find_mark(thing, _POLLS_MARK))
+
+
+def _find_mark(thing: object, name: str) -> Any:
     metadata = (getattr(thing, "metadata", None) or {}) if _is_tool(thing) else {}
-    functions = (getattr(thing, name, None) for name in ("func", "coroutine"))
-    marks = (getattr(each, _EFFECT_MARK, None) for each in (thing, *functions))
-    declared = (metadata.get(_EFFECT_MARK), *marks)
-    return next((EffectKind(each) for each in declared if each), EffectKind.ONCE)
+    functions = (getattr(thing, each, None) for each in ("func", "coroutine"))
+    marks = (getattr(each, name, None) for each in (thing, *functions))
+    return next(filter(None, (metadata.get(name), *marks)), None)
 
 
 def idempotency_key(call: object) -> str:

@@ -46,12 +46,14 @@ class Halt:
 
     Attributes:
         kind: Its kind.
-        why: The limit reached, who was stopped or dismissed, or the call that was refused too
-            often.
+        why: The limit reached, who was stopped or dismissed, or the call that was refused or
+            repeated too often.
         finishes: Whether what has begun already is to come to its end.
     """
 
-    kind: Literal["limit", "budget", "over_grant", "stopped", "timeout", "refused", "dismissed"]
+    kind: Literal[
+        "limit", "budget", "over_grant", "stopped", "timeout", "refused", "repeated", "dismissed"
+    ]
     why: str
     finishes: bool = False
 
@@ -62,8 +64,8 @@ class Halt:
 
     @property
     def status(self) -> Literal["partial", "unable"]:
-        """The status of a response: limits and refusals leave a partial result, all else none."""
-        return "partial" if self.is_limit or self.kind == "refused" else "unable"
+        """The status of a response: a partial result after a limit or too many calls."""
+        return "partial" if self.is_limit or self.kind in ("refused", "repeated") else "unable"
 
     @property
     def is_limit(self) -> bool:

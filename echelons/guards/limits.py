@@ -21,6 +21,8 @@ DEFAULT_RESULT_TOKENS = 25_000
 """Default limit of what a model is shown of a result: a tenth of a usual context."""
 MIN_RESULT_TOKENS = 200
 """A result has a line about how to read on; less would show hardly more than that."""
+DEFAULT_REPEATS = 8
+"""Default limit of repetitions: a model that is told after half of them has a chance to turn."""
 
 
 class Limits(Settings):
@@ -46,6 +48,10 @@ class Limits(Settings):
         result_tokens: Maximum tokens that a model is shown of one result of a tool or subordinate,
             at least 200; the results of one message have twice as many together. The thread keeps
             the whole result, in which `read_result` reads on; `None` for no limit.
+        max_repeats: Maximum calls with the same arguments and the same result, in a row or not,
+            of one agent for one request. It is told at half of them, and its response is `partial`
+            at the last. Calls of tools that poll (`effect(polls=True)`) and questions to people
+            do not count; `None` for no limit.
 
     Raises:
         InvalidSetting: A limit is out of its range, or has an unknown name.
@@ -65,6 +71,7 @@ class Limits(Settings):
     width: int | None = Field(default=None, ge=1)
     max_refusals: int | None = Field(default=DEFAULT_REFUSALS, ge=1)
     result_tokens: int | None = Field(default=DEFAULT_RESULT_TOKENS, ge=MIN_RESULT_TOKENS)
+    max_repeats: int | None = Field(default=DEFAULT_REPEATS, ge=2)
 
     @property
     def root_only_names(self) -> tuple[str, ...]:

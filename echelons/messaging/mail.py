@@ -22,6 +22,7 @@ MailKind: TypeAlias = Literal[
     "stopped",
     "budget",
     "length",
+    "repeated",
 ]
 """The kind of a piece of mail. An intervention also cuts off the reply that is under way; `"copy"`
 shows a superior what one of its subordinates has sent another, `"held"` what was not delivered; an
@@ -29,7 +30,7 @@ shows a superior what one of its subordinates has sent another, `"held"` what wa
 is not accepted. `"spawn"` gives the receiver a subordinate after the profile that it names. An
 `"alert"` is that of a monitor of the receiver; `"stopped"` is one for which the agent that it is
 about was stopped. `"budget"` tells the receiver what is left of its budget; `"length"` that its
-reply was cut off at the length limit."""
+reply was cut off at the length limit; `"repeated"` that it makes the same call again and again."""
 MAIL_BYTES = 64 * 1024
 """Maximum size of a message in bytes of UTF-8: a model reads it."""
 MAX_UNREAD = 1000
@@ -40,6 +41,8 @@ BUDGET = "your budget"
 """The sender of warnings that little of a budget is left."""
 LENGTH = "the length limit"
 """The sender of notices that a reply was cut off."""
+LIMITS = "your limits"
+"""The sender of warnings that a limit is near."""
 USER = "the user"
 """The sender of what people and code send; agents are named by their paths."""
 
@@ -112,6 +115,7 @@ _INTRODUCTIONS: Final[Mapping[MailKind, str]] = {
     "stopped": "Alert by your monitor {sender} about {to}, which was stopped for it",
     "budget": "Warning from {sender}; come to an end before it is used up",
     "length": "Your reply was cut off by {sender}",
+    "repeated": "Warning from {sender}",
     "spawn": "A new subordinate from {sender}, {to}, made after",
 }
 

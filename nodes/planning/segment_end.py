@@ -113,7 +113,13 @@ def read_halt(message: BaseMessage) -> Halt | None:
     """Return the order that a segment's last message tells of, `None` for any other message."""
     match message.response_metadata.get(HALT_KEY):
         case {
-            "kind": "limit" | "budget" | "stopped" | "timeout" | "refused" | "dismissed" as kind,
+            "kind": "limit"
+            | "budget"
+            | "stopped"
+            | "timeout"
+            | "refused"
+            | "repeated"
+            | "dismissed" as kind,
             "reason": str(reason),
         }:
             return Halt(kind, reason.removeprefix(f"{kind}: "))

@@ -1,0 +1,172 @@
+"""Counts calls that are made again and again with the same result, and ends their agent. Pure.
+
+The calls are counted in the stored conversation of a request, so that a resume, another process and
+a fork count the same. It is looked at before each call of a model, so nothing is called for each
+message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+
+from echelons.guards.gate import Halt
+from echelons.identity.lineage import MAIL_KEY, Identity, derive_message_id
+from echelons.messaging.mail import LIMITS, Mail, render_mail
+
+FAILURE_MARK = " (failure "
+"""What begins the reference of a failure in its text, which is another one each time."""
+
+
+@dataclass(frozen=True, slots=True)
+class RepeatRules:
+    """How often one agent may make the same call with the same result.
+
+    Attributes:
+        limit: The number of calls at which the agent ends.
+        exempt: Names of the tools whose calls are not counted.
+    """
+
+    limit: int
+    exempt: Collection[str] = ()
+
+    @property
+    def warn_at(self) -> int:
+        """The number of calls at which the agent is told."""
+        return max(self.limit // 2, 2)
+
+
+@dataclass(frozen=True, slots=True)
+class RepeatedCall:
+    """A call that was made again with the same result as often as to be told, or to end.
+
+    Attributes:
+        tool: Name of the tool.
+        count: How often the call was made.
+        limit: How often it may be made.
+        message_id: Id of the last reply that has made it.
+    """
+
+    tool: str
+    count: int
+    limit: int
+    message_id: str
+
+    @property
+    def halt(self) -> Halt | None:
+        """The order that ends the agent, `None` if it is only told."""
+        if self.count < self.limit:
+            return None
+        return Halt(
+            "repeated",
+            f"the same call of {self.tool!r} had the same result {self.count} times, as often as "
+            "max_repeats allows",
+        )
+
+    def build_warning(self, identity: Identity) -> BaseMessage:
+        """Return what its agent is told of it, as a message for its model."""
+        text = (
+            f"You have called {self.tool} {self.count} times with the same arguments, and the "
+            f"result was the same. At {self.limit} times you are ended. Do something else, or "
+            "answer with what you have."
+        )
+        return HumanMessage(
+            render_mail(LIMITS, text, "repeated"),
+            id=derive_message_id(identity.thread_id, f"repeated/{self.message_id}"),
+            response_metadata={MAIL_KEY: Mail(0, LIMITS, "", "", "repeated").to_metadata()},
+        )
+
+
+def find_repeated_call(
+    messages: Sequence[BaseMessage], rules: RepeatRules | None
+) -> RepeatedCall | None:
+    """Return the call of the last reply of which its agent is told now, or for which it ends.
+
+    Args:
+        messages: The conversation.
+        rules: The limit; `None` for none.
+    """
+    if rules is None or len(messages) <= rules.warn_at:
+        return None
+    latest: list[ToolMessage] = []
+    place = len(messages)
+    while place and type(messages[place - 1]) is not AIMessage:
+        place -= 1
+        result = messages[place]
+        if type(result) is ToolMessage and result.name not in rules.exempt:
+            latest.append(result)
+    if not latest:
+        return None
+    # The request begins with the last message that is no notice.
+    start = place
+    while start:
+        message = messages[start - 1]
+        if type(message) is HumanMessage and MAIL_KEY not in message.response_metadata:
+            break
+        start -= 1
+    request, reply = messages[start:], messages[place - 1]
+    found: RepeatedCall | None = None
+    for result in latest:
+        same = _list_same_results(request, result)
+        if len(same) < rules.warn_at:
+            continue
+        count, new = _count_calls(request, same, result, place - start)
+        is_told = count - new < rules.warn_at <= count
+        if (is_told or count >= rules.limit) and (found is None or count > found.count):
+            found = RepeatedCall(str(result.name), count, rules.limit, reply.id or "")
+    return found
+
+
+def _list_same_results(messages: Sequence[BaseMessage], result: ToolMessage) -> list[BaseMessage]:
+    """Return the results of a tool that are the same, but for the reference of a failure."""
+    name, content = result.name, result.content
+    if result.status != "error" or not isinstance(content, str):
+        return [
+            each
+            for each in messages
+            if type(each) is ToolMessage and each.content == content and each.name == name
+        ]
+    stem, failed, _ = content.partition(FAILURE_MARK)
+    stem += failed
+    return [
+        each
+        for each in messages
+        if type(each) is ToolMessage
+        and each.name == name
+        and each.status == "error"
+        and type(each.content) is str
+        and (each.content.startswith(stem) if failed else each.content == stem)
+    ]
+
+
+def _count_calls(
+    messages: Sequence[BaseMessage],
+    results: Sequence[BaseMessage],
+    result: ToolMessage,
+    first: int,
+) -> tuple[int, int]:
+    """Return how many of some results are of the same call as one of them.
+
+    The second number is how many of these stand at `first` or later.
+    """
+    wanted = set(map(id, results))
+    # Some models give the same id to calls of several replies: the latest reply counts.
+    calls: dict[str | None, Mapping[str, Any]] = {}
+    found: list[tuple[int, Mapping[str, Any] | None]] = []
+    own: Mapping[str, Any] | None = None
+    for place, message in enumerate(messages):
+        if type(message) is AIMessage:
+            for call in message.tool_calls:
+                calls[call["id"]] = call["args"]
+        elif id(message) in wanted and type(message) is ToolMessage:
+            arguments = calls.get(message.tool_call_id)
+            found.append((place, arguments))
+            if message is result:
+                own = arguments
+    if own is None:
+        return 0, 0
+    places = [place for place, arguments in found if arguments == own]
+    return len(places), sum(place >= first for place in places)
