@@ -33,7 +33,7 @@ from echelons.guards.dismissals import Dismissals
 from echelons.guards.gate import Halt, get_gate
 from echelons.identity.lineage import ECHELONS_NS
 from echelons.langgraph_internals import TASK_ID_KEY
-from echelons.messaging.mail import MAX_UNREAD, Mail, MailKind, OutgoingMail
+from echelons.messaging.mail import MAX_SENT, MAX_UNREAD, Mail, MailKind, OutgoingMail
 
 Cut: TypeAlias = Callable[[Sequence[Any]], None]
 """Cuts a reply off, given its chunks so far."""
@@ -80,6 +80,21 @@ class StoredMail:
     to: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class SentCounts:
+    """How many messages an agent has sent in its latest turn with any.
+
+    Attributes:
+        turn: The turn.
+        counts: The number of messages by the path of the receiver.
+    """
+
+    turn: str = ""
+    counts: dict[str, int] = field(default_factory=dict)
+
+
+MAIL_SENT: Final[RecordKind[SentCounts]] = RecordKind("mail-sent", SentCounts)
+"""How many messages an agent has sent."""
 MAILBOX: Final[RecordKind[Mailbox]] = RecordKind("mailbox", Mailbox)
 """The counts of a receiver of messages."""
 MAIL: Final[RecordKind[StoredMail]] = RecordKind("mail", StoredMail)
@@ -234,6 +249,9 @@ class SentMail(NamedTuple):
     thread_id: str
     path: str
     mail: StoredMail
+    turn: str
+    receiver: str
+    """Path of the agent that it is for; empty for a copy."""
 
     @property
     def concerns_others(self) -> bool:
@@ -243,6 +261,13 @@ class SentMail(NamedTuple):
     def store(self, open_: Transaction) -> None:
         """Add it to the mailbox of its receiver."""
         add_mail(open_, self.thread_id, self.path, self.mail)
+        if self.receiver:
+            key = _build_sent_key(self.thread_id, self.mail.sender)
+            found = open_.get_record(MAIL_SENT, key)
+            counts = found.value.counts if found and found.value.turn == self.turn else {}
+            more = {self.receiver: counts.get(self.receiver, 0) + 1}
+            value = {"turn": self.turn, "counts": {**counts, **more}}
+            open_.compare_and_set(key, found.version if found else None, value)
 
 
 class TreeMailboxes:
@@ -265,6 +290,7 @@ class TreeMailboxes:
         self._ledger: Ledger = get_ledger(saver)
         self._thread_id = thread_id
         self._lock = Lock()
+        self._posting = Lock()
         # An agent may work on several threads at once: each message is told to one of them.
         self._readers: dict[tuple[str, int], str] = {}
         # Agents with nothing to read, until somebody writes again.
@@ -363,23 +389,32 @@ class TreeMailboxes:
 
         def check(open_: Transaction) -> list[str]:
             orders, more = ControlOrders.read(open_, orders_key), Counter[str]()
-            return [self._check_group(open_, each, orders, dismissals, more) for each in groups]
+            known = self._count_sent(open_, _get_path(config), turn)
+            return [
+                _find_overflow(each, known)
+                or self._check_group(open_, each, orders, dismissals, more)
+                for each in groups
+            ]
 
-        errors = self._ledger.query(check)
-        now = self._ledger.get_time().isoformat()
         after = get_root_checkpoint(config["configurable"])
-        sent = [
-            SentMail(
-                self._thread_id,
-                each.path,
-                StoredMail(each.sender, each.text, now, after, each.kind, each.to),
-            )
-            for group, error in zip(groups, errors, strict=True)
-            for each in group
-            if not error
-        ]
-        if sent:
-            self._write(sent, config)
+        # An agent that is at work on several threads may send from all of them.
+        with self._posting:
+            errors = self._ledger.query(check)
+            now = self._ledger.get_time().isoformat()
+            sent = [
+                SentMail(
+                    self._thread_id,
+                    each.path,
+                    StoredMail(each.sender, each.text, now, after, each.kind, each.to),
+                    turn,
+                    _get_receiver(each),
+                )
+                for group, error in zip(groups, errors, strict=True)
+                for each in group
+                if not error
+            ]
+            if sent:
+                self._write(sent, config)
         return errors
 
     async def apost(
@@ -387,6 +422,18 @@ class TreeMailboxes:
     ) -> list[str]:
         """Async version of `post`."""
         return await self._ledger.arun(lambda: self.post(groups, config))
+
+    def _count_sent(self, open_: Transaction, sender: str, turn: str) -> Counter[str]:
+        """Return how many messages an agent has sent in a turn, by receiver, also unstored ones."""
+        found = open_.get_record(MAIL_SENT, _build_sent_key(self._thread_id, sender))
+        known = Counter(found.value.counts if found and found.value.turn == turn else {})
+        pending = self._task_records.list_pending(SentMail) if self._task_records else ()
+        known.update(
+            each.receiver
+            for each in pending
+            if (each.thread_id, each.mail.sender, each.turn) == (self._thread_id, sender, turn)
+        )
+        return known
 
     def _check_group(
         self,
@@ -554,6 +601,29 @@ def _get_path(config: Mapping[str, Any]) -> str:
 
 def _get_reader(config: Mapping[str, Any]) -> tuple[str, str]:
     return _get_path(config), str(config["metadata"].get("agent_thread_id", ""))
+
+
+def _get_receiver(mail: OutgoingMail) -> str:
+    """Return the path of the agent that a message is for; empty for a copy."""
+    if mail.kind == "copy":
+        return ""
+    return mail.to if mail.kind == "held" else mail.path
+
+
+def _find_overflow(group: Sequence[OutgoingMail], known: Counter[str]) -> str:
+    """Return why a message is one too many; empty, and counted in `known`, if it is not."""
+    for each in filter(None, map(_get_receiver, group)):
+        if known[each] >= MAX_SENT:
+            return (
+                f"you have sent {each} {MAX_SENT} messages in this turn, and no more are "
+                "delivered; go on with your own task"
+            )
+        known[each] += 1
+    return ""
+
+
+def _build_sent_key(thread_id: str, sender: str) -> str:
+    return build_key(thread_id, MAIL_SENT.name, quote(sender, safe=""))
 
 
 def _build_mailbox_key(thread_id: str, path: str) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 from threading import Lock
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from langgraph.checkpoint.serde.types import ERROR, INTERRUPT
 
@@ -18,6 +18,7 @@ from echelons.checkpoints.ledger import Ledger, Transaction
 from echelons.checkpoints.ledger.records import MAX_RECORD_SIZE
 from echelons.checkpoints.ledger.sqlite_ledger import SqliteTransaction
 
+R = TypeVar("R")
 _UNFINISHED = frozenset({ERROR, INTERRUPT})
 
 
@@ -47,6 +48,16 @@ class TaskRecords:
         """Add records of a task."""
         with self._lock:
             self.pending.setdefault(task_id, []).extend(records)
+
+    def list_pending(self, kind: type[R]) -> list[R]:
+        """Return the records of a kind whose writes are not stored yet."""
+        with self._lock:
+            return [
+                each
+                for records in self.pending.values()
+                for each in records
+                if isinstance(each, kind)
+            ]
 
     def drop(self, task_id: str, kinds: tuple[type, ...]) -> None:
         """Drop the records of some kinds that a task has left."""

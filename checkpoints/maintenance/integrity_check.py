@@ -20,7 +20,14 @@ from echelons.checkpoints.coordination.circuit_breakers import CIRCUIT, INTENSIT
 from echelons.checkpoints.coordination.control_orders import ORDERS
 from echelons.checkpoints.coordination.failure_ledger import FAILURE, FAILURE_COUNT
 from echelons.checkpoints.coordination.journal_entries import EFFECT, load_entry
-from echelons.checkpoints.coordination.mailbox import LATER, MAIL, MAIL_READ, MAILBOX, STEERED
+from echelons.checkpoints.coordination.mailbox import (
+    LATER,
+    MAIL,
+    MAIL_READ,
+    MAIL_SENT,
+    MAILBOX,
+    STEERED,
+)
 from echelons.checkpoints.coordination.race_ledger import RACE
 from echelons.checkpoints.coordination.shared_notes import NOTE
 from echelons.checkpoints.coordination.turns import TURN
@@ -49,7 +56,19 @@ THREAD_KINDS: dict[str, RecordKind[Any]] = {
     kind.name: kind
     for kind in (
         *(TURN, ORDERS, METER, EFFECT, FAILURE, FAILURE_COUNT, RACE, ANSWER, OPEN_EPOCH),
-        *(MAILBOX, MAIL, MAIL_READ, STEERED, APPROVAL, LATER, CHANGE, NOTE, ALIAS, DISMISSAL),
+        *(
+            MAILBOX,
+            MAIL,
+            MAIL_READ,
+            MAIL_SENT,
+            STEERED,
+            APPROVAL,
+            LATER,
+            CHANGE,
+            NOTE,
+            ALIAS,
+            DISMISSAL,
+        ),
         *(MONITOR, GRANT, CHARGE),
     )
 }

@@ -35,6 +35,9 @@ MAIL_BYTES = 64 * 1024
 """Maximum size of a message in bytes of UTF-8: a model reads it."""
 MAX_UNREAD = 1000
 """Maximum number of unread messages of one receiver."""
+MAX_SENT = 20
+"""Maximum number of messages of one agent to another in a turn: two could write to each other for
+ever."""
 CONTRACT = "your contract"
 """The sender of corrections."""
 BUDGET = "your budget"

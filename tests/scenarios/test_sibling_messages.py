@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -184,19 +185,66 @@ def test_a_message_beside_a_report_is_sent_and_the_report_counts(
     assert asked(head, "one") == 1
 
 
-def test_a_flood_of_an_agent_fills_one_mailbox_and_harms_nothing_else(
+REFUSED = (
+    "Error: you have sent {} 20 messages in this turn, and no more are delivered; go on with your "
+    "own task"
+)
+
+
+def test_agent_may_send_another_twenty_messages_in_a_turn(
     world: World, saver: SqliteCheckpointer
 ) -> None:
-    flood = [tell("superior", f"{number}") for number in range(1100)]
-    head = pair(one=[flood, "one is done"])
+    some = [tell("superior", f"{number}") for number in range(15)]
+    more = [tell("superior", f"{number}") for number in range(15, 30)]
+    head = pair(one=[[*some, tell("two", "Hello.")], more, "one is done"])
     session = Session(head, saver)
 
     assert world.send(session, "go").text == "over"
 
     answers = answers_of(session, "one")
-    assert [each for each in answers[:1000] if each != "sent"] == []
-    assert all("1000 unread messages" in each for each in answers[1000:])
-    assert len(mail_of(session, "north")) == 1000
+    refused = REFUSED.format("head/north")
+    assert answers == [*["sent"] * 21, *[refused] * 10]
+    # Twenty messages, and the copy of the one to its sibling.
+    assert len(mail_of(session, "north")) == 21
+
+    world.send(session, "again")
+
+    assert answers_of(session, "one")[31:] == answers
+
+
+def test_agent_at_work_on_several_threads_sends_twenty_messages_in_all(
+    world: World, saver: SqliteCheckpointer
+) -> None:
+    flood = [tell("superior", f"{number}") for number in range(12)]
+    both = [delegate("one", "go"), delegate("one", "go too")]
+    head = pair(north=[both, "north is done"], one=[flood, "one is done"])
+    session = Session(head, saver)
+
+    assert world.send(session, "go").text == "over"
+
+    assert len(mail_of(session, "north")) == 20
+
+
+def test_count_of_messages_goes_on_in_another_session_of_the_turn(tmp_path: Path) -> None:
+    breaks = [ConnectionError("no line")]
+
+    def head(messages: Sequence[BaseMessage]) -> Any:
+        answers = sum(isinstance(each, ToolMessage) for each in messages)
+        if answers == 1 and breaks:
+            return breaks.pop()
+        return "over" if answers == 2 else delegate("one", f"part {answers}", reset=True)
+
+    flood = [tell("superior", f"{number}") for number in range(15)]
+    model = ScriptedModel({"head": head, "one": [flood, "one is done"]})
+    agent = Agent("head", model=model, subordinates=[Agent("one")])
+    path = tmp_path / "mail.sqlite"
+    with Session(agent, path, thread="t") as session, pytest.raises(ConnectionError):
+        session.send("go").result()
+    with Session(agent, path, thread="t") as session:
+        assert session.resume().result().text == "over"
+        mail = mail_of(session, "head")
+
+    assert len(mail) == 20
 
 
 def test_a_run_without_a_saver_tells_that_nothing_is_delivered() -> None:

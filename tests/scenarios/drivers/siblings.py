@@ -36,7 +36,7 @@ def chat(number: int) -> Agent:
 
         return step
 
-    @effect(reads_only=True)
+    @effect(reads_only=True, polls=True)
     def look() -> str:
         """Look whether somebody has written."""
         return "nothing"
