@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
 from echelons.guards.gate import Halt
-from echelons.identity.lineage import MAIL_KEY, REFUSED_KEY
+from echelons.identity.lineage import REFUSED_KEY
 from echelons.text.input_limits import shorten_repr
 
 RefusedCall: TypeAlias = tuple[str | None, Any]
@@ -63,9 +63,6 @@ def _iter_refused_replies(
     for message in reversed(messages):
         if isinstance(message, ToolMessage):
             answers[message.tool_call_id] = message
-            continue
-        if isinstance(message, HumanMessage) and MAIL_KEY in message.response_metadata:
-            # A notice, such as that a call is repeated.
             continue
         if not isinstance(message, AIMessage):
             return

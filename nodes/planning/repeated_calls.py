@@ -14,11 +14,20 @@ from typing import Any
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
 from echelons.guards.gate import Halt
-from echelons.identity.lineage import MAIL_KEY, Identity, derive_message_id
+from echelons.identity.lineage import (
+    MAIL_KEY,
+    REFUSED_KEY,
+    USER_ANSWERS_KEY,
+    Identity,
+    derive_message_id,
+)
 from echelons.messaging.mail import LIMITS, Mail, render_mail
 
 FAILURE_MARK = " (failure "
 """What begins the reference of a failure in its text, which is another one each time."""
+_UNCOUNTED = frozenset({REFUSED_KEY, USER_ANSWERS_KEY})
+"""Marks of results that are not counted: of refused calls, which have a limit of their own, and of
+those for which a person was asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +105,11 @@ def find_repeated_call(
     while place and type(messages[place - 1]) is not AIMessage:
         place -= 1
         result = messages[place]
-        if type(result) is ToolMessage and result.name not in rules.exempt:
+        if (
+            type(result) is ToolMessage
+            and result.name not in rules.exempt
+            and _UNCOUNTED.isdisjoint(result.response_metadata)
+        ):
             latest.append(result)
     if not latest:
         return None

@@ -208,7 +208,7 @@ def test_whatever_is_said_each_prompt_fits_and_no_pin_is_lost(
 
 
 def test_no_call_is_shown_without_its_result_nor_a_result_without_its_call(world: World) -> None:
-    loop = [Call("fetch", {"size": 900}) for _ in range(30)]
+    loop = [Call("fetch", {"size": 900 + number}) for number in range(30)]
     agent, model = remembering([*loop, "done"], budget=1500)
     with Session(agent, ":memory:") as session:
         assert world.send(session, "Fetch thirty pages.").text == "done"
