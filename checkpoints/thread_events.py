@@ -28,6 +28,7 @@ from echelons.identity.lineage import (
     is_from_model,
 )
 from echelons.messaging.agent_question import AgentQuestion, read_question_value
+from echelons.models.door.notices import list_notices
 from echelons.text.sanitize import sanitize_value
 from echelons.tree.names import PATH_SEPARATOR
 
@@ -220,6 +221,8 @@ def _describe_message(message: BaseMessage) -> dict[str, Any]:
         said |= {"tool_call_id": message.tool_call_id, "status": message.status}
         if WARNING_KEY in message.response_metadata:
             said["warning"] = message.response_metadata[WARNING_KEY]
+        if notices := list_notices(message):
+            said["notices"] = notices
         if message.artifact is not None:
             said["artifact"] = message.artifact
     return said

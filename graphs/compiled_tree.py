@@ -67,6 +67,7 @@ from echelons.guards.permissions import RulesByName, extend_rules
 from echelons.guards.prices import PRICES_KEY
 from echelons.human import Human
 from echelons.identity.lineage import ECHELONS_NS, Identity
+from echelons.messaging.notice import MARK_KEY, create_mark
 from echelons.monitors.monitor import PlacedMonitor
 from echelons.nodes.planning.task_router import TaskRouter
 from echelons.nodes.tool_execution.async_only import find_async_only
@@ -129,7 +130,7 @@ class AgentGraph(EditableGraph):
         services, own, options = self._prepare_run(config, around, stored, kwargs)
         services.gate.hidden_dismissals |= hidden
         run = partial(super().stream, **options)
-        return stream_until_settled(run, given, services, own)
+        return stream_until_settled(run, _add_mark(given), services, own)
 
     def astream(
         self, input: Any, config: RunnableConfig | None = None, **kwargs: Any
@@ -167,7 +168,13 @@ class AgentGraph(EditableGraph):
         services, own, options = self._prepare_run(config, around, stored, kwargs)
         services.gate.hidden_dismissals |= hidden
         run = partial(super().astream, **options)
-        return astream_until_settled(run, given, services, own)
+        return astream_until_settled(run, _add_mark(given), services, own)
+
+    def get_input_jsonschema(self, config: RunnableConfig | None = None) -> dict[str, Any]:
+        """Return the schema of an input, without what the tree adds itself."""
+        schema = super().get_input_jsonschema(config)
+        schema["properties"].pop(MARK_KEY, None)
+        return schema
 
     def _refuse_monitors(self) -> None:
         if self.monitors:
@@ -559,6 +566,11 @@ def resolve_deriver(tree: str, given: Deriver | None) -> tuple[Deriver, Any]:
         if saver:
             return given.with_store(CapabilityCache(get_ledger(saver), tree)), saver
     return given or derive_from_names, None
+
+
+def _add_mark(given: Any) -> Any:
+    """Return an input with a mark, which a thread that has none keeps."""
+    return {**given, MARK_KEY: create_mark()} if isinstance(given, Mapping) else given
 
 
 def _is_checked(around: RunnableConfig) -> bool:

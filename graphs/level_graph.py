@@ -20,7 +20,14 @@ from echelons.effects.journal import Journal, is_polling
 from echelons.graphs.delegation_graph import build_delegation_graph
 from echelons.graphs.edges import AfterReason, BeforeReason, LoopNodes
 from echelons.graphs.spawned_levels import BuildLevel
-from echelons.graphs.state import Conversation, LevelInput, LevelOutput, LevelState, RootState
+from echelons.graphs.state import (
+    Conversation,
+    LevelInput,
+    LevelOutput,
+    LevelState,
+    RootInput,
+    RootState,
+)
 from echelons.guards.limits import (
     DEFAULT_REFUSALS,
     DEFAULT_REPEATS,
@@ -35,6 +42,7 @@ from echelons.memory.settings import Memory
 from echelons.messaging.sibling_messages import SiblingRule
 from echelons.models import is_offline_planner
 from echelons.models.call_timeouts import takes_timeout
+from echelons.models.door.notices import NoticeWriter
 from echelons.nodes.act import Act
 from echelons.nodes.base_node import Node
 from echelons.nodes.delegating.request_approval import RequestApprovals
@@ -255,7 +263,7 @@ def get_entry_node(builder: LevelBuilder) -> str:
 def _create_builder(reports: bool) -> LevelBuilder:
     if reports:
         return StateGraph(LevelState, input_schema=LevelInput, output_schema=LevelOutput)
-    return StateGraph(RootState, input_schema=Conversation, output_schema=Conversation)
+    return StateGraph(RootState, input_schema=RootInput, output_schema=Conversation)
 
 
 def _create_run_node(member: Member, history: GraphHistory) -> Node:
@@ -347,7 +355,20 @@ def _build_settings(
         results=LongResults(position.result_tokens),
         bind_more=bind_more,
         repeat_rules=_build_repeat_rules(position.max_repeats, tools),
+        notices=NoticeWriter(is_announced=_announces_notices(agent, position, spawn)),
     )
+
+
+def _announces_notices(agent: Agent, position: LevelPosition, spawn: Spawn | None) -> bool:
+    """Return whether an agent's instructions name the mark of its notices.
+
+    They do where the library gives any guidance: a single agent has none.
+    """
+    if isinstance(position.guidance, str):
+        return False
+    may_ask = agent.permissions.contact_user
+    has_others = position.reports or agent.subordinates or spawn or may_ask
+    return bool(has_others or agent.contract or agent.memory or position.has_budget)
 
 
 def _is_person(agent: Agent, subordinate: str, way: str) -> bool:

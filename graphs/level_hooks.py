@@ -17,7 +17,14 @@ from echelons.agent import Agent
 from echelons.delegation.contract import get_contract
 from echelons.graphs.edges import AfterReason, AfterReply, LoopNodes
 from echelons.graphs.level_graph import LevelBuilder, LevelPosition
-from echelons.graphs.state import Conversation, LevelInput, LevelOutput, LevelState, RootState
+from echelons.graphs.state import (
+    Conversation,
+    LevelInput,
+    LevelOutput,
+    LevelState,
+    RootInput,
+    RootState,
+)
 from echelons.nodes.base_node import Node
 from echelons.nodes.middleware.delegation_calls import DelegationCalls
 from echelons.nodes.middleware.hook_nodes import HookEdge, HookNode
@@ -112,7 +119,7 @@ class LevelHooks:
 
 
 _HOOKS = ("before_agent", "before_model", "after_model", "after_agent")
-_ROOT: Any = (RootState, Conversation, Conversation)
+_ROOT: Any = (RootState, RootInput, Conversation)
 
 
 def _get_first(nodes: Sequence[HookNode], otherwise: str) -> str:

@@ -14,12 +14,17 @@ from typing_extensions import TypedDict
 
 from echelons.checkpoints.delta_channels import Entries, Messages
 from echelons.graphs.parts_channel import Parts
+from echelons.messaging.notice import keep_first
 
 Answers: TypeAlias = Annotated[list[Any], BinaryOperatorAggregate(list[Any], operator.add)]
 """Type of a state key that collects answers, as messages in the order in which they come."""
 
 Heads: TypeAlias = Annotated[dict[str, Any], BinaryOperatorAggregate(dict[str, Any], operator.or_)]
 """Type of a state key that collects the latest heads of threads, by thread id."""
+
+
+NoticeMark: TypeAlias = Annotated[str, BinaryOperatorAggregate(str, keep_first)]
+"""Type of the state key with the mark of a thread's notices: the first that it was given stays."""
 
 
 class Conversation(TypedDict):
@@ -35,10 +40,18 @@ class RootState(Conversation):
         messages: The messages of the level.
         heads: The head of each subordinate thread, by thread id, in the order of their start.
         parts: The responses of unfinished calls with several requests, by request id.
+        notice_mark: The mark of the notices in the agent's thread.
     """
 
     heads: Entries
     parts: NotRequired[Parts]
+    notice_mark: NotRequired[NoticeMark]
+
+
+class RootInput(Conversation):
+    """Input of the root's level: that of a tree, and the mark that a new thread gets."""
+
+    notice_mark: NotRequired[NoticeMark]
 
 
 class LevelState(RootState):
@@ -66,6 +79,7 @@ class LevelInput(TypedDict):
     previous: NotRequired[dict[str, Any] | None]
     request: NotRequired[str]
     forward: NotRequired[dict[str, Any] | None]
+    notice_mark: NotRequired[NoticeMark]
 
 
 class LevelOutput(TypedDict):
@@ -73,6 +87,7 @@ class LevelOutput(TypedDict):
 
     messages: Messages
     response: NotRequired[dict[str, Any] | None]
+    notice_mark: NotRequired[NoticeMark]
 
 
 class DelegationState(TypedDict):

@@ -31,6 +31,7 @@ from echelons.messaging.mail import Mail
 from echelons.messaging.sibling_messages import SiblingRule
 from echelons.models.door.ask import note_cut
 from echelons.models.door.bound_model import BoundModel
+from echelons.models.door.notices import Notices, NoticeWriter, with_notices
 from echelons.nodes.base_node import Node
 from echelons.nodes.delegating.cancel_on_stop import CancelOnStop
 from echelons.nodes.memory.prompt_memory import PromptMemory
@@ -122,6 +123,7 @@ class ReasonSettings:
         results: What its model is shown of long results.
         bind_more: Binds its model to other tools than those shown.
         repeat_rules: How often it may make the same call with the same result; `None` for no limit.
+        notices: Shows its model what the library says.
     """
 
     model: Runnable[Any, Any] | ModelFunction
@@ -143,6 +145,7 @@ class ReasonSettings:
     results: LongResults = field(default_factory=lambda: LongResults(DEFAULT_RESULT_TOKENS))
     bind_more: Callable[[Sequence[Any]], Runnable[Any, Any]] | None = None
     repeat_rules: RepeatRules | None = None
+    notices: NoticeWriter = field(default_factory=partial(NoticeWriter, is_announced=False))
 
 
 class Reason(Node):
@@ -226,11 +229,12 @@ class Reason(Node):
             ModelInput(system, messages, past, joined.state, results, more),
             ModelAnswer(),
         )
+        own = with_notices(config, Notices(joined.mark, settings.notices))
         with CutOnIntervention(mailboxes, config) as cut:
             if calls := settings.model_calls:
-                answer = calls.invoke(bound, model_input, gate, config)
+                answer = calls.invoke(bound, model_input, gate, own)
             else:
-                answer = model_input.answer(bound, config)
+                answer = model_input.answer(bound, own)
         if cut.said:
             late, said = leave_out(mail, mailboxes.read(config)), join_chunks(cut.said)
             run_plan_steps(note_cut(bound, messages, said, config, is_kept=bool(late)))
@@ -348,13 +352,14 @@ class Reason(Node):
             ModelInput(system, messages, past, joined.state, results, more),
             ModelAnswer(),
         )
+        own = with_notices(config, Notices(joined.mark, settings.notices))
         # Of a subordinate, the whole level is cancelled.
         stopped = None if identity.request_id else CancelOnStop(config)
         with CancelOnIntervention(mailboxes, config) as cut, stopped or nullcontext():
             if calls := settings.model_calls:
-                answer = await calls.ainvoke(bound, model_input, gate, config)
+                answer = await calls.ainvoke(bound, model_input, gate, own)
             else:
-                answer = await model_input.aanswer(bound, config)
+                answer = await model_input.aanswer(bound, own)
         if stopped and stopped.halt:
             answer.refused = stopped.halt
         if cut.said:

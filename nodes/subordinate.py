@@ -52,6 +52,7 @@ from echelons.identity.lineage import (
 from echelons.identity.thread_history import Head, Past, build_head, join_path
 from echelons.langgraph_internals import NS_END, NS_SEP, TASK_ID_KEY
 from echelons.messaging.agent_question import AgentQuestion
+from echelons.messaging.notice import MARK_KEY, create_mark
 from echelons.messaging.user_answer import UserAnswer
 from echelons.nodes.base_node import Node
 from echelons.nodes.delegating.attempt import (
@@ -201,7 +202,7 @@ class Subordinate(Node):
         if failure:
             result = AttemptResult(failure)
         else:
-            start = build_level_input(order, order.get_head(state))
+            start = build_level_input(order, order.get_head(state), order.get_mark(state))
             if self._carried_keys and "previous" in start:
                 start |= self._carry(history.load_past(start["previous"], own))
             if self._is_human and options.timeout is not None:
@@ -237,7 +238,7 @@ class Subordinate(Node):
         if failure:
             result = AttemptResult(failure)
         else:
-            start = build_level_input(order, order.get_head(state))
+            start = build_level_input(order, order.get_head(state), order.get_mark(state))
             if self._carried_keys and "previous" in start:
                 start |= self._carry(await history.aload_past(start["previous"], own))
             if self._is_human and options.timeout is not None:
@@ -362,7 +363,9 @@ class Subordinate(Node):
         if self._is_human and classify_outcome(result.outcome) is AttemptOutcome.FAILED:
             # The time of a person goes on while no run does.
             spent = max(spent, self._get_timeout(order, own) or 0.0)
-        return Attempt(answer, result.stop_reason, spent, own)
+        ended = result.outcome if isinstance(result.outcome, Mapping) else {}
+        mark = str(ended.get(MARK_KEY) or "")
+        return Attempt(answer, result.stop_reason, spent, own, mark=mark)
 
     def _decide_next_step(
         self, order: QueuedRequest, attempt: Attempt, config: RunnableConfig
@@ -388,6 +391,8 @@ class Subordinate(Node):
                 known["side"] = True
             if self._contract and step.order.request.input is not None:
                 known["input"] = step.order.request.input
+        if known and (mark := step.order.get_mark(state) or (done.mark if done else "")):
+            known = Head(**{**known, "notice_mark": mark})
         if known and "grants" in known:
             known = Head(**known)
             del known["grants"]
@@ -474,8 +479,8 @@ def _reject_halted(verdict: Halt | Pause, begun: Head) -> LevelFailure | None:
     return LevelFailure(verdict.reason if begun else f"not run: {verdict.reason}")
 
 
-def build_level_input(order: QueuedRequest, head: Head | None) -> dict[str, Any]:
-    """Return the input state of a subordinate's segment."""
+def build_level_input(order: QueuedRequest, head: Head | None, mark: str = "") -> dict[str, Any]:
+    """Return the input state of a subordinate's segment; its thread gets a mark if it has none."""
     request, thread = order.request, order.thread_id
     task = HumanMessage(request.task, id=derive_message_id(thread, request.id))
     if request.addressee:
@@ -490,6 +495,7 @@ def build_level_input(order: QueuedRequest, head: Head | None) -> dict[str, Any]
         # Before the task: the last message of a superior is the task, word for word.
         messages.insert(0, HumanMessage(render_facts(facts), id=fact_id))
     start: dict[str, Any] = {"messages": messages, "request": request.id}
+    start[MARK_KEY] = mark or create_mark()
     if head and "checkpoint_id" in head:
         start["previous"] = dict(head)
     if order.request.route:

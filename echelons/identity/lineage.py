@@ -89,6 +89,10 @@ DELEGATED_KEY = "delegated"
 WARNING_KEY = "warning"
 """Likewise, of the answer to a call: what its agent is warned of, which `content` ends with."""
 
+NOTICES_KEY = "notices"
+"""Likewise: what the library says beside a message, a list of lines; `True` of a message all of
+which it says itself."""
+
 FAILURE_KEY = "failure"
 """Metadata key of a recorded answer: the class of the exception that its tool has raised."""
 MEMORY_KEY = "memory"
@@ -130,6 +134,7 @@ OWN_KEYS = frozenset(
         INPUT_KEY,
         DELEGATED_KEY,
         WARNING_KEY,
+        NOTICES_KEY,
         FAILURE_KEY,
         MEMORY_KEY,
         PIN_KEY,

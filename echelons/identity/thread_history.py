@@ -23,6 +23,8 @@ class Head(TypedDict, total=False):
             missing if it is not.
         grants: The grants with which a request that answers the agent's question goes on; missing
             if it has none.
+        notice_mark: The mark of the notices that its agent reads; missing in a head of an earlier
+            version, until the thread is called again.
         checkpoint_ns: Namespace of the segment; missing while the thread has not run.
         checkpoint_id: The segment's last checkpoint; likewise.
     """
@@ -34,6 +36,7 @@ class Head(TypedDict, total=False):
     status: str
     side: bool
     grants: Mapping[str, Any]
+    notice_mark: str
     checkpoint_ns: str
     checkpoint_id: str
 

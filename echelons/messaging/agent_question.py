@@ -162,8 +162,8 @@ def build_question_id(thread_id: str) -> str:
     return thread_id[:QUESTION_ID_LENGTH]
 
 
-def format_questions(questions: Iterable[AgentQuestion]) -> str:
-    r"""Return questions as a superior's model reads them: who asks what, and how to answer.
+def format_questions(questions: Iterable[AgentQuestion]) -> list[str]:
+    r"""Return questions as notices for a superior's model: who asks what, and how to answer.
 
     The urgent ones come first.
 
@@ -171,27 +171,27 @@ def format_questions(questions: Iterable[AgentQuestion]) -> str:
         >>> asked = AgentQuestion(
         ...     text="By day?", choices=("yes", "no"), path=("head", "eat"), thread_id="5eb1a2c3-40"
         ... )
-        >>> print(format_questions([asked]))
-        eat asks: By day?
-        choices: ["yes", "no"]
-        To answer, give call_subordinate your answer as the message and answers="5eb1a2c3".
+        >>> [line] = format_questions([asked])
+        >>> print(line.partition(" To answer")[0])
+        eat asks: "By day?" Choices: ["yes", "no"].
     """
     in_order = sorted(questions, key=lambda each: not each.urgent)
-    return "\n".join(map(_format_question, in_order))
+    return [*map(_format_question, in_order)]
 
 
 def _format_question(question: AgentQuestion) -> str:
-    lines = [f"{PATH_SEPARATOR.join(question.path[1:])} asks: {question.text}"]
+    # All of it on one line, and quoted: the text of a question is that of another agent.
+    asker = PATH_SEPARATOR.join(question.path[1:])
+    line = f"{asker} asks: {json.dumps(question.text, ensure_ascii=False)}"
     if question.choices:
-        lines.append(f"choices: {json.dumps(question.choices, ensure_ascii=False)}")
+        line += f" Choices: {json.dumps(question.choices, ensure_ascii=False)}."
     elif question.answer_schema is not None:
         schema = json.dumps(question.answer_schema, ensure_ascii=False)
-        lines.append(f"The answer is JSON of this schema: {schema}")
-    lines.append(
-        f"To answer, give {CALL_SUBORDINATE} your answer as the message and "
+        line += f" The answer is JSON of this schema: {schema}."
+    return (
+        f"{line} To answer, give {CALL_SUBORDINATE} your answer as the message and "
         f'answers="{build_question_id(question.thread_id)}".'
     )
-    return "\n".join(lines)
 
 
 def read_question_value(value: object) -> AgentQuestion | None:

@@ -23,6 +23,7 @@ MailKind: TypeAlias = Literal[
     "budget",
     "length",
     "repeated",
+    "notice",
 ]
 """The kind of a piece of mail. An intervention also cuts off the reply that is under way; `"copy"`
 shows a superior what one of its subordinates has sent another, `"held"` what was not delivered; an
@@ -30,7 +31,8 @@ shows a superior what one of its subordinates has sent another, `"held"` what wa
 is not accepted. `"spawn"` gives the receiver a subordinate after the profile that it names. An
 `"alert"` is that of a monitor of the receiver; `"stopped"` is one for which the agent that it is
 about was stopped. `"budget"` tells the receiver what is left of its budget; `"length"` that its
-reply was cut off at the length limit; `"repeated"` that it makes the same call again and again."""
+reply was cut off at the length limit; `"repeated"` that it makes the same call again and again. A
+`"notice"` is anything else that the library itself has to say."""
 MAIL_BYTES = 64 * 1024
 """Maximum size of a message in bytes of UTF-8: a model reads it."""
 MAX_UNREAD = 1000
@@ -103,6 +105,8 @@ def render_mail(sender: str, text: str, kind: MailKind = "message", to: str = ""
         >>> render_mail("head/flights", 'Two seats are "left".')
         'Message from head/flights: "Two seats are \\"left\\"."'
     """
+    if kind == "notice":
+        return " ".join(text.split())
     said = json.dumps(text, ensure_ascii=False)
     return f"{_INTRODUCTIONS[kind].format(sender=sender, to=to)}: {said}"
 
@@ -119,6 +123,7 @@ _INTRODUCTIONS: Final[Mapping[MailKind, str]] = {
     "budget": "Warning from {sender}; come to an end before it is used up",
     "length": "Your reply was cut off by {sender}",
     "repeated": "Warning from {sender}",
+    "notice": "",
     "spawn": "A new subordinate from {sender}, {to}, made after",
 }
 
@@ -131,7 +136,9 @@ def load_mail(rendered: str, metadata: Mapping[str, Any]) -> Mail:
         >>> load_mail(render_mail(sent.sender, sent.text), sent.to_metadata()) == sent
         True
     """
-    text = json.JSONDecoder().raw_decode(rendered, rendered.index('"'))[0]
+    text = rendered
+    if metadata["kind"] != "notice":
+        text = json.JSONDecoder().raw_decode(rendered, rendered.index('"'))[0]
     return Mail(
         number=metadata["number"],
         sender=metadata["from"],

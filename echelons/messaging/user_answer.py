@@ -16,7 +16,8 @@ MAX_LENGTH = 500
 MAX_SHOWN = 20
 """Questions that a superior is told with one result, and that are kept of one call."""
 USER_ANSWER_PREFIX = "[told to you] "
-"""Start of each line that tells a superior of a question and its answer."""
+"""Start of each line in which an earlier version told a superior of a question and its answer,
+beneath the result."""
 
 
 class UserAnswer(BaseModel):
@@ -60,19 +61,19 @@ class UserAnswer(BaseModel):
             raise UnreadableRecord(cls.__name__, str(error)) from error
 
 
-def format_user_answers(answers: Iterable[UserAnswer]) -> str:
-    """Return what the user was asked as a superior's model reads it.
+def format_user_answers(answers: Iterable[UserAnswer]) -> list[str]:
+    """Return what the user was asked as notices for a superior's model.
 
     Examples:
-        >>> told = UserAnswer(question="By day?", answer="yes", path=("a", "b"))
-        >>> print(format_user_answers([told]))
-        [told to you] b asked the user: "By day?" The answer was: "yes"
+        >>> asked = UserAnswer(question="By day?", answer="yes", path=("a", "b"))
+        >>> format_user_answers([asked])
+        ['b asked the user: "By day?" The answer was: "yes"']
     """
     told = [each for each in answers if len(each.path) > 1]
     lines = [*map(_format_answer, told[:MAX_SHOWN])]
     if len(told) > MAX_SHOWN:
-        lines.append(f"{USER_ANSWER_PREFIX}the user was asked {len(told) - MAX_SHOWN} times more")
-    return "\n".join(lines)
+        lines.append(f"the user was asked {len(told) - MAX_SHOWN} times more")
+    return lines
 
 
 def shorten_user_text(text: str) -> str:
@@ -83,7 +84,7 @@ def shorten_user_text(text: str) -> str:
 def _format_answer(told: UserAnswer) -> str:
     who = PATH_SEPARATOR.join(told.path[1:])
     question = json.dumps(told.question, ensure_ascii=False)
-    asked = f"{USER_ANSWER_PREFIX}{who} asked the user: {question}"
+    asked = f"{who} asked the user: {question}"
     if not told.answer:
         return asked
     return f"{asked} The answer was: {json.dumps(told.answer, ensure_ascii=False)}"

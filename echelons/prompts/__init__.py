@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import tomllib
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, lru_cache
 from importlib.resources import files
 from string import Template
 from types import MappingProxyType
@@ -74,6 +74,12 @@ def build_guidance(  # noqa: PLR0913  what decides which of its parts it has
         for part in parts
     )
     return "\n\n".join(filter(None, shown))
+
+
+@lru_cache(maxsize=256)
+def build_notice_guidance(mark: str) -> str:
+    """Return what the mark of a thread's notices means, as its model reads it."""
+    return fill_text(tomllib.loads(_read_text("notices.toml"))["mark"], mark=mark)
 
 
 def build_monitor_guidance(name: str, description: str, watched: str, superior: str) -> str:

@@ -22,6 +22,7 @@ PRIVATE_KEYS = frozenset(
         "forward",
         "heads",
         "jump_to",
+        "notice_mark",
         "parts",
         "previous",
         "replied",

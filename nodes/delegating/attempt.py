@@ -131,6 +131,7 @@ class Attempt(NamedTuple):
         config: The config of the subordinate; `None` if a middleware has answered without it.
         refused: Whether the subordinate was not allowed to begin.
         grants: What it could spend, if it had a budget of its own.
+        mark: The mark of its thread's notices, as its level ended with it; empty if it did not.
     """
 
     answer: DelegationResponse
@@ -139,6 +140,7 @@ class Attempt(NamedTuple):
     config: RunnableConfig | None = None
     refused: bool = False
     grants: RequestGrants | None = None
+    mark: str = ""
 
 
 def attempt(

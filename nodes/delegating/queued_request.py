@@ -5,7 +5,7 @@ Pure. `request_queue` decides what happens to it next.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -18,6 +18,7 @@ from echelons.delegation.request import DelegationRequest, DelegationResponse, S
 from echelons.errors import UnreadableRecord
 from echelons.identity.lineage import (
     DELEGATED_KEY,
+    NOTICES_KEY,
     WARNING_KEY,
     derive_message_id,
     derive_request_id,
@@ -25,6 +26,7 @@ from echelons.identity.lineage import (
 )
 from echelons.identity.thread_history import Head
 from echelons.messaging.agent_question import build_question_id, format_questions
+from echelons.messaging.notice import MARK_KEY, create_mark
 from echelons.messaging.user_answer import format_user_answers
 from echelons.tree.names import CALL_SUBORDINATE, DELEGATING_TOOLS
 
@@ -52,6 +54,7 @@ class QueuedRequest:
         waiting: The request whose middleware waits for the answer to this one; `None` if the
             superior's call does.
         beside: Whether its message has others for the subordinate, on other threads.
+        mark: The mark of the notices of a thread that has no head yet; empty if it has.
     """
 
     request: DelegationRequest
@@ -70,6 +73,7 @@ class QueuedRequest:
     waiting: QueuedRequest | None = None
     is_new: bool = False
     beside: bool = False
+    mark: str = ""
 
     def stored(self) -> dict[str, Any]:
         """Return the queued request as JSON."""
@@ -88,8 +92,6 @@ class QueuedRequest:
             }
         if self.race_entry:
             kept["part"] = self.race_entry.stored()
-        if self.routed:
-            kept["routed"] = True
         if self.wrap_log:
             kept["wrap_log"] = [dict(each) for each in self.wrap_log]
         if self.tool != CALL_SUBORDINATE:
@@ -98,10 +100,10 @@ class QueuedRequest:
             kept["spawned"] = dict(self.spawned)
         if self.waiting:
             kept["waiting"] = self.waiting.stored()
-        if self.is_new:
-            kept["new"] = True
-        if self.beside:
-            kept["beside"] = True
+        marks = {"routed": self.routed, "new": self.is_new, "beside": self.beside}
+        kept |= {name: True for name, is_set in marks.items() if is_set}
+        if self.mark:
+            kept[MARK_KEY] = self.mark
         return kept
 
     @classmethod
@@ -133,6 +135,7 @@ class QueuedRequest:
             cls.load(stored["waiting"]) if "waiting" in stored else None,
             stored.get("new", False),
             stored.get("beside", False),
+            str(stored.get(MARK_KEY, "")),
         )
 
     def without_deadline(self) -> QueuedRequest:
@@ -145,6 +148,10 @@ class QueuedRequest:
         if self.thread_id in known:
             return known[self.thread_id]
         return None if self.earlier_responses or self.waiting else state.get("head")
+
+    def get_mark(self, state: Mapping[str, Any]) -> str:
+        """Return the mark of its thread's notices; empty in what an earlier version stored."""
+        return (self.get_head(state) or {}).get(MARK_KEY) or self.mark
 
     def build_side_request(self, agent: str, task: str, superior: str) -> QueuedRequest:
         """Return a request to another subordinate, for whose answer this one waits.
@@ -175,6 +182,7 @@ class QueuedRequest:
             message_id=self.message_id,
             race_entry=self.race_entry,
             waiting=self,
+            mark=create_mark(),
         )
 
     def pass_answer(self, answer: DelegationResponse) -> QueuedRequest | None:
@@ -211,6 +219,7 @@ class QueuedRequest:
             candidates=self.candidates.without_first(),
             earlier_responses=(*self.earlier_responses, self._with_thread_id(answer)),
             wrap_log=(),
+            mark=create_mark(),
         )
 
     def settle_attempts(self, answer: DelegationResponse) -> DelegationResponse:
@@ -267,8 +276,9 @@ def build_tool_message(
 ) -> ToolMessage:
     """Return the tool message that answers a call, with the response as its artifact.
 
-    `tool` is the tool that was called, if it is another than that of the request; `warning` comes
-    last, and is noted by itself. `segment` is the one that the superior works on.
+    `tool` is the tool that was called, if it is another than that of the request; `warning` is
+    noted by itself, too. `segment` is the one that the superior works on. Its text is what the
+    subordinate says; what the library says of the answer is noted beside it.
     """
     tool = tool or queued.tool
     unable = answer.status is Status.UNABLE
@@ -278,19 +288,11 @@ def build_tool_message(
     asked = "\n".join(each.text for each in answer.questions)
     is_said = not answer.result or answer.result in (answer.reason, asked)
     content = answer.result if plain else note if is_said else f"{note}\n{answer.result}"
-    if answer.questions:
-        content = f"{content}\n{format_questions(answer.questions)}"
-    if told := format_user_answers(answer.user_answers):
-        content = f"{content}\n{told}"
-    if queued.beside and not answer.questions:
-        id_ = build_question_id(answer.thread_id or queued.thread_id)
-        content = f'{content}\n[to go on with this conversation: answers="{id_}"]'
-    if spawned := queued.spawned.get(answer.agent):
-        content = f"{content}\n{_describe_spawned(spawned, answer, segment)}"
     metadata: dict[str, Any] = {} if tool in DELEGATING_TOOLS else {DELEGATED_KEY: True}
     if warning:
-        content = f"{content}\n[warning: {warning}]"
         metadata[WARNING_KEY] = warning
+    if notices := [*_iter_notices(queued, answer, warning, segment)]:
+        metadata[NOTICES_KEY] = notices
     return ToolMessage(
         content,
         id=derive_message_id(queued.thread_id, f"answer/{queued.request.id}"),
@@ -303,12 +305,27 @@ def build_tool_message(
     )
 
 
+def _iter_notices(
+    queued: QueuedRequest, answer: DelegationResponse, warning: str, segment: str
+) -> Iterator[str]:
+    """Yield what the library says of an answer: it stands beside it, and goes no further."""
+    yield from format_questions(answer.questions)
+    yield from format_user_answers(answer.user_answers)
+    if queued.beside and not answer.questions:
+        conversation = build_question_id(answer.thread_id or queued.thread_id)
+        yield f'To continue this conversation with {answer.agent}: answers="{conversation}"'
+    if spawned := queued.spawned.get(answer.agent):
+        yield _describe_spawned(spawned, answer, segment)
+    if warning:
+        yield f"Warning about {answer.agent}: {warning}"
+
+
 def _describe_spawned(stored: Mapping[str, Any], answer: DelegationResponse, segment: str) -> str:
     """Return what a superior is told of the spawned agent that has answered it."""
     if stored.get("kind") == "drone" and not answer.questions:
-        return f"[{answer.agent}, a drone, has ended with this answer]"
+        return f"{answer.agent}, a drone, has ended with this answer"
     is_over = segment and stored.get("segment") != segment
     if is_over and not (stored.get("keep") or answer.questions):
-        return f"[{answer.agent} has ended with this answer: so has the task it was made for]"
+        return f"{answer.agent} has ended with this answer: so has the task it was made for"
     stays = "" if stored.get("keep") else " until your present task has ended"
-    return f"[{answer.agent} is there{stays}; call_subordinate reaches it by this name]"
+    return f"{answer.agent} is there{stays}; call_subordinate reaches it by this name"

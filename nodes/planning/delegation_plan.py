@@ -33,6 +33,7 @@ from echelons.identity.lineage import (
     derive_subordinate_thread_id,
 )
 from echelons.identity.thread_history import Head, build_head
+from echelons.messaging.notice import MARK_KEY, create_mark
 from echelons.nodes.planning.task_router import RoutedTask
 from echelons.nodes.planning.tool_calls import ParsedReply
 from echelons.text.input_limits import check_context
@@ -227,6 +228,9 @@ def choose_threads(
             begun.add(recipient)
         threads[each.call_id] = thread
         head = known.get(thread) or build_head(*recipient)
+        if MARK_KEY not in head:
+            # Before the thread runs, so that a crash does not change it.
+            head = Head(**{**head, "notice_mark": create_mark()})
         used.setdefault(thread, Head(**{**head, "side": True}) if is_side else head)
     return threads, used
 

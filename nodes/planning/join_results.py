@@ -16,8 +16,9 @@ from echelons.delegation.calls import FanOutCall, load_fan_out
 from echelons.delegation.join_policies import join_call_responses
 from echelons.delegation.request import DelegationRequest, DelegationResponse
 from echelons.delegation.request_builder import load_candidates
-from echelons.identity.lineage import SIDE_BY_SIDE_KEY, Identity, derive_request_id
+from echelons.identity.lineage import NOTICES_KEY, SIDE_BY_SIDE_KEY, Identity, derive_request_id
 from echelons.messaging.agent_question import build_question_id
+from echelons.messaging.notice import MARK_KEY, create_mark
 from echelons.nodes.delegating.queued_request import QueuedRequest, build_tool_message
 from echelons.nodes.planning.tool_calls import find_unanswered
 
@@ -30,14 +31,23 @@ class JoinedState:
         state: The state.
         added: The messages in it that are not stored yet: answers, and mail.
         finished_parts: The ids of the requests that they are made of, to be deleted from `parts`.
+        new_mark: The mark of the thread's notices, if an earlier version has begun the segment.
     """
 
     state: Mapping[str, Any]
     added: Sequence[BaseMessage] = ()
     finished_parts: Mapping[str, None] = field(default_factory=dict)
+    new_mark: str = ""
+
+    @property
+    def mark(self) -> str:
+        """The mark of the notices in the agent's thread."""
+        return str(self.state[MARK_KEY])
 
     def rebase_update(self, update: dict[str, Any]) -> dict[str, Any]:
         """Return an update of the joined state as an update of the original state."""
+        if self.new_mark and update:
+            update = {**update, MARK_KEY: self.new_mark}
         if not self.added:
             return update
         whole = {**update, "messages": [*self.added, *update.get("messages", ())]}
@@ -61,12 +71,15 @@ class JoinedState:
 
 def join_parts(state: Mapping[str, Any], identity: Identity) -> JoinedState:
     """Return a level's state with an answer to each call whose requests have all ended."""
+    new_mark = "" if state.get(MARK_KEY) else create_mark()
+    if new_mark:
+        state = {**state, MARK_KEY: new_mark}
     parts: Mapping[str, Any] = state.get("parts") or {}
     if not parts:
-        return JoinedState(state)
+        return JoinedState(state, new_mark=new_mark)
     message, calls = find_unanswered(state["messages"])
     if message is None:
-        return JoinedState(state)
+        return JoinedState(state, new_mark=new_mark)
     answers = [
         answer
         for call in calls
@@ -74,7 +87,7 @@ def join_parts(state: Mapping[str, Any], identity: Identity) -> JoinedState:
         and (answer := build_joint_answer(parted, message, parts, identity))
     ]
     whole = {**state, "messages": [*state["messages"], *answers], "parts": {}}
-    return JoinedState(whole, answers, dict.fromkeys(parts))
+    return JoinedState(whole, answers, dict.fromkeys(parts), new_mark)
 
 
 def build_joint_answer(
@@ -137,5 +150,7 @@ def _add_conversations(
     ]
     if not ids:
         return answer
-    content = f"{answer.text}\n[to go on with a conversation, in the order of the requests: "
-    return answer.model_copy(update={"content": f"{content}{', '.join(ids)}]"})
+    line = f"To continue a conversation, in the order of the requests: {', '.join(ids)}"
+    held = answer.response_metadata
+    metadata = {**held, NOTICES_KEY: [*held.get(NOTICES_KEY, ()), line]}
+    return answer.model_copy(update={"response_metadata": metadata})

@@ -50,6 +50,7 @@ from echelons.identity.lineage import (
 from echelons.identity.thread_history import Head, Past, join_path
 from echelons.messaging.mail import Mail
 from echelons.models.door.call_usage import get_whole_usage
+from echelons.models.door.notices import clean_reply
 from echelons.models.door.overflow import ShownLimit
 from echelons.models.reply_end import read_reply_end
 from echelons.nodes.delegating.queued_request import (
@@ -239,7 +240,8 @@ def build_cut_update(
 ) -> dict[str, Any]:
     """Return the update for a reply that was cut off, with what the model reads next."""
     before = (past.messages, joined.state["messages"])
-    reply = mark_cut(_adopt_reply(join_chunks(said), identity, before))
+    reply = clean_reply(join_chunks(said), joined.mark)
+    reply = mark_cut(_adopt_reply(reply, identity, before))
     new = [reply, *build_mail_messages(mail, identity)]
     return joined.rebase_update({"messages": new})
 

@@ -63,7 +63,7 @@ def test_a_level_keeps_the_ends_of_the_threads_below_it() -> None:
     [head] = compiled.get_state(CONFIG).values["heads"].values()
 
     assert head["agent"] == "eat"
-    assert set(head) == {"agent", "checkpoint_ns", "checkpoint_id"}
+    assert set(head) == {"agent", "notice_mark", "checkpoint_ns", "checkpoint_id"}
 
 
 def test_conversations_are_stored_as_what_was_added_to_them() -> None:

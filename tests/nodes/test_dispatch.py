@@ -12,6 +12,7 @@ from langgraph.types import Command, interrupt
 from echelons import Agent, DelegationResponse, ThreadStore
 from echelons.nodes.dispatch import MAX_NODES
 from echelons.testing import Call, ScriptedModel, delegate
+from tests.told_lines import list_notices
 
 CONFIG: Any = {"configurable": {"thread_id": "t"}}
 MANY = MAX_NODES + 1
@@ -62,8 +63,9 @@ async def test_a_question_of_one_in_a_crowd_is_asked_and_answered() -> None:
     result = await graph.ainvoke(Command(resume="yes"), CONFIG)
 
     assert [each.value for each in stopped["__interrupt__"]] == ["Sure?"]
-    assert [each.text for each in answers(result["messages"])] == [
-        'thanks\n[told to you] a7 asked the user: "Sure?" The answer was: "yes"'
+    assert [each.text for each in answers(result["messages"])] == ["thanks"]
+    assert list_notices(result["messages"]) == [
+        ['a7 asked the user: "Sure?" The answer was: "yes"']
     ]
 
 

@@ -18,6 +18,7 @@ from langchain_core.runnables import RunnableBinding
 
 from echelons.identity.lineage import Identity
 from echelons.identity.thread_history import Head, Past
+from echelons.messaging.notice import MARK_KEY
 from echelons.nodes.model_call.model_input import ModelInput
 from echelons.nodes.model_call.system_prompt import SystemPrompt
 from echelons.nodes.planning.tool_calls import CallableTools
@@ -60,7 +61,8 @@ class Remembered:
 
 
 def state(*messages: BaseMessage, **more: Any) -> dict[str, Any]:
-    return {"messages": list(messages or [HumanMessage("plan", id="h")]), **more}
+    given = list(messages or [HumanMessage("plan", id="h")])
+    return {"messages": given, MARK_KEY: "~000000000001", **more}
 
 
 def test_the_model_sees_its_prompt_then_earlier_segments_then_this_one() -> None:

@@ -34,7 +34,7 @@ from echelons.runtime.run_events import RunEventKind
 from echelons.testing import Call, ScriptedModel, delegate, report
 from tests.fork_server import ForkServer
 from tests.proof import sample
-from tests.told_lines import without_told
+from tests.told_lines import get_last, without_told
 
 if TYPE_CHECKING:
     from tests.scenarios.conftest import World
@@ -44,7 +44,7 @@ SCOUT = "head/north/scout"
 
 def heard(messages: Sequence[BaseMessage]) -> str:
     """Reply with what was said last."""
-    return f"<{without_told(messages[-1].text)}>"
+    return f"<{without_told(get_last(messages).text)}>"
 
 
 def tree(**more: Any) -> Agent:

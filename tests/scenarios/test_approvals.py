@@ -28,6 +28,7 @@ from echelons.checkpoints.coordination.effect_journal import LedgerJournal
 from echelons.errors import NoQuestionPending, QuestionClosed, ThreadBusy, WrongAnswer
 from echelons.nodes.dispatch import MAX_NODES
 from echelons.testing import Call, Reply, ScriptedModel, delegate, delegate_many
+from tests.told_lines import list_notices
 
 if TYPE_CHECKING:
     from echelons.testing.scripts import Step
@@ -508,7 +509,8 @@ def test_a_routed_request_is_relayed_to_the_agent_that_is_asked_about(
     assert count_calls(model) == {"head": 2, "c": 1}
     # The head has made the request, and the agent that relays it is its subordinate.
     line = 'a/b asked the user: "May c be given a task?" The answer was: "approve"'
-    assert read_answers(session, "head") == [f"soup\n[told to you] {line}"]
+    assert read_answers(session, "head") == ["soup"]
+    assert list_notices(session.thread_store.get(session.thread_id).messages) == [[line]]
 
 
 @pytest.mark.parametrize(("denied", "others"), [("a", set()), ("b", {"a"}), ("c", {"a"})])
@@ -1015,4 +1017,6 @@ def test_a_call_that_was_cut_short_runs_again_as_it_was_approved(
     assert paid == [70, 70]
     [read] = read_answers(session)
     assert "A human has changed the arguments" in read
-    assert [each.count("May pay run?") for each in read_answers(session, "mid")] == [1]
+    [mid] = [each.thread_id for each in session.trace().walk() if each.agent == "mid"]
+    [[line]] = list_notices(session.thread_store.get(mid).messages)
+    assert "May pay run?" in line

@@ -14,7 +14,7 @@ from langgraph.types import Command, interrupt
 from echelons import Agent, Session, SqliteCheckpointer
 from echelons.errors import MissingAgents
 from echelons.testing import Call, ScriptedModel, delegate
-from tests.told_lines import without_told
+from tests.told_lines import get_last, without_told
 
 if TYPE_CHECKING:
     from tests.scenarios.conftest import World
@@ -34,7 +34,7 @@ def look(place: str) -> str:
 
 
 def last(messages: Sequence[BaseMessage]) -> str:
-    return without_told(messages[-1].text)
+    return without_told(get_last(messages).text)
 
 
 SCRIPTS: dict[str, Any] = {

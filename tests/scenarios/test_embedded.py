@@ -18,7 +18,7 @@ from typing_extensions import TypedDict
 from echelons import Agent, SqliteCheckpointer, ThreadStore
 from echelons.errors import MissingAgents
 from echelons.testing import Call, ScriptedModel, delegate
-from tests.told_lines import without_told
+from tests.told_lines import get_last, without_told
 
 if TYPE_CHECKING:
     from tests.scenarios.conftest import World
@@ -46,7 +46,7 @@ def tree(name: str = "head", leaf: str = "leaf") -> Agent:
         return lambda messages: (
             delegate(below, task(messages))
             if isinstance(messages[-1], HumanMessage)
-            else without_told(messages[-1].text)
+            else without_told(get_last(messages).text)
         )
 
     scripts: dict[str, Any] = {
@@ -55,7 +55,7 @@ def tree(name: str = "head", leaf: str = "leaf") -> Agent:
         f"{name}-{leaf}": lambda messages: (
             Call("ask", {"question": f"{task(messages)}?"})
             if isinstance(messages[-1], HumanMessage)
-            else without_told(messages[-1].text)
+            else without_told(get_last(messages).text)
         ),
     }
     mid = Agent(f"{name}-mid", subordinates=[Agent(f"{name}-{leaf}", tools=[ask])])

@@ -27,7 +27,7 @@ from echelons.monitors import Monitor
 from echelons.testing import Call, ScriptedModel, delegate
 from tests.scenarios.drivers.watched import call_when_told
 from tests.scenarios.drivers.ways import THREAD, AnySaver, InSession, OnServer, OurSaver, Way
-from tests.told_lines import without_told
+from tests.told_lines import get_last, without_told
 
 PAGE = Path(__file__).parents[2] / "docs" / "guarantees.md"
 WAYS: tuple[type[Way], ...] = (AnySaver, OurSaver, InSession, OnServer)
@@ -49,7 +49,7 @@ def ask(question: str) -> str:
 
 
 def told(messages: Sequence[BaseMessage]) -> str:
-    return f"told: {without_told(messages[-1].text)}"
+    return f"told: {without_told(get_last(messages).text)}"
 
 
 def asking(limits: Limits | None = None) -> Agent:

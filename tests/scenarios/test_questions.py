@@ -15,11 +15,13 @@ from langgraph.types import Command
 from echelons import Agent, Session, SqliteCheckpointer
 from echelons.delegation import DelegationResponse, Status
 from echelons.errors import WrongAnswer
+from echelons.identity.lineage import NOTICES_KEY
 from echelons.testing import Call, ScriptedModel, delegate, delegate_many, report
 from tests.fork_server import ForkServer
 from tests.proof import sample
 from tests.scenarios.drivers.counsel import QUESTION, Counsel
 from tests.scenarios.drivers.forks import Forks
+from tests.told_lines import get_last, list_notices
 
 if TYPE_CHECKING:
     from tests.scenarios.conftest import World
@@ -160,11 +162,12 @@ def test_a_superior_reads_who_asks_what_and_how_to_answer(world: World) -> None:
     assert response.status is Status.NEEDS_INPUT
     [asked] = response.questions
     assert (asked.text, asked.choices, asked.thread_id) == ("Which city?", ("Rome", "Oslo"), thread)
-    assert answer.text.splitlines() == [
-        "[needs_input]",
-        "eat asks: Which city?",
-        'choices: ["Rome", "Oslo"]',
-        f'To answer, give call_subordinate your answer as the message and answers="{thread[:8]}".',
+    assert answer.text == "[needs_input]"
+    assert list_notices([answer]) == [
+        [
+            'eat asks: "Which city?" Choices: ["Rome", "Oslo"]. To answer, give call_subordinate '
+            f'your answer as the message and answers="{thread[:8]}".'
+        ]
     ]
 
 
@@ -225,7 +228,7 @@ def test_two_threads_of_one_agent_that_ask_are_both_answered(world: World) -> No
     )
 
     def head(messages: Any) -> Any:
-        return both if messages[-1].type == "human" else answer_all(messages)
+        return both if get_last(messages).type == "human" else answer_all(messages)
 
     def eat(messages: Any) -> Any:
         if len(messages) == 1:
@@ -243,7 +246,7 @@ def test_an_agent_further_down_that_got_a_routed_task_is_answered_on_its_thread(
     world: World,
 ) -> None:
     def head(messages: Any) -> Any:
-        if messages[-1].type == "human":
+        if get_last(messages).type == "human":
             return Call("call_subordinate", {"message": "Repair the bicycle"})
         return answer_all(messages)
 
@@ -257,7 +260,8 @@ def test_an_agent_further_down_that_got_a_routed_task_is_answered_on_its_thread(
         result = world.send(session, "go")
         [first, second] = results(session)
 
-    assert first.text.splitlines()[1] == "workshop/mechanic asks: Which wheel?"
+    [line] = first.response_metadata[NOTICES_KEY]
+    assert line.startswith('workshop/mechanic asks: "Which wheel?"')
     assert second.text == "mended"
     assert "mended" in result.text
     assert [each.agent for each in model.calls] == ["head", "mechanic", "head", "mechanic", "head"]
@@ -267,7 +271,7 @@ def test_the_questions_of_one_call_with_several_requests_are_all_told(world: Wor
     many = delegate_many(delegate("eat", "dinner"), delegate("sleep", "bed"))
 
     def head(messages: Any) -> Any:
-        return many if messages[-1].type == "human" else answer_all(messages)
+        return many if get_last(messages).type == "human" else answer_all(messages)
 
     model = ScriptedModel(
         {"head": head, "eat": asks_first(ask("abc", choices=["cba", "x"]), "fed")}
@@ -290,7 +294,7 @@ def test_the_questions_of_one_call_with_several_requests_are_all_told(world: Wor
 )
 def test_an_answer_to_no_question_is_refused(args: dict[str, Any], why: str) -> None:
     def head(messages: Any) -> Any:
-        if messages[-1].type == "human":
+        if get_last(messages).type == "human":
             return delegate("eat", "dinner")
         if asked := QUESTION.findall(str(messages[-1].text)):
             given = {key: asked[0][1] if each == "ID" else each for key, each in args.items()}
@@ -405,7 +409,7 @@ def test_a_message_that_comes_with_a_question_is_read_before_the_superior_hears_
             if isinstance(each, ToolMessage)
         ]
 
-    assert answer.text == 'heard Message from the user: "Rome, by the way"'
+    assert str(answer.text).endswith('Message from the user: "Rome, by the way"')
     assert withdrawn.text.startswith("not asked: a message has come in meanwhile")
 
 

@@ -17,7 +17,7 @@ from langgraph.types import Command, interrupt
 from echelons import Agent, SqliteCheckpointer, ThreadStore
 from echelons.testing import Call, ScriptedModel, delegate
 from tests.failure_ids import without_conversation_ids
-from tests.told_lines import without_told
+from tests.told_lines import get_last, without_told
 
 if TYPE_CHECKING:
     from tests.scenarios.conftest import World
@@ -84,12 +84,12 @@ def tree() -> Agent:
     def head(messages: Sequence[BaseMessage]) -> Any:
         if isinstance(messages[-1], HumanMessage):
             return [delegate("mid", last_task(messages)), Call("look")]
-        return f"head: {without_told(messages[-1].text)}"
+        return f"head: {without_told(get_last(messages).text)}"
 
     def mid(messages: Sequence[BaseMessage]) -> Any:
         if isinstance(messages[-1], HumanMessage):
             return delegate("leaf", last_task(messages))
-        return f"mid: {without_told(messages[-1].text)}"
+        return f"mid: {without_told(get_last(messages).text)}"
 
     def leaf(messages: Sequence[BaseMessage]) -> Any:
         if isinstance(messages[-1], HumanMessage):

@@ -31,6 +31,7 @@ from echelons.nodes.dispatch import MAX_NODES
 from echelons.nodes.planning.spawn_plan import MAX_LISTED
 from echelons.testing import Call, ScriptedModel, delegate, delegate_many
 from echelons.workspace_tools import file_tools
+from tests.told_lines import get_last, read_whole
 
 if TYPE_CHECKING:
     from tests.scenarios.conftest import World
@@ -71,6 +72,11 @@ def play(**steps: Any) -> Any:
     return answer
 
 
+def read_all(messages: Sequence[BaseMessage]) -> str:
+    """Return all that a model reads but its instructions."""
+    return "\n".join(str(each.text) for each in messages[1:])
+
+
 def call_first(message: str, **arguments: Any) -> Any:
     """Return a step that calls the first spawned agent that is there; else it says so."""
 
@@ -99,7 +105,7 @@ def read_tools(session: Session, agent: str = "head") -> list[str]:
     """Return what the tools of an agent have returned, without the names of spawned ones."""
     threads = [each.thread_id for each in session.trace().walk() if each.agent.startswith(agent)]
     said = [each for key in threads for each in session.thread_store.get(key).messages]
-    return [re.sub(r"-[0-9a-f]{8}\b", "", str(each.text)) for each in said if each.type == "tool"]
+    return [re.sub(r"-[0-9a-f]{8}\b", "", read_whole(each)) for each in said if each.type == "tool"]
 
 
 def search(query: str) -> str:
@@ -130,9 +136,9 @@ def test_a_spawned_agent_spawns_and_all_answer(world: World, saver: SqliteCheckp
     assert names_in(session) == ["head", "scout", "helper", "helper"]
     names = [str(each.agent) for each in session.trace().walk()]
     assert len(set(names)) == 4
-    there = "is there until your present task has ended; call_subordinate reaches it by this name]"
-    assert read_tools(session) == [f"seen\n[scout {there}"]
-    assert read_tools(session, "scout") == [f"helped\n[helper {there}"] * 2
+    there = "is there until your present task has ended; call_subordinate reaches it by this name"
+    assert read_tools(session) == [f"seen\nscout {there}"]
+    assert read_tools(session, "scout") == [f"helped\nhelper {there}"] * 2
 
 
 def test_who_was_spawned_spawns_no_deeper_than_allowed(
@@ -176,10 +182,10 @@ def test_one_that_is_kept_is_there_in_later_turns_and_processes(
     with SqliteCheckpointer(tmp_path / "a.sqlite") as saver:
         session = Session(build(scripts), saver)
         again = world.send(session, "again").text
+        last = read_tools(session)[-1]
 
-    assert re.sub(r"-[0-9a-f]{8}", "", again) == (
-        "read: 4 messages\n[scout is there; call_subordinate reaches it by this name]"
-    )
+    assert again == "read: 4 messages"
+    assert last == "4 messages\nscout is there; call_subordinate reaches it by this name"
 
 
 def test_the_latest_32_are_listed_and_the_others_can_be_called_all_the_same(
@@ -188,12 +194,12 @@ def test_the_latest_32_are_listed_and_the_others_can_be_called_all_the_same(
     made: list[str] = []
 
     def head(messages: Sequence[BaseMessage]) -> Any:
-        texts = [str(each.text) for each in messages if each.type == "tool"]
-        made.extend(re.findall(r"\[(r\d+-[0-9a-f]{8}) is there", "".join(texts)))
+        texts = [str(each.text) for each in messages[1:]]
+        made.extend(re.findall(r"(r\d+-[0-9a-f]{8}) is there", "".join(texts)))
         if messages[-1].text == "go":
             return [spawn(f"r{number}", keep=True) for number in range(MAX_LISTED + 2)]
         if messages[-1].text != "again":
-            return f"read: {messages[-1].text}"
+            return f"read: {get_last(messages).text}"
         listed = list_spawned(messages)
         assert [name.partition("-")[0] for name in listed] == [
             f"r{number}" for number in range(2, MAX_LISTED + 2)
@@ -215,7 +221,7 @@ def test_a_drone_ends_with_its_answer_and_is_refused_by_its_name(
         if not texts:
             return spawn("scout", kind="drone")
         assert list_spawned(messages) == []
-        name = re.findall(r"scout-[0-9a-f]{8}", texts[0])[0]
+        name = re.findall(r"scout-[0-9a-f]{8}", read_all(messages))[0]
         return delegate(name, "again") if len(texts) == 1 else "over"
 
     session = Session(build({"head": head, "scout": ["seen"]}), saver)
@@ -223,7 +229,7 @@ def test_a_drone_ends_with_its_answer_and_is_refused_by_its_name(
     assert world.send(session, "go").text == "over"
 
     ended, refused = read_tools(session)
-    assert ended == "seen\n[scout, a drone, has ended with this answer]"
+    assert ended == "seen\nscout, a drone, has ended with this answer"
     assert refused.startswith("Error: 'scout' is dismissed: it has answered; spawn another")
 
 
@@ -251,8 +257,7 @@ def test_one_that_asks_its_superior_is_answered_in_a_later_turn_of_another_proce
     world: World, tmp_path: Path, kind: str
 ) -> None:
     def answer(messages: Sequence[BaseMessage]) -> Any:
-        texts = [str(each.text) for each in messages if each.type == "tool"]
-        [question] = re.findall(r'answers="([^"]+)"', texts[-1])
+        [question] = re.findall(r'answers="([^"]+)"', read_all(messages))
         return Call("call_subordinate", {"message": "ten miles", "answers": question})
 
     scripts = {
@@ -261,7 +266,7 @@ def test_one_that_asks_its_superior_is_answered_in_a_later_turn_of_another_proce
     }
     with SqliteCheckpointer(tmp_path / "a.sqlite") as saver:
         session = Session(build(scripts), saver)
-        assert "how far?" in world.send(session, "go").text
+        assert "[needs_input]" in world.send(session, "go").text
     with SqliteCheckpointer(tmp_path / "a.sqlite") as saver:
         session = Session(build(scripts), saver)
         said = world.send(session, "then").text
@@ -670,7 +675,7 @@ def test_a_task_without_a_name_goes_to_the_spawned_agent_that_fits(
 
     assert read_tools(session)[-1].split("\n") == [
         "did: cook some soup",
-        "[cooks-soup is there; call_subordinate reaches it by this name]",
+        "cooks-soup is there; call_subordinate reaches it by this name",
     ]
 
 
@@ -958,7 +963,7 @@ def test_a_superior_is_warned_one_level_before_the_limit_in_the_answer_and_by_an
     made = "it is at level 3 of 4: what it makes can make none"
     assert sorted(said) == [(1, made), (1, made), (2, "it is at level 4 of 4: it can make none")]
     [answer, *_] = read_tools(session, "a-")
-    assert answer.endswith(f"[warning: {made}]")
+    assert re.search(f"Warning about b-?.*: {made}", answer)
     stored = [
         event.data["warning"]
         for each in session.trace().walk()
@@ -1117,8 +1122,7 @@ def test_a_late_answer_to_one_whose_task_is_over_says_that_it_has_ended(
     world: World, saver: SqliteCheckpointer
 ) -> None:
     def answer(messages: Sequence[BaseMessage]) -> Any:
-        texts = [str(each.text) for each in messages if each.type == "tool"]
-        [question] = re.findall(r'answers="([^"]+)"', texts[-1])
+        [question] = re.findall(r'answers="([^"]+)"', read_all(messages))
         return Call("call_subordinate", {"message": "ten miles", "answers": question})
 
     scripts = {
@@ -1129,7 +1133,7 @@ def test_a_late_answer_to_one_whose_task_is_over_says_that_it_has_ended(
     world.send(session, "go")
     world.send(session, "then")
 
-    ended = "[scout has ended with this answer: so has the task it was made for]"
+    ended = "scout has ended with this answer: so has the task it was made for"
     assert read_tools(session)[-1].endswith(ended)
 
 

@@ -14,8 +14,9 @@ from langgraph.types import Command, interrupt
 from echelons import Agent, Decision, Permissions, Session, SqliteCheckpointer, effect
 from echelons.delegation import DelegationResponse
 from echelons.identity.lineage import USER_ANSWERS_KEY
-from echelons.messaging.user_answer import MAX_LENGTH, MAX_SHOWN, USER_ANSWER_PREFIX
+from echelons.messaging.user_answer import MAX_LENGTH, MAX_SHOWN
 from echelons.testing import Call, ScriptedModel, delegate, delegate_many
+from tests.told_lines import list_notices
 
 if TYPE_CHECKING:
     from tests.scenarios.conftest import World
@@ -51,11 +52,7 @@ def told(session: Session, agent: str) -> list[list[str]]:
     """Return, for each result that an agent's model has read, what it was told beneath it."""
     threads = [each.thread_id for each in session.trace().walk() if each.agent == agent]
     messages = [each for key in threads for each in session.thread_store.get(key).messages]
-    return [
-        each.text.split(f"\n{USER_ANSWER_PREFIX}")[1:]
-        for each in messages
-        if isinstance(each, ToolMessage)
-    ]
+    return list_notices(messages)
 
 
 def answer_all(world: World, session: Session, *answers: Any) -> None:

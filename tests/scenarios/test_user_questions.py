@@ -16,6 +16,7 @@ from echelons.delegation import DelegationResponse, Status
 from echelons.errors import QuestionClosed, WrongAnswer
 from echelons.testing import Call, ScriptedModel, delegate
 from tests.scenarios.drivers.counsel import QUESTION
+from tests.told_lines import list_notices
 
 if TYPE_CHECKING:
     from tests.scenarios.conftest import World
@@ -83,9 +84,8 @@ def test_the_user_answers_past_the_superior_who_is_told(world: World) -> None:
         [own], [answer] = results(session, "eat"), results(session)
 
     assert own.text == "Rome"
-    assert answer.text == (
-        'pizza\n[told to you] eat asked the user: "Which city?" The answer was: "Rome"'
-    )
+    assert answer.text == "pizza"
+    assert list_notices([answer]) == [['eat asked the user: "Which city?" The answer was: "Rome"']]
     response = DelegationResponse.load(answer.artifact)
     assert response.result == "pizza"
     assert [(each.question, each.answer) for each in response.user_answers] == [

@@ -22,6 +22,7 @@ from echelons.models.door.call_usage import (
     read_usage,
 )
 from echelons.models.door.inner_calls import is_counted
+from echelons.models.door.notices import clean_reply, get_notices
 from echelons.models.door.overflow import FittedRequest
 from echelons.plans import Plan, PlanStep, arun_plan_steps, run_plan_steps
 
@@ -92,6 +93,8 @@ def ask(
         CallRefused: The agent has a budget, of which nothing is left.
     """
     account = account or Account.find(config)
+    if notices := get_notices(config):
+        messages = notices.show(messages)
     sent: SentRequest = yield from send_request(model, messages, config, account)
     reply, gate = sent.reply, get_gate(config)
     if gate.limits_tokens and isinstance(reply, AIMessage) and not get_whole_usage(reply):
@@ -100,7 +103,7 @@ def ask(
         call = build_noted_call(model.description, messages, reply, allowance)
         call = call._replace(was_admitted=True, was_charged=sent.is_charged, is_reply=True)
         yield _build_gate_step(gate, partial(gate.note_call, call, config))
-    return reply
+    return clean_reply(reply, notices.mark) if notices else reply
 
 
 class SentRequest(NamedTuple):

@@ -84,7 +84,7 @@ class PlannerTurn:
 
 def _is_message(message: HumanMessage) -> bool:
     """Return whether a message from outside is no task; an intervention is one."""
-    return bool(message.response_metadata.get(MAIL_KEY, {}).get("kind") == "message")
+    return message.response_metadata.get(MAIL_KEY, {}).get("kind") in ("message", "notice")
 
 
 def _read_task(message: BaseMessage) -> str:
@@ -108,7 +108,7 @@ def _read_answer(call: Mapping[str, Any], message: ToolMessage | None) -> CallAn
         return CallAnswer(source, asked, "", "unable", reason=NO_ANSWER, delegated=delegated)
     text = str(message.text)
     if facts.get("user_answers"):
-        # Its superior is told of them, and the user knows them.
+        # An earlier version put them beneath the answer.
         text = text.partition(f"\n{USER_ANSWER_PREFIX}")[0]
     result = facts.get("result")
     if delegated and isinstance(result, str) and result:

@@ -26,7 +26,7 @@ from echelons.testing import Call, ScriptedModel, delegate
 from echelons.testing.crash import Count, Death, Watch, die, fork, watched
 from tests.crash.drivers.trials import WORLDS, Report, place_in, spread
 from tests.crash.drivers.trip import Place
-from tests.told_lines import without_outcomes
+from tests.told_lines import get_last, without_outcomes
 
 TURNS = ("one", "two")
 ROUNDS = 20
@@ -47,7 +47,11 @@ def build_tree(place: Place) -> Agent:
     def think(agent: str, call: Call) -> Any:
         def step(messages: Sequence[BaseMessage]) -> Any:
             place.add("thoughts", agent)
-            return call if isinstance(messages[-1], HumanMessage) else str(messages[-1].text)
+            return (
+                call
+                if isinstance(get_last(messages), HumanMessage)
+                else str(get_last(messages).text)
+            )
 
         return step
 

@@ -21,7 +21,7 @@ from echelons.checkpoints.tree_control.dismissal_ledger import DISMISSAL
 from echelons.testing import Call, ScriptedModel, delegate
 from tests.crash.drivers.trials import main
 from tests.crash.drivers.trip import Place
-from tests.told_lines import without_told
+from tests.told_lines import get_last, is_said, without_told
 
 MADE = re.compile(r"\[(scout-[0-9a-f]{8}) is there")
 
@@ -35,13 +35,13 @@ def build_tree(place: Place) -> Agent:
         return f"noted {who}"
 
     def work(messages: Sequence[BaseMessage]) -> Any:
-        task = next(each for each in reversed(messages) if each.type == "human")
-        if messages[-1] is task:
+        task = next(each for each in reversed(messages) if is_said(each))
+        if get_last(messages) is task:
             return Call("note", {"who": str(task.text)})
         return f"{task.text} is done"
 
     def head(messages: Sequence[BaseMessage]) -> Any:
-        [*_, task] = [place for place, each in enumerate(messages) if each.type == "human"]
+        [*_, task] = [place for place, each in enumerate(messages) if is_said(each)]
         now = messages[task:]
         step = sum(isinstance(each, AIMessage) for each in now)
         turn = str(messages[task].text)

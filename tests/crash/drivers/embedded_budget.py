@@ -21,6 +21,7 @@ from echelons import Agent, Permissions, SqliteCheckpointer
 from echelons.guards.budget import Budget
 from echelons.testing import Call, Reply, ScriptedModel, delegate
 from tests.accounts import check_accounts, read_charges
+from tests.told_lines import get_last
 
 
 def look() -> str:
@@ -33,7 +34,7 @@ def main(database: str, dies: str = "") -> None:
 
     def speak(name: str, first: Any) -> Any:
         def reply(messages: Sequence[BaseMessage]) -> Reply:
-            is_first = messages[-1].type != "tool"
+            is_first = get_last(messages).type != "tool"
             if dies == f"{name}/{1 if is_first else 2}":
                 os.kill(os.getpid(), signal.SIGKILL)
             if is_first:

@@ -21,7 +21,7 @@ from echelons import Agent, Result, Session, SqliteCheckpointer
 from echelons.testing import ScriptedModel, delegate
 from tests.crash.drivers.trials import main
 from tests.crash.drivers.trip import Place
-from tests.told_lines import without_told
+from tests.told_lines import get_last, without_told
 
 
 def build_tree(place: Place) -> Agent:
@@ -47,7 +47,9 @@ def build_tree(place: Place) -> Agent:
         builder.add_edge(first, second)
 
     def pass_on(name: str) -> Callable[[Sequence[BaseMessage]], Any]:
-        return lambda said: delegate(name, "go") if said[-1].type == "human" else str(said[-1].text)
+        return lambda said: (
+            delegate(name, "go") if get_last(said).type == "human" else str(get_last(said).text)
+        )
 
     model = ScriptedModel({"head": pass_on("mid"), "mid": pass_on("guide")})
     mid = Agent("mid", subordinates=[builder.compile(name="guide")])

@@ -25,6 +25,7 @@ from echelons.testing import ScriptedModel
 from echelons.testing.crash import Count, Death, fork, watched
 from tests.crash.drivers.trials import WORLDS, Report, place_in, spread
 from tests.crash.drivers.trip import Place
+from tests.told_lines import is_said
 
 BRANCHES = 3
 """The subordinates that each agent makes, as long as there are numbers left."""
@@ -43,7 +44,7 @@ def build_seed(place: Place, agents: int) -> Agent:
         return f"noted {number}"
 
     def grow(messages: Sequence[BaseMessage]) -> Any:
-        tasks = [each for each in messages if each.type == "human"]
+        tasks = [each for each in messages if is_said(each)]
         number = int(str(tasks[-1].text))
         # With the ids of its replies the same each time, two trees can be compared.
         if any(each.type == "tool" for each in messages):

@@ -26,6 +26,7 @@ from echelons.testing import Call, ScriptedModel, delegate
 from echelons.testing.crash import Count, Death, fork, watched
 from tests.crash.drivers.trials import WORLDS, Report, place_in, spread
 from tests.crash.drivers.trip import Place
+from tests.told_lines import get_last
 
 TOLD = "Answer of the user"
 """What a message begins with that tells an answer."""
@@ -40,8 +41,8 @@ def build_tree() -> Agent:
         return f"{len(list_told(messages))} told"
 
     def head(messages: Sequence[BaseMessage]) -> Any:
-        is_task = isinstance(messages[-1], HumanMessage)
-        return delegate("scout", "go") if is_task else str(messages[-1].text)
+        is_task = isinstance(get_last(messages), HumanMessage)
+        return delegate("scout", "go") if is_task else str(get_last(messages).text)
 
     below = Agent("scout", permissions=Permissions(contact_user=True))
     model = ScriptedModel({"head": head, "scout": scout})

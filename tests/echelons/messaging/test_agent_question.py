@@ -69,10 +69,9 @@ def test_a_superior_reads_the_schema_of_an_answer() -> None:
         thread_id="5eb1a2c3-4d",
     )
 
-    assert format_questions([asked]).splitlines() == [
-        "inn/eat asks: How many?",
-        'The answer is JSON of this schema: {"type": "integer"}',
-        'To answer, give call_subordinate your answer as the message and answers="5eb1a2c3".',
+    assert format_questions([asked]) == [
+        'inn/eat asks: "How many?" The answer is JSON of this schema: {"type": "integer"}. To '
+        'answer, give call_subordinate your answer as the message and answers="5eb1a2c3".'
     ]
 
 
@@ -80,6 +79,6 @@ def test_the_urgent_questions_come_first_for_a_model() -> None:
     calm = AgentQuestion(text="When?", path=("head", "eat"), thread_id="1")
     urgent = AgentQuestion(text="Now?", urgent=True, path=("head", "eat"), thread_id="2")
 
-    assert format_questions([calm, urgent]).index("Now?") < format_questions([calm, urgent]).index(
-        "When?"
-    )
+    first, second = format_questions([calm, urgent])
+    assert "Now?" in first
+    assert "When?" in second

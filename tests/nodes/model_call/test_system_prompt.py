@@ -17,6 +17,7 @@ from echelons import Agent, Session
 from echelons.errors import EventLoopMissing, InvalidField, PromptFailed
 from echelons.nodes.model_call.system_prompt import SystemPrompt
 from echelons.testing import Call, ScriptedModel, delegate
+from tests.notice_marks import without_marks
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -271,7 +272,8 @@ def test_every_agent_is_told_who_it_is_and_what_its_superior_wants() -> None:
 
     run(Agent("head", model=model, subordinates=[eat]), in_loop=False)
 
-    [[head], _], [[leaf], _] = shown(model, "head"), shown(model, "eat")
+    [[head], _] = without_marks(shown(model, "head"))
+    [[leaf], _] = without_marks(shown(model, "eat"))
     assert head.startswith("You are head, an agent in a team of agents.\n\nYour superior gives")
     assert "call_subordinate" in head
     assert leaf.startswith('You are eat, an agent in a team of agents.\nWhat you are for: "Finds')

@@ -24,7 +24,7 @@ from echelons import Agent, Result, Session, SqliteCheckpointer, effect
 from echelons.testing import Call, ScriptedModel
 from echelons.testing.crash import fork
 from tests.scenarios.drivers.killed import Mortal
-from tests.told_lines import without_told
+from tests.told_lines import get_last, without_told
 
 SCOUT = "head/north/scout"
 
@@ -40,9 +40,9 @@ def tree(note: Callable[[str], object] = lambda agent: None) -> Agent:
 
     def reply(agent: str, messages: Sequence[BaseMessage]) -> Any:
         note(agent)
-        if agent == "scout" and messages[-1].type == "human":
+        if agent == "scout" and get_last(messages).type == "human":
             return Call("ask")
-        return f"{agent} has heard: {without_told(messages[-1].text)}"
+        return f"{agent} has heard: {without_told(get_last(messages).text)}"
 
     model = ScriptedModel({name: partial(reply, name) for name in ("head", "north", "scout")})
     north = Agent("north", subordinates=[Agent("scout", tools=[ask])])

@@ -16,7 +16,7 @@ from langgraph.types import interrupt
 
 from echelons import Agent, Session
 from echelons.testing import Call, ScriptedModel, delegate
-from tests.told_lines import without_told
+from tests.told_lines import get_last, without_told
 
 TEXT = {"type": "string"}
 
@@ -137,7 +137,7 @@ def _first_then(step: Any) -> Callable[[Sequence[BaseMessage]], Any]:
     """Return the script of an agent that makes a step, and then says what came of it."""
 
     def script(messages: Sequence[BaseMessage]) -> Any:
-        return step if isinstance(messages[-1], HumanMessage) else _said(messages)
+        return step if isinstance(get_last(messages), HumanMessage) else _said(messages)
 
     return script
 

@@ -18,6 +18,7 @@ from echelons import Agent, Budget, Permissions, Session, SqliteCheckpointer
 from echelons.guards.prices import Price, Prices
 from echelons.testing import Call, Reply, ScriptedModel
 from tests.scenarios.drivers.dismissed_team import shrink
+from tests.told_lines import get_last
 
 THREAD = "budgeted"
 PRICES = Prices("EUR", {"scripted": Price(input="1", output="10")})
@@ -33,7 +34,7 @@ def build_team() -> Agent:
     """Return a head that grants north and south a part of its budget; north grants camp one."""
 
     def south(messages: Sequence[BaseMessage]) -> Reply:
-        told = "left" in str(messages[-1].text)
+        told = "left" in str(get_last(messages).text)
         calls = [] if told else [Call("ask_superior", {"question": "Which?"})]
         return Reply("Seen." if told else "", calls=calls, usage=(100, 10))
 

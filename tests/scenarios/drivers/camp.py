@@ -11,6 +11,7 @@ from langgraph.types import interrupt
 
 from echelons import Agent, Session
 from echelons.testing import Call, ScriptedModel, delegate
+from tests.told_lines import get_last
 
 
 @tool
@@ -60,6 +61,6 @@ def waiting(*more: Any) -> Agent:
 
 def first(step: Callable[..., Any], then: Any) -> Callable[[Sequence[BaseMessage]], Any]:
     def steps(messages: Sequence[BaseMessage]) -> Any:
-        return then if isinstance(messages[-1], ToolMessage) else step(messages)
+        return then if isinstance(get_last(messages), ToolMessage) else step(messages)
 
     return steps

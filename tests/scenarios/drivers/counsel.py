@@ -16,8 +16,9 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 
 from echelons import Agent, Result, Session
 from echelons.testing import Call, ScriptedModel, delegate
+from tests.told_lines import get_last
 
-QUESTION = re.compile(r'asks: (.*)\n(?:choices: .*\n)?To answer, .* answers="(\w+)"')
+QUESTION = re.compile(r'asks: "(.*?)"(?: Choices: .*)? To answer, .* answers="(\w+)"')
 LEVELS = ("head", "lead", "mid", "low", "base")
 
 
@@ -58,7 +59,7 @@ class Counsel:
         return dict(Counter(str(each.agent) for each in self.model.calls))
 
     def _lead(self, name: str, below: Sequence[str], messages: Sequence[BaseMessage]) -> Any:
-        last = messages[-1]
+        last = get_last(messages)
         if isinstance(last, HumanMessage):
             if _has_asked(messages):
                 return _pass_down(messages, json.loads(str(last.text)))
@@ -71,7 +72,7 @@ class Counsel:
             if below:
                 return _pass_down(messages, given)
             return " | ".join(f"{question} heard {each}" for question, each in given.items())
-        asked = [question for text in said for question, _ in QUESTION.findall(text)]
+        asked = [question for question, _ in QUESTION.findall(str(messages[-1].text))]
         if asked and name == self._answered_by:
             return _pass_down(messages, dict.fromkeys(asked, f"by {name}"))
         if asked and self._combines and name == "head":
@@ -104,7 +105,7 @@ def _has_asked(messages: Sequence[BaseMessage]) -> bool:
 
 def _list_results(messages: Sequence[BaseMessage]) -> list[ToolMessage]:
     results: list[ToolMessage] = []
-    for message in reversed(messages):
+    for message in reversed(messages[: messages.index(get_last(messages)) + 1]):
         if not isinstance(message, ToolMessage):
             break
         results.insert(0, message)
@@ -115,7 +116,7 @@ def _pass_down(messages: Sequence[BaseMessage], given: Mapping[str, str]) -> lis
     """Return the calls that answer the questions of each subordinate together."""
     shares: dict[str, dict[str, str]] = {}
     for message in messages:
-        if isinstance(message, ToolMessage):
+        if not isinstance(message, AIMessage):
             for question, asking in QUESTION.findall(str(message.text)):
                 if question in given:
                     shares.setdefault(asking, {})[question] = given[question]

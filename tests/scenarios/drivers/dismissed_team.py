@@ -18,6 +18,7 @@ from langchain_core.messages import AIMessage, BaseMessage
 
 from echelons import Agent, Permissions, Session, Spawn, SqliteCheckpointer
 from echelons.testing import Call, ScriptedModel, delegate
+from tests.told_lines import is_said
 
 THREAD = "dismissed"
 BY = "anna"
@@ -27,7 +28,7 @@ def build_team() -> Agent:
     """Return a head that gives north a task and makes two agents, of whom the scout asks."""
 
     def head(messages: Sequence[BaseMessage]) -> Any:
-        [*_, task] = [place for place, each in enumerate(messages) if each.type == "human"]
+        [*_, task] = [place for place, each in enumerate(messages) if is_said(each)]
         if any(isinstance(each, AIMessage) for each in messages[task:]):
             return f"{messages[task].text} is over"
         if str(messages[task].text) != "go":

@@ -201,7 +201,7 @@ def report(folder: Path, case: Case) -> dict[str, Any]:
         rows = saver.conn.execute("SELECT data FROM events WHERE kind = 'message'").fetchall()
         left = [each for each in saver.ledger.list_keys() if "/effect/" in each]
     results = [json.loads(data) for (data,) in rows]
-    told = [each["content"] for each in results if each["role"] == "tool"]
+    told = [each for each in results if each["role"] == "tool"]
     texts, lines_told = zip(*(_split_told(each) for each in told), strict=True)
     return {
         **case._asdict(),
@@ -214,10 +214,11 @@ def report(folder: Path, case: Case) -> dict[str, Any]:
     }
 
 
-def _split_told(text: str) -> tuple[str, list[str]]:
-    """Return a result, and the lines beneath that tell a superior what the user was asked."""
-    result, *told = text.split(f"\n{USER_ANSWER_PREFIX}")
-    return result, told
+def _split_told(message: dict[str, Any]) -> tuple[str, list[str]]:
+    """Return a result, and the lines that tell a superior what the user was asked."""
+    # An earlier version put them beneath the result.
+    result, *told = message["content"].split(f"\n{USER_ANSWER_PREFIX}")
+    return result, [*told, *message.get("notices", ())]
 
 
 def lines(path: Path) -> list[str]:

@@ -15,6 +15,7 @@ from langchain_core.messages import BaseMessage
 
 from echelons import Agent, Permissions, Session, Spawn
 from echelons.testing import Call, ScriptedModel, delegate
+from tests.told_lines import get_last
 
 
 def open_session(database: Any, work: Callable[[], object] = lambda: None) -> Session:
@@ -35,7 +36,7 @@ def open_session(database: Any, work: Callable[[], object] = lambda: None) -> Se
             return Call("dig")
         made = re.findall(r'^- (guide-\S+): "', str(messages[0].text), re.MULTILINE)
         answered = [str(each.text) for each in messages if each.type == "tool"]
-        if made and messages[-1].type == "human":
+        if made and get_last(messages).type == "human":
             return delegate(made[-1], "lead")
         return f"read: {answered[-1]}" if answered else "nothing"
 

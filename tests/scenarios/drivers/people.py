@@ -12,13 +12,14 @@ from langchain_core.messages import BaseMessage
 
 from echelons import Agent, Human, Session, SqliteCheckpointer
 from echelons.testing import ScriptedModel, delegate
+from tests.told_lines import get_last
 
 
 def ask_and_end(*calls: Any) -> Any:
     """Return the script of an agent that makes calls for each task, and ends with their results."""
 
     def reply(messages: list[BaseMessage]) -> Any:
-        if messages[-1].type == "human":
+        if get_last(messages).type == "human":
             return [*calls]
         results: list[str] = []
         for message in reversed(messages):

@@ -19,6 +19,7 @@ from echelons.checkpoints.coordination.race_ledger import TreeRaces
 from echelons.delegation.race import RaceEntry
 from echelons.graphs import compiled_tree
 from echelons.testing import Call, ScriptedModel, delegate, report
+from tests.told_lines import get_last
 
 T = TypeVar("T")
 ENDS = {"first": "b knows", "quorum": "1. c: c knows\n\n2. b: b knows"}
@@ -124,7 +125,7 @@ def passing_on(call: Call) -> Callable[[Sequence[BaseMessage]], Any]:
     """Return a script that makes a call and says what it was answered."""
 
     def step(messages: Sequence[BaseMessage]) -> Any:
-        last = messages[-1]
+        last = get_last(messages)
         return call if isinstance(last, HumanMessage) else str(last.text)
 
     return step

@@ -24,6 +24,7 @@ from langgraph.types import interrupt
 import echelons
 from echelons import Agent, Session, SqliteCheckpointer
 from echelons.testing import Call, ScriptedModel, delegate
+from tests.told_lines import get_last
 
 LEVELS: tuple[str, ...] = ("head", "chief", "clerk")
 CUT, ASKING, PAUSED, GROWN = "cut", "asking", "paused", "grown"
@@ -58,7 +59,7 @@ def build_tree(
             calls.append(delegate(below, "go"))
 
         def reply(messages: Sequence[BaseMessage]) -> Any:
-            if isinstance(messages[-1], ToolMessage):
+            if isinstance(get_last(messages), ToolMessage):
                 return f"{who} is done"
             if thread == PAUSED and who == "head":
                 pause("head/chief")
@@ -78,7 +79,7 @@ def build_growing_tree() -> Agent:
     kept = {"keep": True, "contact_user": True}
 
     def reply(messages: Sequence[BaseMessage]) -> Any:
-        last = messages[-1]
+        last = get_last(messages)
         if isinstance(last, ToolMessage):
             return f"read: {last.text}"
         scout, digger = (

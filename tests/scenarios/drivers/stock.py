@@ -35,6 +35,7 @@ from langgraph.types import interrupt
 
 from echelons import Agent, Result, Session
 from echelons.testing import Call, ScriptedModel, delegate
+from tests.told_lines import get_last
 
 TASK = "mail ann@example.com about Rome"
 ASK = Call("ask", {"what": "When?"})
@@ -130,7 +131,9 @@ def main(database: str, log: str, case: str, mode: str, step: str) -> dict[str, 
     )
     head = ScriptedModel(
         lambda messages: (
-            str(messages[-1].text) if messages[-1].type == "tool" else delegate("mid", TASK)
+            str(get_last(messages).text)
+            if get_last(messages).type == "tool"
+            else delegate("mid", TASK)
         )
     )
     agent = Agent("head", model=head, subordinates=[mid])

@@ -15,6 +15,7 @@ from langgraph.types import interrupt
 
 from echelons import Agent, BreakerPolicy, DelegationPolicy
 from echelons.testing import Call, ScriptedModel, delegate, delegate_many, report
+from tests.told_lines import get_last
 
 KEY = b"sealed before the rooms"
 PLAIN = ("queue", "quorum", "paused", "routed")
@@ -62,7 +63,7 @@ class Trees:
         scripts = {
             "head": [[delegate("clerk", "one"), delegate("clerk", "two")], "head is done"],
             "clerk": lambda messages: (
-                ask("clerk") if messages[-1].text == "one" else _last_words(messages)
+                ask("clerk") if get_last(messages).text == "one" else _last_words(messages)
             ),
         }
         return _head("head", scripts, Agent("clerk", tools=self._tools()))
@@ -92,7 +93,7 @@ class Trees:
         """One of two branches was paused before it began; the other has dug."""
 
         def begin(messages: Sequence[BaseMessage]) -> Any:
-            if isinstance(messages[-1], ToolMessage):
+            if isinstance(get_last(messages), ToolMessage):
                 return "head is done"
             self.pause("head/north")
             return [delegate("north", "dig"), delegate("south", "dig")]
@@ -122,7 +123,7 @@ class Trees:
             "head": [delegate("clerk", "count"), "head is done"],
             "clerk": lambda messages: (
                 self._dig("clerk")
-                if isinstance(messages[-1], HumanMessage)
+                if isinstance(get_last(messages), HumanMessage)
                 else f"{sum(isinstance(each, HumanMessage) for each in messages)} counted"
             ),
         }

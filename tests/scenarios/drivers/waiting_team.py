@@ -19,6 +19,7 @@ from langgraph.types import interrupt
 from echelons import Agent, Session, SqliteCheckpointer
 from echelons.testing import Call, Reply, ScriptedModel, delegate, report
 from tests.scenarios.drivers.dismissed_team import shrink
+from tests.told_lines import get_last, is_said
 
 TASK = "go"
 
@@ -32,10 +33,10 @@ def build_tasks_team() -> Agent:
     """Return a head that gives its clerk three tasks in one message, of which the second asks."""
 
     def clerk(messages: Sequence[BaseMessage]) -> Any:
-        if isinstance(messages[-1], ToolMessage):
-            return f"booked {messages[-1].text}"
-        task = str(messages[-1].text)
-        tasks = sum(message.type == "human" for message in messages)
+        if isinstance(get_last(messages), ToolMessage):
+            return f"booked {get_last(messages).text}"
+        task = str(get_last(messages).text)
+        tasks = sum(is_said(message) for message in messages)
         return Call("book", {"place": task}) if task == "Diana" else f"{task} is task {tasks}"
 
     tasks = [delegate("clerk", place) for place in ("Roma", "Diana", "Sole")]
@@ -57,7 +58,7 @@ def build_later_team() -> Agent:
     def head(messages: Sequence[BaseMessage]) -> Any:
         if not any(isinstance(message, AIMessage) for message in messages):
             return calls
-        heard = [str(message.text) for message in messages if message.type == "human"]
+        heard = [str(message.text) for message in messages if is_said(message)]
         return f"booked; heard {heard[1:]}"
 
     return Agent("head", model=ScriptedModel({"head": head}), tools=[book])

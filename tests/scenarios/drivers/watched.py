@@ -19,6 +19,7 @@ from echelons.checkpoints.ledger import Transaction, get_ledger
 from echelons.checkpoints.tree_control.monitor_ledger import MONITOR
 from echelons.monitors import Monitor
 from echelons.testing import Call, Reply, ScriptedModel, delegate
+from tests.told_lines import get_last
 
 SCOUT = "head/north/scout"
 NORTH = "head/north"
@@ -125,7 +126,7 @@ def once(call: Call = ALERT, usage: tuple[int, int] = (30, 5)) -> Callable[..., 
     """Return the script of a monitor that makes a call the first time, as it remembers."""
 
     def step(messages: Sequence[BaseMessage]) -> Any:
-        if "You have said" in messages[-1].text:
+        if "You have said" in get_last(messages).text:
             return "nothing"
         return Reply(calls=[call], usage=usage)
 

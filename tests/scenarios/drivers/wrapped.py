@@ -20,6 +20,7 @@ from langchain_core.tools import tool
 from echelons import Agent, Result, Session
 from echelons.middleware import PlanMiddleware, VerificationMiddleware
 from echelons.testing import Call, ScriptedModel, delegate
+from tests.told_lines import get_last
 
 
 def main(database: str, log: str, middleware: str, mode: str, step: str) -> dict[str, Any]:
@@ -102,23 +103,23 @@ def build_planned_tree(log: Path, pay: Any) -> Agent:
     answers = ["Pay three.", "accept"]
 
     def lead(messages: Any) -> Any:
-        last = str(messages[-1].text)
+        last = str(get_last(messages).text)
         if asked := re.search(r'answers="(\w+)"', last):
             if not (dead := log.with_suffix(".dead")).exists():
                 dead.touch()
                 os.kill(os.getpid(), signal.SIGKILL)
             answer = answers[last.count("Pay three")]
             return Call("call_subordinate", {"message": answer, "answers": asked[1]})
-        return delegate("mid", "go") if messages[-1].type == "human" else "done"
+        return delegate("mid", "go") if get_last(messages).type == "human" else "done"
 
     def work(messages: Any) -> Any:
-        if "accept" in str(messages[-1].text):
+        if "accept" in str(get_last(messages).text):
             return Call("pay", {"amount": 3})
-        if "paid" in str(messages[-1].text):
+        if "paid" in str(get_last(messages).text):
             return "done"
         with log.open("a", encoding="utf-8") as lines:
             lines.write("plans\n")
-        return "Pay three" if "Pay three" in str(messages[-1].text) else "Pay a lot"
+        return "Pay three" if "Pay three" in str(get_last(messages).text) else "Pay a lot"
 
     script: dict[str, Any] = {
         "boss": [delegate("head", "go"), "end"],

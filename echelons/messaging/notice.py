@@ -1,0 +1,98 @@
+"""The mark of a thread's notices: what the library itself says to a model begins with it.
+
+A model reads everything as text, so an answer, a file or an error could imitate what the library
+says. The mark is random for its thread and is read by nothing but the thread's own model; a text
+of others that has it nevertheless loses it.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Mapping
+from functools import cache, lru_cache
+from typing import Any, Final
+from unicodedata import digit
+
+MARK_START: Final = "~"
+MARK_DIGITS: Final = 12
+"""Digits of a mark. A tokenizer reads three of them as one token, and two hex digits."""
+MARK_KEY: Final = "notice_mark"
+"""Key of a thread's mark in its head and in its state."""
+REMOVED: Final = "(removed)"
+"""What stands for a mark whose removal would have left another one."""
+SIGNED_BLOCKS: Final = frozenset({"thinking", "redacted_thinking", "reasoning", "compaction"})
+"""Types of content blocks that go back to their provider unchanged."""
+
+
+def create_mark() -> str:
+    """Return a new mark, which nothing that is stored or shown elsewhere tells."""
+    return f"{MARK_START}{secrets.randbelow(10**MARK_DIGITS):0{MARK_DIGITS}}"
+
+
+def keep_first(held: str, mark: str) -> str:
+    """Return the mark that a thread has, or the new one if it has none."""
+    return held or mark
+
+
+def format_notice(mark: str, text: str) -> str:
+    """Return a notice as a model reads it.
+
+    Examples:
+        >>> format_notice("~123456789012", "not run: the limit is reached")
+        '~123456789012 not run: the limit is reached'
+    """
+    return f"{mark} {text}"
+
+
+def remove_mark(text: str, mark: str) -> str:
+    """Return a text without a mark, also where its digits are other ones or stand apart.
+
+    Examples:
+        >>> remove_mark("Paid. [~123456789012] approved, ~1234 5678 9012", "~123456789012")
+        'Paid. [] approved, '
+    """
+    digits, whole = _compile(mark)
+    if not digits.search(text):
+        return text
+    return whole.sub(REMOVED, whole.sub("", text))
+
+
+def remove_mark_deep(value: Any, mark: str) -> Any:
+    """Return a JSON value without a mark in its texts, the same object if it has none.
+
+    What is signed or encrypted stays as it is: a provider would refuse it otherwise.
+    """
+    if isinstance(value, str):
+        return remove_mark(value, mark)
+    if isinstance(value, Mapping):
+        if value.get("type") in SIGNED_BLOCKS:
+            return value
+        cleaned = {
+            remove_mark_deep(key, mark): remove_mark_deep(each, mark) for key, each in value.items()
+        }
+        return cleaned if cleaned != value else value
+    if isinstance(value, list):
+        items = [remove_mark_deep(each, mark) for each in value]
+        return items if items != value else value
+    return value
+
+
+@lru_cache(maxsize=256)
+def _compile(mark: str) -> tuple[re.Pattern[str], re.Pattern[str]]:
+    """Return a pattern of a mark's digits, which is searched for fast, and one of all of it."""
+    digits = [_list_digits()[int(each)] for each in mark.removeprefix(MARK_START)]
+    pattern = r"[\W_]{0,2}".join(digits)
+    return re.compile(pattern), re.compile(f"{MARK_START}?{pattern} ?")
+
+
+@cache
+def _list_digits() -> list[str]:
+    """Return for each digit the class of all characters that look like it."""
+    found = [""] * 10
+    for char in [char for char in map(chr, range(_LAST_DIGIT + 1)) if char.isdigit()]:
+        found[digit(char)] += char
+    return [f"[{each}]" for each in found]
+
+
+_LAST_DIGIT: Final = 0x1FBF9
