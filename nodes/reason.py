@@ -50,6 +50,7 @@ from echelons.nodes.planning.delegation_plan import (
 )
 from echelons.nodes.planning.final_answer import (
     find_waiting_report,
+    is_paused,
     refuse_report,
     settle_report,
 )
@@ -210,7 +211,8 @@ class Reason(Node):
         settings, mailboxes, mail = self._settings, gate.mailboxes, list[Mail]()
         joined = given
         # Where nobody was ever sent a message, nothing is looked for.
-        if mailboxes.has_mail and (mail := list(mailboxes.read(config))):
+        has_mail = mailboxes.has_mail and not is_paused(given.state["messages"])
+        if has_mail and (mail := list(mailboxes.read(config))):
             joined = given.add_messages(build_mail_messages(mail, identity))
         past = self._history.load_past(joined.state.get("previous"), config)
         past = past.hide_cut(joined.state) if settings.has_hooks else past
@@ -337,7 +339,8 @@ class Reason(Node):
         """Async version of `_call_model`."""
         settings, mailboxes, mail = self._settings, gate.mailboxes, list[Mail]()
         joined = given
-        if mailboxes.has_mail and (mail := list(await mailboxes.aread(config))):
+        has_mail = mailboxes.has_mail and not is_paused(given.state["messages"])
+        if has_mail and (mail := list(await mailboxes.aread(config))):
             joined = given.add_messages(build_mail_messages(mail, identity))
         past = await self._history.aload_past(joined.state.get("previous"), config)
         past = past.hide_cut(joined.state) if settings.has_hooks else past

@@ -7,13 +7,14 @@ task and its answer.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing, closing, contextmanager
 from datetime import datetime
 from functools import partial
 from typing import Any
 
-from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.channels import LastValue
 from langgraph.errors import GraphDrained, GraphInterrupt, ParentCommand
@@ -76,12 +77,14 @@ class RunFunction(Node):
         """
         work = partial(self._function, _read_task(input, config))
         result = run_function(work, config or {})
-        return _build_end_update(read_result(result, self._contract), config)
+        result = _read_own_result(result, self._contract, input["messages"])
+        return _build_end_update(result, config)
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         """Async version of `invoke`."""
         result = await arun_function(partial(self._function, _read_task(input, config)), config)
-        return build_answer_update(read_result(result, self._contract), config)
+        result = _read_own_result(result, self._contract, input["messages"])
+        return build_answer_update(result, config)
 
 
 class RunRunnable(Node):
@@ -102,14 +105,17 @@ class RunRunnable(Node):
         task = _read_task(input, config)
         if self._needs_loop:
             result = run_async(partial(self._runnable.ainvoke, task, config), config or {})
-            return _build_end_update(read_result(result, self._contract), config)
+            return _build_end_update(self._read_own_result(result, input), config)
         result = self._runnable.invoke(task, config)
-        return build_answer_update(read_result(result, self._contract), config)
+        return build_answer_update(self._read_own_result(result, input), config)
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         """Async version of `invoke`."""
         result = await self._runnable.ainvoke(_read_task(input, config), config)
-        return build_answer_update(read_result(result, self._contract), config)
+        return build_answer_update(self._read_own_result(result, input), config)
+
+    def _read_own_result(self, returned: Any, state: Mapping[str, Any]) -> Any:
+        return _read_own_result(returned, self._contract, state["messages"])
 
 
 class RunGraph(Node):
@@ -155,9 +161,8 @@ class RunGraph(Node):
         self, returned: Any, past: Past, held: CarriedState | None, state: Mapping[str, Any]
     ) -> Any:
         """Return the result of the graph; empty if it has added no message of its own."""
-        result = read_result(returned, self._contract)
         before = [*past.messages, *(held.messages if held else ()), *state["messages"]]
-        return "" if _is_echo(result, before) else result
+        return _read_own_result(returned, self._contract, before)
 
     def _invoke_graph(self, given: Any, config: RunnableConfig) -> Any:
         """Invoke the graph, and hold back its steps, which its stream announces.
@@ -333,9 +338,15 @@ def build_answer_update(result: Any, config: RunnableConfig | None) -> dict[str,
         # They were counted when they ended.
         usage, metadata = None, {RETURNED_KEY: True, CALLS_KEY: inner.usage.model_dump()}
     refusal = ""
-    if isinstance(said, AIMessage) and (end := read_reply_end(said)).kind not in _ORDINARY_ENDS:
+    if isinstance(said, AIMessage) and said.response_metadata.get(END_KEY) == "empty":
+        metadata[END_KEY] = "empty"
+    elif isinstance(said, AIMessage) and (end := read_reply_end(said)).kind not in _ORDINARY_ENDS:
         metadata[END_KEY] = end.kind
-        refusal = end.why if end.kind == "refused" else ""
+        if end.kind == "refused":
+            refusal = end.why
+        else:
+            key, _, word = end.why.partition(": ")
+            metadata[key] = word
     answer = AIMessage(
         _convert_to_text(said),
         id=derive_message_id(identity.thread_id, f"run/{identity.request_id}"),
@@ -358,18 +369,47 @@ def _get_last_message(result: Any) -> Any:
     return said[-1]
 
 
-def _is_echo(result: Any, before: Sequence[BaseMessage]) -> bool:
-    """Return whether all messages of a state were there before."""
+def _read_own_result(
+    returned: Any, contract: Contract | None, before: Sequence[BaseMessage]
+) -> Any:
+    """Return a result; empty if it is nothing but messages that were there before."""
+    result = read_result(returned, contract)
+    if isinstance(result, HumanMessage):
+        result = [result]
+    if isinstance(result, list | tuple) and result and _are_messages(result):
+        result = {"messages": result}
     messages = result.get("messages") if isinstance(result, Mapping) else None
-    if not isinstance(messages, list | tuple) or not messages:
-        return False
-    known = {message.id for message in before if message.id}
-    texts = {(message.type, str(message.text)) for message in before}
-    return all(
-        isinstance(message, BaseMessage)
-        and (message.id in known or (not message.id and (message.type, message.text) in texts))
-        for message in messages
-    )
+    if not isinstance(messages, list | tuple) or not messages or not _are_messages(messages):
+        return result
+    if not (own := _find_own(messages, before)):
+        return ""
+    last = messages[-1]
+    if not isinstance(last, AIMessage) or read_reply_end(last).kind != "empty":
+        return result
+    texts = (str(message.text) for message in reversed(own) if isinstance(message, AIMessage))
+    text = next(filter(str.strip, texts), "")
+    metadata = {**last.response_metadata, END_KEY: "empty"}
+    return last.model_copy(update={"content": text, "response_metadata": metadata})
+
+
+def _are_messages(values: Sequence[Any]) -> bool:
+    return all(isinstance(value, BaseMessage) for value in values)
+
+
+def _find_own(messages: Sequence[BaseMessage], before: Sequence[BaseMessage]) -> list[BaseMessage]:
+    """Return the messages that were not there before."""
+    ids = {message.id for message in before if message.id}
+    texts = Counter((message.type, str(message.text)) for message in before)
+    own: list[BaseMessage] = []
+    for message in messages:
+        text = (message.type, str(message.text))
+        # A graph within a Runnable has given the task an id of its own.
+        is_copy = text in texts and (message.type == "human" or not message.id)
+        if message.id in ids or (is_copy and (message.type == "human" or texts[text] > 0)):
+            texts[text] -= 1
+        else:
+            own.append(message)
+    return own
 
 
 def _convert_to_text(result: Any) -> str:

@@ -17,6 +17,7 @@ from echelons.checkpoints.storage.schema import (
     CALLS_BY_POSITION,
     CIRCUITS_BY_PATH,
     DELEGATIONS_VIEW,
+    DELEGATIONS_WITH_ENDS,
     EVENTS_SCHEMA,
     LEDGER,
     NOTED_CALLS,
@@ -44,6 +45,7 @@ MIGRATION_STEPS = (
     AGENTS_VIEW_WITH_KINDS,
     USAGE_VIEWS,
     NOTED_CALLS,
+    DELEGATIONS_WITH_ENDS,
 )
 
 # Not `PRAGMA user_version`: an app may use that number for its own tables in the same file.

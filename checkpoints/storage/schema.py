@@ -319,6 +319,13 @@ _RESTORED = """CASE json_type(answer.data, '$.artifact.result') WHEN 'null' THEN
 RESULTS_IN_CONTENT = DELEGATIONS_VIEW.replace(_WHOLE, _RESTORED)
 """The view of delegations, which reads a result that its event has only as content."""
 
+_ANSWERED_AT = "    iif(said IS NULL, NULL, answered_at) AS answered_at\n"
+_REPLY_END = "    iif(said IS NULL, NULL, coalesce(json_extract(said, '$.end'), '')) AS reply_end\n"
+DELEGATIONS_WITH_ENDS = RESULTS_IN_CONTENT.replace(
+    _ANSWERED_AT, f"{_ANSWERED_AT[:-1]},\n{_REPLY_END}"
+)
+"""The view of delegations, which says how the last reply of each answer ended."""
+
 # The parts of a key: `thread/`, the quoted id of the root's thread, the kind, and what comes after.
 _QUOTED_THREAD = "substr(key, 8, instr(substr(key, 8), '/') - 1)"
 _KEY_REST = f"substr(key, length({_QUOTED_THREAD}) + 9)"

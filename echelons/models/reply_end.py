@@ -45,7 +45,7 @@ _KEYS = (
     "incomplete_details",
 )
 """Metadata keys under which providers say why a reply ended."""
-_WHOLE = frozenset({"tool_calls", "tool_use", "stop", "end_turn", "STOP", None})
+_WHOLE = frozenset({"tool_calls", "tool_use", "stop", "end_turn", "STOP"})
 """Their usual words for a whole reply, which need no comparison."""
 
 
@@ -90,7 +90,12 @@ def read_reply_end(message: AIMessage) -> ReplyEnd:
         return ReplyEnd("refused", refusal)
     if message.tool_calls or message.invalid_tool_calls or str(message.text).strip():
         return COMPLETE
-    return ReplyEnd("empty")
+    # Google's models may be kept from a task before they begin.
+    feedback = metadata.get("prompt_feedback")
+    if isinstance(feedback, Mapping) and feedback.get("block_reason"):
+        return ReplyEnd("filtered", f"block_reason: {feedback['block_reason']}")
+    words = ((key, _get_word(metadata.get(key))) for key in _KEYS)
+    return ReplyEnd("empty", next((f"{key}: {word}" for key, word in words if word), ""))
 
 
 def find_refusal(message: AIMessage) -> str:
@@ -105,12 +110,16 @@ def find_refusal(message: AIMessage) -> str:
 
 
 def _read_word(key: str, word: Any) -> ReplyEnd | None:
-    if isinstance(word, Mapping):
-        word = word.get("reason")
-    if word is None or (isinstance(word, str) and word in _WHOLE):
+    if not (text := _get_word(word)):
         return None
-    text = str(word)
     for kind, words in _WORDS.items():
         if words.fullmatch(text):
             return ReplyEnd(kind, f"{key}: {text}")
     return None
+
+
+def _get_word(word: Any) -> str:
+    """Return a provider's word for an end that is not the usual one; empty for that."""
+    if isinstance(word, Mapping):
+        word = word.get("reason")
+    return "" if word is None or (isinstance(word, str) and word in _WHOLE) else str(word)

@@ -54,6 +54,7 @@ _PLAIN = frozenset({"text", "refusal"})
 _ANTHROPIC_BLOCKS = frozenset(
     {"text", "thinking", "redacted_thinking", "server_tool_use", "mcp_tool_use", "compaction"}
 )
+_SERVER_USES = frozenset({"server_tool_use", "mcp_tool_use"})
 _SHOWN_AFTER = "[{kind}: in the message after the results]"
 _NOT_SHOWN = "[{kind}: it cannot be shown to this model]"
 _FROM_RESULTS = "From the results above:"
@@ -155,7 +156,11 @@ def _find_whole(messages: Sequence[BaseMessage]) -> int:
     for place in range(len(messages) - 1, -1, -1):
         message = messages[place]
         if isinstance(message, AIMessage):
-            return place
+            whole = place
+            # A paused reply is answered by its continuation.
+            while whole and isinstance(messages[whole - 1], AIMessage):
+                whole -= 1
+            return whole
     return 0
 
 
@@ -190,7 +195,10 @@ class _Writer:
                 if message.tool_calls or message.invalid_tool_calls:
                     place = self._write_calls(message, messages, place, is_hidden)
                 elif not is_hidden:
-                    out.append(self._fit_reply(message))
+                    reply = self._fit_reply(message)
+                    if type(reply.content) is list and place < len(messages):
+                        reply = _drop_open_uses(reply, messages[place:])
+                    out.append(reply)
             elif is_hidden:
                 continue
             elif isinstance(message, ToolMessage):
@@ -413,6 +421,33 @@ class _Writer:
         else:
             fit["input" if kind == "tool_use" else "args"] = call["args"]
         return block if fit == block else fit
+
+
+def _drop_open_uses(reply: AIMessage, following: Sequence[BaseMessage]) -> AIMessage:
+    """Return a reply without the server's tool calls that no result came for.
+
+    A paused reply may end with one. It is sent back as it is until something else follows.
+    """
+    content: list[Any] = list(reply.content)
+    open_uses = {block["id"] for block in content if _is_server_use(block)}
+    if not open_uses:
+        return reply
+    for message in (reply, *following):
+        if not isinstance(message, AIMessage):
+            break
+        if type(message.content) is list:
+            blocks: list[Any] = [block for block in message.content if isinstance(block, dict)]
+            open_uses -= {block.get("tool_use_id") for block in blocks}
+    if not open_uses:
+        return reply
+    kept = [each for each in content if not (_is_server_use(each) and each["id"] in open_uses)]
+    fit = _complete_content(kept, NO_TEXT) if _has_no_text(kept) else kept
+    return reply.model_copy(update={"content": fit})
+
+
+def _is_server_use(block: Any) -> bool:
+    is_use = isinstance(block, dict) and block.get("type") in _SERVER_USES
+    return is_use and bool(block.get("id"))
 
 
 def _match_results(

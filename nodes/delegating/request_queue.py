@@ -135,7 +135,9 @@ class RequestQueue:
         if (model := self.models.get(agent)) is None:
             return order
         remaining = tuple(
-            way for way in order.candidates.remaining if self.models.get(way[-1]) is not model
+            way
+            for way in order.candidates.remaining
+            if not _is_same_model(self.models.get(way[-1]), model)
         )
         return replace(order, candidates=replace(order.candidates, remaining=remaining))
 
@@ -192,3 +194,16 @@ def check_request_path(request: DelegationRequest, level: int) -> None:
         raise TooManyHops(len(path) - 1, request.max_hops)
     if (deepest := level + 1 + len(request.route)) > MAX_DEPTH:
         raise TooDeep(deepest, MAX_DEPTH)
+
+
+def _is_same_model(first: Any, second: Any) -> bool:
+    """Return whether two clients call one model of a provider, as far as their settings tell."""
+    if first is second:
+        return True
+    if type(first) is not type(second) or not getattr(first, "lc_secrets", None):
+        return False
+    names = [
+        getattr(client, "model_name", None) or getattr(client, "model", None)
+        for client in (first, second)
+    ]
+    return isinstance(names[0], str) and names[0] == names[1]

@@ -19,6 +19,7 @@ from echelons.identity.lineage import (
     MAIL_KEY,
     REFUSED_KEY,
     REPORT_KEY,
+    RETURNED_KEY,
     Identity,
     derive_message_id,
 )
@@ -56,12 +57,13 @@ def read_final_answer(
     if end.kind == "refused":
         return {"status": Status.UNABLE, "reason": end.reason, END_KEY: end.kind}
     if end.kind in ("filtered", "length", "paused"):
+        text = text if text.strip() else _find_last_text(messages)
         is_partial = text.strip() or end.kind == "filtered"
         status = Status.PARTIAL if is_partial else Status.UNABLE
         return {"status": status, "result": text, "reason": end.reason, END_KEY: end.kind}
-    if text.strip():
+    if end.kind == "complete":
         return {"status": Status.FULFILLED, "result": text}
-    return _use_last_text(messages)
+    return _use_last_text(messages, end.why, text)
 
 
 def _complete_report(
@@ -74,12 +76,18 @@ def _complete_report(
     return _use_last_text(messages)
 
 
-def _use_last_text(messages: Sequence[BaseMessage]) -> Mapping[str, Any]:
-    """Return the answer of an agent whose end has no text."""
-    if not (text := _find_last_text(messages)):
-        return _EMPTY
-    status, reason = Status.PARTIAL, _EMPTY_END_REASON
-    return {"status": status, "result": text, "reason": reason, END_KEY: "empty"}
+def _use_last_text(
+    messages: Sequence[BaseMessage], why: str = "", text: str = ""
+) -> Mapping[str, Any]:
+    """Return the answer of an agent whose end has no text.
+
+    `why` is its provider's word for it, `text` that of the parts that the end has continued.
+    """
+    text = text if text.strip() else _find_last_text(messages)
+    report = {**_EMPTY}
+    if text:
+        report |= {"status": Status.PARTIAL, "result": text, "reason": _EMPTY_END_REASON}
+    return {**report, "reason": f"{report['reason']} ({why})"} if why else report
 
 
 _EMPTY: Mapping[str, Any] = {
@@ -165,6 +173,31 @@ def _iterate_request(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
         if isinstance(message, HumanMessage) and MAIL_KEY not in message.response_metadata:
             return [*messages[place + 1 :]]
     return [*messages]
+
+
+def build_refused_update(
+    reply: AIMessage, answers: Sequence[ToolMessage], identity: Identity
+) -> dict[str, Any] | None:
+    """Return the update that ends a segment with a refusal that has calls, which are not run.
+
+    `None` for any other reply: one without calls is the end itself.
+    """
+    if reply.response_metadata.get(END_KEY) != "refused":
+        return None
+    last = AIMessage(
+        str(reply.text),
+        id=derive_message_id(identity.thread_id, f"refused/{reply.id}"),
+        name=identity.agent,
+        additional_kwargs={"refusal": read_reply_end(reply).why},
+        response_metadata={RETURNED_KEY: True, END_KEY: "refused"},
+    )
+    return {"messages": [reply, *answers, last]}
+
+
+def is_paused(messages: Sequence[BaseMessage]) -> bool:
+    """Return whether the last message is a reply that is to be continued, as it is."""
+    metadata = messages[-1].response_metadata if messages else {}
+    return metadata.get(END_KEY) == "paused" and CONTINUED_KEY in metadata
 
 
 def find_waiting_report(messages: Sequence[BaseMessage]) -> ToolMessage | None:

@@ -23,6 +23,7 @@ from echelons.identity.lineage import (
 )
 from echelons.messaging.mail import BUDGET, CONTRACT, Mail, render_mail
 from echelons.nodes.planning.cut_reply import build_cut_message, mark_cut
+from echelons.nodes.planning.final_answer import is_paused, read_final_text
 from echelons.nodes.planning.refused_calls import OUTPUT, mark_refused
 from echelons.nodes.planning.segment_end import build_late_reply_update
 from echelons.nodes.planning.spawn_plan import build_given_agent
@@ -90,7 +91,7 @@ def build_correction_update(
     fault, is_text = parsed.output_fault, not (reply.tool_calls or reply.invalid_tool_calls)
     if is_text:
         try:
-            contract.read_output(str(reply.text))
+            contract.read_output(read_final_text([*before, reply]))
         except InvalidInput as error:
             fault = str(error)
     if not fault:
@@ -139,7 +140,9 @@ def settle_late_mail(
     """
     messages = update["messages"]
     reply, calls = find_unanswered(messages)
-    ends = not calls and bool(update.get("response") or messages[-1] is reply)
+    # Nothing may stand between a paused reply and its continuation.
+    ends = not (calls or is_paused(messages))
+    ends = ends and bool(update.get("response") or messages[-1] is reply)
     # Whatever follows the reply leads back to the model.
     if not ends and reply and has_intervention(late):
         kept = messages[: messages.index(reply)]

@@ -71,7 +71,7 @@ from echelons.nodes.planning.delegation_plan import (
     condense_context,
     list_side_by_side,
 )
-from echelons.nodes.planning.final_answer import build_continued_update
+from echelons.nodes.planning.final_answer import build_continued_update, build_refused_update
 from echelons.nodes.planning.incoming_mail import build_correction_update, build_mail_messages
 from echelons.nodes.planning.join_results import JoinedState, build_joint_answer
 from echelons.nodes.planning.outgoing_mail import list_spawned_siblings
@@ -201,14 +201,17 @@ class ReplyHandler:
         `limits` returns those of a request to a subordinate; a reply without requests needs none.
         """
         able, policy, reply = self.callable_tools, self.policy, context.message
-        before, thread = context.state["messages"], context.identity.thread_id
+        before, identity = context.state["messages"], context.identity
+        thread = identity.thread_id
         ends = not (reply.tool_calls or reply.invalid_tool_calls)
         if ends and END_KEY in reply.response_metadata:
-            continued = build_continued_update(reply, before, context.identity)
+            continued = build_continued_update(reply, before, identity)
             if continued:
                 return continued
+        if not ends and (refused := build_refused_update(reply, context.parsed.answers, identity)):
+            return refused
         if able.output and not _was_withheld(reply):
-            parsed, identity = context.parsed, context.identity
+            parsed = context.parsed
             update = build_correction_update(able.output, reply, parsed, before, identity)
             if update:
                 return update

@@ -70,7 +70,7 @@ from echelons.tree.names import (
 )
 
 M = TypeVar("M", bound=BaseModel)
-_SILENT_TOOLS = frozenset({PIN, "note_write", "note_list"})
+_SILENT_TOOLS = frozenset({PIN, "note_write", "note_read", "note_list"})
 """Tools whose results a report need not wait for, beside messages to others."""
 NO_HEADS: Mapping[str, Head] = MappingProxyType({})
 FindSiblings: TypeAlias = Callable[[], Collection[str]]
@@ -222,10 +222,10 @@ def parse_calls(
     for call in message.tool_calls:
         out.add_call(call)
     out.refuse_busy()
-    out.settle_reports(str(message.text))
     for broken in message.invalid_tool_calls:
         why = broken.get("error") or "the arguments are no valid JSON object"
         out.add_error(broken.get("id") or "", broken.get("name") or "unknown", why)
+    out.settle_reports(str(message.text))
     return ParsedReply(
         tuple(out.requests),
         tuple(out.answers),

@@ -7,18 +7,24 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.runnables import RunnableLambda
+from langchain_openai import ChatOpenAI
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.types import interrupt
+from pydantic import BaseModel, SecretStr
 
-from echelons import Agent, Session
+from echelons import Agent, Contract, Permissions, Session
 from echelons.delegation.request import DelegationResponse
 from echelons.models.reply_end import MAX_PAUSES
-from echelons.testing import Call, Reply, ScriptedModel, delegate, report
+from echelons.testing import Call, OpenAIServer, Reply, ScriptedModel, delegate, report
 
 if TYPE_CHECKING:
     from tests.scenarios.conftest import World
 
 Script = Callable[[Sequence[BaseMessage]], Any]
+LOOK = Reply("I look around.", [Call("look")])
+ROUTED = ("call_subordinate", {"message": "cook dinner"})
 
 
 def look() -> str:
@@ -221,6 +227,8 @@ def test_end_stands_in_events_and_in_sql(world: World, tmp_path: Any) -> None:
     with sqlite3.connect(tmp_path / "ends.sqlite") as connection:
         query = "SELECT json_extract(data, '$.artifact.end') FROM events WHERE kind = 'message'"
         assert ("length",) in connection.execute(query).fetchall()
+        query = "SELECT status, reply_end FROM delegations"
+        assert connection.execute(query).fetchall() == [("partial", "length")]
 
 
 # The answer
@@ -285,8 +293,6 @@ def test_second_report_of_a_message_is_refused(world: World) -> None:
 
 @pytest.mark.parametrize("messages", [[], [AIMessage("")]])
 def test_graph_without_an_answer_of_its_own_is_unable(world: World, messages: list[Any]) -> None:
-    from langgraph.graph import START, MessagesState, StateGraph
-
     def build() -> Any:
         graph = StateGraph(MessagesState)
         graph.add_node("work", lambda _: {"messages": messages})
@@ -310,3 +316,142 @@ def test_end_of_a_message_that_a_runnable_returns_counts(world: World) -> None:
         [request] = session.trace().subordinates[0].requests
     assert request.response is not None
     assert (request.response.status, request.response.end) == ("partial", "length")
+
+
+@pytest.mark.parametrize(
+    ("word", "end"), [("content_filter", "filtered"), ("length", "length"), ("stop", "empty")]
+)
+def test_last_text_of_the_request_counts_if_the_end_is_empty(
+    world: World, word: str, end: str
+) -> None:
+    def play(messages: Sequence[BaseMessage]) -> Any:
+        return Reply("", finish_reason=word) if called(messages) else LOOK
+
+    _, response, _ = ask_leaf(world, play)
+
+    assert (response.status, response.result, response.end) == ("partial", "I look around.", end)
+
+
+def called(messages: Sequence[BaseMessage]) -> bool:
+    return any(message.type == "tool" for message in messages)
+
+
+def test_refusal_with_calls_runs_none_of_them(world: World) -> None:
+    ran: list[str] = []
+
+    def search() -> str:
+        """Search."""
+        ran.append("search")
+        return "done"
+
+    call = {"name": "search", "args": {}, "id": "1"}
+    reply = AIMessage("No.", tool_calls=[call], response_metadata={"stop_reason": "refusal"})
+    _, response, model = ask_leaf(world, lambda _: reply, [search])
+
+    assert (response.status, response.end, response.reason) == ("unable", "refused", "refused: No.")
+    assert (ran, len(read_calls(model))) == ([], 1)
+
+
+class Sum(BaseModel):
+    total: int
+
+
+def test_parts_of_a_cut_reply_meet_a_contract_together(world: World) -> None:
+    model = ScriptedModel({"head": [cut('{"total": '), "42}"]})
+    agent = Agent("head", model=model, contract=Contract(output=Sum))
+    with Session(agent, ":memory:") as session:
+        result = world.send(session, "go")
+    assert result.text == '{"total": 42}'
+
+
+def test_message_waits_for_the_end_of_a_pause(world: World) -> None:
+    steps: list[Any] = [pause("I search. "), pause("I read. "), AIMessage("It is 42."), "Read."]
+    shown: list[list[str]] = []
+
+    def play(messages: Sequence[BaseMessage]) -> Any:
+        shown.append([message.type for message in messages])
+        if len(shown) == 1:
+            session.send_message("head", "Be quick")
+        return steps.pop(0)
+
+    with Session(Agent("head", model=ScriptedModel({"head": play})), ":memory:") as session:
+        world.send(session, "go")
+    assert shown[2][-3:] == ["human", "ai", "ai"]
+    assert shown[3][-4:] == ["ai", "ai", "ai", "human"]
+
+
+def test_two_clients_of_one_model_are_no_two_models(world: World) -> None:
+    def play(request: Any) -> Any:
+        tried.append(request.body["model"])
+        return Reply("No.", finish_reason="content_filter")
+
+    tried: list[str] = []
+    with OpenAIServer(play) as server:
+        clients = [
+            ChatOpenAI(model="one", base_url=server.url, api_key=SecretStr("k")) for _ in range(2)
+        ]
+        model = ScriptedModel(
+            {"head": lambda said: pass_on("")(said) if called(said) else Call(*ROUTED)}
+        )
+        cooks = [
+            Agent("first", model=clients[0], capabilities={"cook": 0.9}),
+            Agent("second", model=clients[1], capabilities={"cook": 0.8}),
+        ]
+        with Session(Agent("head", model=model, subordinates=cooks), ":memory:") as session:
+            world.send(session, "go")
+    assert tried == ["one"]
+
+
+@pytest.mark.parametrize(
+    "play",
+    [
+        lambda task: {"messages": [HumanMessage(task, id="new")]},
+        lambda task: [HumanMessage(task)],
+        HumanMessage,
+    ],
+)
+def test_runnable_that_returns_its_task_alone_is_unable(world: World, play: Any) -> None:
+    leaf: RunnableLambda[Any, Any] = RunnableLambda(play, name="leaf")
+    model = ScriptedModel({"head": pass_on("leaf")})
+    with Session(Agent("head", model=model, subordinates=[leaf]), ":memory:") as session:
+        world.send(session, "go")
+        [request] = session.trace().subordinates[0].requests
+    assert str(request.status) == "unable"
+
+
+def test_last_text_of_a_graph_counts_if_its_end_is_empty(world: World) -> None:
+    def build() -> Any:
+        graph = StateGraph(MessagesState)
+        graph.add_node("work", lambda _: {"messages": [AIMessage("Half."), AIMessage("")]})
+        graph.add_edge(START, "work")
+        return graph.compile(name="leaf")
+
+    model = ScriptedModel({"head": pass_on("leaf")})
+    with Session(Agent("head", model=model, subordinates=[build()]), ":memory:") as session:
+        world.send(session, "go")
+        [request] = session.trace().subordinates[0].requests
+    assert request.response is not None
+    assert (request.response.status, request.response.result) == ("partial", "Half.")
+
+
+def test_report_waits_for_the_answer_of_a_person(world: World) -> None:
+    def confirm() -> str:
+        """Ask a person."""
+        return str(interrupt("May I?"))
+
+    calls = [report("fulfilled", "All is paid."), Call("confirm")]
+    model = ScriptedModel({"head": pass_on("leaf"), "leaf": [calls]})
+    tree = Agent("head", model=model, subordinates=[Agent("leaf", tools=[confirm])])
+    with Session(tree, ":memory:") as session:
+        [question] = world.send(session, "go").questions
+        assert world.answer(session, {question.id: "yes"}).text.startswith("All is paid.")
+
+
+def test_report_beside_a_denied_call_is_refused(world: World) -> None:
+    steps: list[Any] = [[report("fulfilled", "All is paid."), Call("look")], "It was denied."]
+    model = ScriptedModel({"head": pass_on("leaf"), "leaf": steps})
+    leaf = Agent("leaf", tools=[look], permissions=Permissions(approvals={"look": "ask"}))
+    with Session(Agent("head", model=model, subordinates=[leaf]), ":memory:") as session:
+        [question] = world.send(session, "go").questions
+        answers = {question.id: {"type": "reject"}}
+        assert world.answer(session, answers).text.startswith("It was denied.")

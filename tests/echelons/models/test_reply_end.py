@@ -64,3 +64,17 @@ def test_words_of_a_refusal_are_its_reason(message: AIMessage) -> None:
 @pytest.mark.parametrize("content", ["", " \n", [], [{"type": "reasoning", "reasoning": "hm"}]])
 def test_reply_without_text_and_calls_is_empty(content: Any) -> None:
     assert read_reply_end(AIMessage(content)).kind == "empty"
+
+
+def test_reason_of_an_empty_reply_is_the_word_of_its_provider() -> None:
+    metadata = {"finish_reason": "MALFORMED_FUNCTION_CALL"}
+    end = read_reply_end(AIMessage("", response_metadata=metadata))
+
+    assert end == ReplyEnd("empty", "finish_reason: MALFORMED_FUNCTION_CALL")
+    assert read_reply_end(AIMessage("", response_metadata={"finish_reason": "stop"})).why == ""
+
+
+def test_task_that_a_provider_has_blocked_is_filtered() -> None:
+    metadata = {"prompt_feedback": {"block_reason": "SAFETY"}}
+
+    assert read_reply_end(AIMessage("", response_metadata=metadata)).kind == "filtered"

@@ -260,6 +260,22 @@ def test_paused_reply_may_stand_last() -> None:
     assert send(paused, rules=ANTHROPIC) == [paused]
 
 
+SEARCH = {"type": "server_tool_use", "id": "srv", "name": "web_search", "input": {}}
+SEARCHED = {"type": "web_search_tool_result", "tool_use_id": "srv", "content": []}
+TEXT = {"type": "text", "text": "I search."}
+
+
+def test_open_call_of_a_server_is_left_out_unless_its_reply_goes_on() -> None:
+    paused = AIMessage([TEXT, SEARCH], response_metadata={"stop_reason": "pause_turn"})
+    continued = AIMessage([SEARCHED, TEXT])
+
+    assert send(paused, continued, TASK, rules=ANTHROPIC) == [paused, continued, TASK]
+    assert send(paused, TASK, rules=ANTHROPIC)[0].content == [TEXT]
+    builder = RequestBuilder(ANTHROPIC)
+    assert builder.build([TASK, paused]) == [TASK, paused]
+    assert builder.build([TASK, paused, continued, TASK])[1:3] == [paused, continued]
+
+
 def test_calls_in_additional_kwargs_are_not_sent_twice() -> None:
     kwargs = {"tool_calls": [{"id": "1"}], "refusal": None}
 
