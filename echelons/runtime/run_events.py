@@ -28,6 +28,7 @@ from echelons.guards.gate import is_pause
 from echelons.identity.lineage import (
     ADDRESSEE_KEY,
     CUT_KEY,
+    END_KEY,
     MAIL_KEY,
     THREADS_KEY,
     WARNING_KEY,
@@ -427,6 +428,8 @@ def _message_events(who: _TaskOrigin, message: BaseMessage, usage: Usage) -> Ite
         data = {"model": str(message.response_metadata.get("model_name", ""))}
         if CUT_KEY in message.response_metadata:
             data["cut"] = message.response_metadata[CUT_KEY]
+        if END_KEY in message.response_metadata:
+            data["end"] = message.response_metadata[END_KEY]
         yield RunEvent(
             who.path,
             RunEventKind.MESSAGE,
@@ -528,6 +531,8 @@ def _response_event(
         "final": final,
         "request": order.request.stored(),
     }
+    if response.end:
+        data["end"] = response.end
     return RunEvent(
         f"{who.path}/{order.request.current}",
         RunEventKind.RESPONSE,

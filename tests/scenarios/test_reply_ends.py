@@ -215,6 +215,15 @@ def test_empty_end_without_any_text_is_unable(world: World) -> None:
     assert (response.status, response.end, response.failed) == ("unable", "empty", True)
 
 
+def test_end_stands_in_live_events(world: World) -> None:
+    model = ScriptedModel({"head": pass_on("leaf"), "leaf": [cut("a "), cut("b")]})
+    tree = Agent("head", model=model, subordinates=[Agent("leaf")])
+    with Session(tree, ":memory:") as session:
+        events = world.events(session, "go")
+    ends = [(str(event.kind), event.data["end"]) for event in events if "end" in event.data]
+    assert ends == [("message", "length"), ("message", "length"), ("response", "length")]
+
+
 def test_end_stands_in_events_and_in_sql(world: World, tmp_path: Any) -> None:
     model = ScriptedModel({"head": pass_on("leaf"), "leaf": [cut("a "), cut("b")]})
     tree = Agent("head", model=model, subordinates=[Agent("leaf")])
