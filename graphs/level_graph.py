@@ -56,6 +56,7 @@ from echelons.nodes.model_call.system_prompt import ListingPrompt, SystemPrompt
 from echelons.nodes.planning.repeated_calls import RepeatRules
 from echelons.nodes.planning.spawn_plan import SpawnRules
 from echelons.nodes.planning.task_router import TaskRouter
+from echelons.nodes.planning.tolerant_arguments import ToolArguments
 from echelons.nodes.planning.tool_calls import CallableTools
 from echelons.nodes.planning.tool_schemas import (
     build_ask_later_schema,
@@ -310,6 +311,7 @@ def _build_settings(
         may_spawn=spawn is not None,
         inputs=get_inputs({each.name: each for each in agent.subordinates}),
         output=agent.contract if agent.contract and agent.contract.output else None,
+        arguments={each.name: ToolArguments(each) for each in tools},
         width=position.width,
         has_deeper_levels=any(each.subordinates for each in agent.subordinates),
         is_person=partial(_is_person, agent),

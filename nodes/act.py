@@ -18,6 +18,7 @@ from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool
 from langgraph.prebuilt import ToolNode
 
+from echelons.delegation.calls import find_meant_call
 from echelons.delegation.request import CURRENT_REQUEST_KEY
 from echelons.effects.journal import EffectCall, EffectKind, Journal, get_effect_kind
 from echelons.errors import UnreadableRecord
@@ -228,6 +229,8 @@ class Act(Node):
     ) -> EffectCall:
         kind = self._effect_kinds.get(given["name"], EffectKind.ONCE)
         call = build_journal_call(config, given["id"] or "", given["name"], given["args"], kind)
+        if (received := getattr(given, "received", None)) is not None:
+            call = replace(call, received=received)
         return replace(call, entry=entry.number, is_wrapped=True) if entry else call
 
     def _build_call(
@@ -307,7 +310,8 @@ def find_call(sent: Any, config: RunnableConfig) -> ToolCall:
         if isinstance(message, AIMessage):
             for call in message.tool_calls:
                 if call["id"] == sent:
-                    return ToolCall(name=call["name"], args=call["args"], id=sent, type="tool_call")
+                    own = ToolCall(name=call["name"], args=call["args"], id=sent, type="tool_call")
+                    return find_meant_call(message, own)
             is_past_reply = True
         elif is_past_reply and isinstance(message, ToolMessage) and message.tool_call_id == sent:
             # An earlier call of the same id has been answered.

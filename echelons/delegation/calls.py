@@ -13,7 +13,13 @@ from typing import TYPE_CHECKING, Any
 from echelons.delegation.join_policies import JoinPolicy, load_join
 from echelons.delegation.request import render_input
 from echelons.errors import UnreadableRecord
-from echelons.identity.lineage import DELEGATED_KEY, PARTS_KEY, SPAWNED_KEY, THREADS_KEY
+from echelons.identity.lineage import (
+    DELEGATED_KEY,
+    MENDED_KEY,
+    PARTS_KEY,
+    SPAWNED_KEY,
+    THREADS_KEY,
+)
 from echelons.tree.names import CALL_SUBORDINATE, DELEGATING_TOOLS, SPAWN_SUBORDINATE
 
 if TYPE_CHECKING:
@@ -125,7 +131,8 @@ def iterate_requests(
     message: AIMessage, calls: Iterable[ToolCall]
 ) -> Iterator[tuple[SubordinateCall, FanOutCall | None]]:
     """Yield the requests of some of a message's calls, each with the call that it is part of."""
-    for call in calls:
+    for given in calls:
+        call = find_meant_call(message, given)
         call_id, args = call["id"] or "", call["args"]
         if parted := load_fan_out(message, call_id):
             yield from ((each, parted) for each in parted.parts)
@@ -144,6 +151,33 @@ def iterate_requests(
             yield request, None
         elif is_typed_call(message, call):
             yield build_typed_call(call_id, call["name"], args), None
+
+
+class MendedCall(dict[str, Any]):
+    """A tool call with the arguments that its model means, in place of those that it wrote.
+
+    Attributes:
+        received: The arguments that were received.
+    """
+
+    received: Mapping[str, Any]
+
+    @classmethod
+    def build(cls, call: ToolCall, arguments: Mapping[str, Any]) -> ToolCall:
+        """Return a call with other arguments."""
+        mended: Any = cls(call, args=arguments)
+        mended.received = getattr(call, "received", call["args"])
+        whole: ToolCall = mended
+        return whole
+
+
+def find_meant_call(message: AIMessage, call: ToolCall) -> ToolCall:
+    """Return a call of a message with the arguments that are meant, where these are others."""
+    kept: Any = message.response_metadata.get(MENDED_KEY)
+    if not isinstance(kept, Mapping) or call["id"] not in kept:
+        return call
+    arguments = kept[call["id"]]
+    return MendedCall.build(call, arguments) if isinstance(arguments, dict) else call
 
 
 def is_true(given: object) -> bool:

@@ -132,6 +132,7 @@ class EffectCall:
         entry: Its number among the entries of one call, which a middleware may make again.
         is_wrapped: Whether a middleware is around it: another entry may follow, which is approved
             as this was, so what is recorded keeps the answers.
+        received: The arguments as the model wrote them, where others are meant.
     """
 
     thread_id: str
@@ -144,6 +145,7 @@ class EffectCall:
     request_id: str = ""
     entry: int = 1
     is_wrapped: bool = False
+    received: Mapping[str, Any] | None = None
 
     @cached_property
     def id(self) -> str:
@@ -166,8 +168,9 @@ class EffectCall:
 
     @cached_property
     def digest(self) -> str:
-        """A hash of the arguments."""
-        text = json.dumps(self.arguments, sort_keys=True, default=repr)
+        """A hash of the arguments as they were received, by which a resume finds its entry."""
+        arguments = self.arguments if self.received is None else self.received
+        text = json.dumps(arguments, sort_keys=True, default=repr)
         return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 

@@ -101,6 +101,8 @@ SHORTENED_KEY = "shortened"
 """Metadata key of a reply: how many tokens its model is shown at most, since it refused more."""
 PIN_KEY = "pin"
 """Metadata key of the answer to a call of `pin`: the text."""
+MENDED_KEY = "mended"
+"""Metadata key of a reply: the arguments that are meant by calls that say them otherwise, by id."""
 PAGE_KEY = "page"
 """Metadata key of the answer to a call of `read_result`: the id of the result it is a part of."""
 
@@ -141,6 +143,7 @@ OWN_KEYS = frozenset(
         SHORTENED_KEY,
         CALLS_KEY,
         PAGE_KEY,
+        MENDED_KEY,
     }
 )
 """The keys that only this library may write; removed from messages that come from outside."""

@@ -20,6 +20,7 @@ from langgraph.prebuilt.tool_node import ToolCallRequest
 from langgraph.runtime import get_runtime
 from langgraph.types import Command
 
+from echelons.delegation.calls import MendedCall
 from echelons.errors import MiddlewareFailed
 from echelons.identity.thread_history import Past
 from echelons.langgraph_internals import READ_KEY, SCRATCHPAD_KEY, list_state_keys, parent_config
@@ -190,6 +191,10 @@ class _Run:
         elif own is None:
             raise self._calls.fail(f"it calls the tool {name!r}, which is not there", self.config)
         given = ToolCall(name=name, args=call["args"], id=call["id"], type="tool_call")
+        whole: Any = self.request.tool_call
+        if isinstance(whole, MendedCall) and call["args"] == whole["args"]:
+            given = MendedCall.build(self.request.tool_call, call["args"])
+            given["name"] = name
         known = (each for each in self._entries if each.call == given and each.approval)
         before = next(known, None)
         places = self._places.begin_entry()

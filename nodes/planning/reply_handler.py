@@ -32,6 +32,7 @@ from echelons.identity.lineage import (
     END_KEY,
     MAIL_KEY,
     MEMORY_KEY,
+    MENDED_KEY,
     PARTS_KEY,
     QUESTIONS_KEY,
     REFUSED_KEY,
@@ -84,6 +85,7 @@ from echelons.nodes.planning.relay_messages import (
 from echelons.nodes.planning.repeated_tasks import find_answered
 from echelons.nodes.planning.segment_end import build_question_report
 from echelons.nodes.planning.spawn_plan import MAX_LISTED, SpawnPlan, SpawnRules
+from echelons.nodes.planning.tolerant_arguments import adopt_written_arguments
 from echelons.nodes.planning.tool_calls import (
     CallableTools,
     ParsedReply,
@@ -301,7 +303,7 @@ def _adopt_reply(
         )
         ids = (derive_message_id(identity.thread_id, place) for place in places)
         update["id"] = next(each for each in ids if each not in taken)
-    return assign_call_ids(message.model_copy(update=update))
+    return assign_call_ids(adopt_written_arguments(message.model_copy(update=update)))
 
 
 _get_id = attrgetter("id")
@@ -381,6 +383,8 @@ def _build_notes(context: ReplyContext, plan: DelegationPlan) -> dict[str, Any]:
         kept[ROUTES_KEY] = {
             call_id: candidates.stored() for call_id, candidates in plan.candidates.items()
         }
+    if context.parsed.mended:
+        kept[MENDED_KEY] = dict(context.parsed.mended)
     if plan.fan_outs:
         kept[PARTS_KEY] = {each.call_id: each.stored() for each in plan.fan_outs}
     return kept

@@ -21,15 +21,16 @@ from langchain_core.messages import (
     ToolCall,
     ToolMessage,
 )
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
 from echelons.delegation.calls import (
     FanOutCall,
+    MendedCall,
     SubordinateCall,
     build_part_id,
     build_typed_call,
 )
-from echelons.delegation.contract import Contract, describe_faults
+from echelons.delegation.contract import Contract
 from echelons.delegation.join_policies import parse_join
 from echelons.delegation.request import Status
 from echelons.errors import DelegationError, InvalidInput, InvalidJoin, SpawnRefused, TooWide
@@ -41,6 +42,12 @@ from echelons.nodes.planning.final_answer import build_report_answer
 from echelons.nodes.planning.outgoing_mail import SUPERIOR, MessageCall
 from echelons.nodes.planning.refused_calls import CUT_OFF, OUTPUT, REFUSED, mark_refused
 from echelons.nodes.planning.spawn_plan import SpawnPlan
+from echelons.nodes.planning.tolerant_arguments import (
+    ToolArguments,
+    mend_call,
+    mend_names,
+    validate_arguments,
+)
 from echelons.nodes.planning.tool_schemas import (
     MAX_SHOWN_SIBLINGS,
     AskLaterArgs,
@@ -93,6 +100,7 @@ class ParsedReply:
         refused: Delegations that are not sent, each with the reason.
         remaining_width: How many more calls may run in parallel with these.
         output_fault: Why the result of a report is not of the agent's contract; empty if it is.
+        mended: The arguments that are meant by calls that say them otherwise, by call id.
     """
 
     requests: tuple[SubordinateCall | FanOutCall, ...] = ()
@@ -104,6 +112,7 @@ class ParsedReply:
     messages: tuple[MessageCall, ...] = ()
     waits: Mapping[str, float] = field(default_factory=dict)
     output_fault: str = ""
+    mended: Mapping[str, dict[str, Any]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +134,7 @@ class CallableTools:
         may_spawn: Whether it may make subordinates at run time.
         inputs: The contracts of the subordinates that have an input, by name.
         output: The agent's own contract, if it has an output.
+        arguments: What is known of the arguments of its own tools, by name.
         is_person: Returns whether a person works on the tasks for a subordinate and a target
             below it, given as a path.
     """
@@ -142,6 +152,7 @@ class CallableTools:
     may_spawn: bool = False
     inputs: Mapping[str, Contract] = field(default_factory=dict)
     output: Contract | None = None
+    arguments: Mapping[str, ToolArguments] = field(default_factory=dict)
     is_person: Callable[[str, str], bool] = lambda *_: False
 
     @property
@@ -220,7 +231,7 @@ def parse_calls(
             out.add_error(each["id"] or "", each["name"] or "unknown", why, CUT_OFF)
         return ParsedReply(answers=tuple(out.answers), remaining_width=out.remaining_width)
     for call in message.tool_calls:
-        out.add_call(call)
+        out.add_call(out.mend(call))
     out.refuse_busy()
     for broken in message.invalid_tool_calls:
         why = broken.get("error") or "the arguments are no valid JSON object"
@@ -236,6 +247,7 @@ def parse_calls(
         tuple(out.messages),
         out.waits,
         out.output_fault,
+        out.mended,
     )
 
 
@@ -315,6 +327,26 @@ class _CallParser:
     tool_calls: list[str] = field(default_factory=list)
     has_waiting_report: bool = False
     asks: bool = False
+    mended: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    def mend(self, call: ToolCall) -> ToolCall:
+        """Return a call with the arguments that are meant."""
+        able = self.callable_tools
+        mended = mend_call(call, able.inputs, able.arguments)
+        if mended is not None:
+            call = MendedCall.build(call, mended)
+        mended = mend_names(call, *self._list_names(call["name"])) or mended
+        if mended is None:
+            return call
+        self.mended[call["id"] or ""] = mended
+        return MendedCall.build(call, mended)
+
+    def _list_names(self, tool: str) -> tuple[Collection[str], FindSiblings]:
+        """Return the names of the agents that a call may name, and what finds those made since."""
+        able = self.callable_tools
+        if tool == SEND_MESSAGE:
+            return (*able.siblings, SUPERIOR), self.find_beside
+        return able.subordinates, lambda: self.spawns.living if self.spawns else ()
 
     def add_call(self, call: ToolCall) -> None:
         name, call_id = call["name"], call["id"] or ""
@@ -365,11 +397,11 @@ class _CallParser:
         return None
 
     def _add_delegation(self, call_id: str, args: Mapping[str, Any]) -> None:
-        wanted = _validate_args(CallSubordinateArgs, args)
+        wanted = validate_arguments(CallSubordinateArgs, args)
         if not isinstance(wanted, str) and wanted.profile and not wanted.subordinate:
             given = {"role": wanted.profile, "message": wanted.message, "profile": wanted.profile}
             more = {"kind": "mortal", "budget": wanted.budget}
-            made = _validate_args(SpawnSubordinateArgs, {**given, **more})
+            made = validate_arguments(SpawnSubordinateArgs, {**given, **more})
             self._add_spawned(call_id, CALL_SUBORDINATE, made)
             return
         why = wanted if isinstance(wanted, str) else self._check_subordinate(wanted)
@@ -383,7 +415,7 @@ class _CallParser:
             self.requests.append(request)
 
     def _add_spawning(self, call_id: str, args: Mapping[str, Any]) -> None:
-        wanted = _validate_args(SpawnSubordinateArgs, args)
+        wanted = validate_arguments(SpawnSubordinateArgs, args)
         self._add_spawned(call_id, SPAWN_SUBORDINATE, wanted)
 
     def _add_spawned(self, call_id: str, tool: str, wanted: SpawnSubordinateArgs | str) -> None:
@@ -407,7 +439,7 @@ class _CallParser:
             self.requests.append(replace(request, subordinate=spec.name, budget=wanted.budget))
 
     def _add_dismissal(self, call_id: str, args: Mapping[str, Any]) -> None:
-        wanted = _validate_args(DismissSubordinateArgs, args)
+        wanted = validate_arguments(DismissSubordinateArgs, args)
         if isinstance(wanted, str):
             self.add_error(call_id, DISMISS_SUBORDINATE, wanted)
         elif why := self._find_undismissable(wanted.name):
@@ -449,7 +481,7 @@ class _CallParser:
             self.requests.append(request)
 
     def _add_fan_out(self, call_id: str, args: Mapping[str, Any]) -> None:
-        wanted = _validate_args(DelegateManyArgs, args)
+        wanted = validate_arguments(DelegateManyArgs, args)
         if isinstance(wanted, str):
             self.add_error(call_id, DELEGATE_MANY, wanted)
             return
@@ -590,7 +622,7 @@ class _CallParser:
         contract = self.callable_tools.output
         if contract and isinstance(args.get("result"), (Mapping, list)):
             args = {**args, "result": json.dumps(args["result"], ensure_ascii=False)}
-        report = _validate_args(ReportArgs, args)
+        report = validate_arguments(ReportArgs, args)
         if isinstance(report, ReportArgs) and not report.result.strip() and text.strip():
             report = report.model_copy(update={"result": text})
         if contract and isinstance(report, ReportArgs) and report.status is Status.FULFILLED:
@@ -613,7 +645,7 @@ class _CallParser:
             self.answers.append(build_report_answer(call_id))
 
     def _add_question(self, call_id: str, args: Mapping[str, Any]) -> None:
-        asked = _validate_args(AskSuperiorArgs, args)
+        asked = validate_arguments(AskSuperiorArgs, args)
         self.asks = True
         if isinstance(asked, str):
             self.add_error(call_id, ASK_SUPERIOR, asked)
@@ -626,7 +658,7 @@ class _CallParser:
             self.answers.append(ToolMessage(text, tool_call_id=call_id, name=ASK_SUPERIOR))
 
     def _add_message(self, call_id: str, args: Mapping[str, Any]) -> None:
-        wanted = _validate_args(SendMessageArgs, args)
+        wanted = validate_arguments(SendMessageArgs, args)
         if isinstance(wanted, str):
             self.add_error(call_id, SEND_MESSAGE, wanted)
         elif not (
@@ -643,7 +675,7 @@ class _CallParser:
             self.messages.append(MessageCall(call_id, wanted.to, wanted.message))
 
     def _add_user_question(self, call_id: str, args: Mapping[str, Any]) -> None:
-        asked = _validate_args(AskUserArgs, args)
+        asked = validate_arguments(AskUserArgs, args)
         self.asks = True
         if isinstance(asked, str):
             self.add_error(call_id, ASK_USER, asked)
@@ -653,14 +685,14 @@ class _CallParser:
             self.waits[call_id] = asked.deadline_seconds
 
     def _add_later_question(self, call_id: str, args: Mapping[str, Any]) -> None:
-        asked = _validate_args(AskLaterArgs, args)
+        asked = validate_arguments(AskLaterArgs, args)
         if isinstance(asked, str):
             self.add_error(call_id, ASK_LATER, asked)
         elif too_wide := self._reserve_width(1):
             self.add_error(call_id, ASK_LATER, too_wide.reason)
 
     def _add_reading(self, call_id: str, args: Mapping[str, Any], read: ReadResult) -> None:
-        wanted = _validate_args(ReadResultArgs, args)
+        wanted = validate_arguments(ReadResultArgs, args)
         if isinstance(wanted, str):
             self.add_error(call_id, READ_RESULT, wanted)
             return
@@ -672,10 +704,3 @@ class _CallParser:
         answer = ToolMessage(text, tool_call_id=call_id, name=READ_RESULT)
         answer.response_metadata = {PAGE_KEY: wanted.id}
         self.answers.append(answer)
-
-
-def _validate_args(model: type[M], args: Mapping[str, Any]) -> M | str:
-    try:
-        return model.model_validate(args)
-    except ValidationError as error:
-        return describe_faults(error)

@@ -31,6 +31,7 @@ from echelons.messaging.user_answer import UserAnswer
 from echelons.nodes.incoming_content import accept_message
 from echelons.nodes.planning.refused_calls import mark_refused
 from echelons.nodes.planning.segment_end import build_not_run_message
+from echelons.nodes.planning.tolerant_arguments import ToolArguments
 from echelons.nodes.tool_execution.async_only import run_async
 from echelons.nodes.tool_execution.detached_call import DetachedCall, LateCallback
 from echelons.nodes.tool_execution.scratchpad import AnswerPlaces
@@ -239,6 +240,8 @@ class JournaledCall:
         """Return the update of a call whose tool failed, or that was not run without a failure."""
         if failure is None:
             text = f"{INVALID_CALL_TEXT}{get_failure_log(config).redact(read_error_text(error))}"
+            if wanted := ToolArguments(self.tools.tools_by_name[self.call.tool]).describe():
+                text = f"{text}\nSend arguments of this schema: {wanted}"
             return {"messages": [mark_refused(self._build_message(text, "error"))]}
         text = failure.reason
         if isinstance(error, ToolException):

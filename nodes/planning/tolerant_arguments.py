@@ -1,0 +1,286 @@
+"""Finds out what a model means by the arguments of a call, where they are refused as they came.
+
+They are mended once, when the reply is read, and stored with it: approvals, middleware, the tool
+and every resume see the same. The call itself stays in the conversation as it was received.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache, cached_property
+from typing import Any, TypeVar
+
+from langchain_core.messages import AIMessage, ToolCall
+from langchain_core.tools import BaseTool
+from pydantic import BaseModel, ValidationError
+
+from echelons.delegation.contract import Contract, describe_faults
+from echelons.errors import InvalidInput
+from echelons.nodes.planning.tool_schemas import (
+    AskLaterArgs,
+    AskSuperiorArgs,
+    AskUserArgs,
+    CallSubordinateArgs,
+    DelegateManyArgs,
+    DismissSubordinateArgs,
+    ReadResultArgs,
+    ReportArgs,
+    SendMessageArgs,
+    SpawnSubordinateArgs,
+)
+from echelons.text.input_limits import shorten_repr
+from echelons.text.json_schema import build_example, find_mismatch, inline_references
+from echelons.text.mended_arguments import match_name, mend_arguments, parse_json
+from echelons.tree.names import (
+    ASK_LATER,
+    ASK_SUPERIOR,
+    ASK_USER,
+    CALL_SUBORDINATE,
+    DELEGATE_MANY,
+    DISMISS_SUBORDINATE,
+    PIN,
+    READ_RESULT,
+    RECALL,
+    REPORT,
+    SEND_MESSAGE,
+    SPAWN_SUBORDINATE,
+)
+
+M = TypeVar("M", bound=BaseModel)
+
+MAX_EXCERPT = 600
+"""Most characters of a schema, or of an example, in an error for a model."""
+_PARTS_LIMIT = 10_000
+"""Most parts of a schema whose references are written out for an example."""
+
+
+class RecallArgs(BaseModel):
+    """Arguments of `recall`."""
+
+    query: str
+
+
+class PinArgs(BaseModel):
+    """Arguments of `pin`."""
+
+    text: str
+
+
+_BUILT_IN: Mapping[str, type[BaseModel]] = {
+    CALL_SUBORDINATE: CallSubordinateArgs,
+    DELEGATE_MANY: DelegateManyArgs,
+    SPAWN_SUBORDINATE: SpawnSubordinateArgs,
+    DISMISS_SUBORDINATE: DismissSubordinateArgs,
+    REPORT: ReportArgs,
+    ASK_SUPERIOR: AskSuperiorArgs,
+    ASK_USER: AskUserArgs,
+    ASK_LATER: AskLaterArgs,
+    SEND_MESSAGE: SendMessageArgs,
+    READ_RESULT: ReadResultArgs,
+    RECALL: RecallArgs,
+    PIN: PinArgs,
+}
+_NAMING_ARGUMENTS: Mapping[str, str] = {
+    CALL_SUBORDINATE: "subordinate",
+    DISMISS_SUBORDINATE: "name",
+    SEND_MESSAGE: "to",
+}
+"""The arguments that name an agent."""
+
+
+def validate_arguments(model: type[M], arguments: Mapping[str, Any]) -> M | str:
+    """Return the arguments of a built-in tool, or why they are refused and what to send."""
+    try:
+        return model.model_validate(arguments)
+    except ValidationError as refused:
+        mended = mend_arguments(arguments, _get_schema(model))
+        try:
+            return model.model_validate(mended)
+        except ValidationError:
+            return describe_refusal(refused, arguments, _get_schema(model))
+
+
+def mend_call(
+    call: ToolCall, contracts: Mapping[str, Contract], tools: Mapping[str, ToolArguments]
+) -> dict[str, Any] | None:
+    """Return the arguments that are meant by a call, `None` if they are taken as they came.
+
+    Args:
+        call: The call.
+        contracts: Those of subordinates that have a tool of their own, by its name.
+        tools: The agent's own tools, by name.
+    """
+    name, arguments = call["name"], call["args"]
+    if tool := tools.get(name):
+        return tool.mend(arguments)
+    if contract := contracts.get(name):
+        return _mend(arguments, contract.input_schema or {}, contract.read_input)
+    if model := _BUILT_IN.get(name):
+        return _mend(arguments, _get_schema(model), model.model_validate)
+    return None
+
+
+def mend_names(
+    call: ToolCall, names: Iterable[str], find_more: Callable[[], Iterable[str]]
+) -> dict[str, Any] | None:
+    """Return the arguments of a call that names agents otherwise than they are called.
+
+    `None` if it does not. `find_more` returns names beside those that are known.
+    """
+    arguments, key = call["args"], _NAMING_ARGUMENTS.get(call["name"])
+    requests = arguments.get("requests") if call["name"] == DELEGATE_MANY else None
+    if isinstance(requests, list):
+        parts = [_mend_name(each, "subordinate", names, find_more) for each in requests]
+        return {**arguments, "requests": parts} if parts != requests else None
+    mended = _mend_name(arguments, key, names, find_more) if key else arguments
+    return mended if mended is not arguments else None
+
+
+def _mend_name(
+    given: Any, key: str, names: Iterable[str], find_more: Callable[[], Iterable[str]]
+) -> Any:
+    value = given.get(key) if isinstance(given, Mapping) else None
+    if not isinstance(value, str) or not value or value in names:
+        return given
+    more = {*names, *find_more()}
+    known = None if value in more else match_name(value, more)
+    return {**given, key: known} if known else given
+
+
+def adopt_written_arguments(message: AIMessage) -> AIMessage:
+    """Return a reply whose calls have objects as arguments where they came as texts with one.
+
+    Some models write the JSON of the arguments into a text once more.
+    """
+    if not message.invalid_tool_calls:
+        return message
+    calls, broken = [*message.tool_calls], list[Any]()
+    for call in message.invalid_tool_calls:
+        if (arguments := _read_object(call.get("args"))) is None:
+            broken.append(call)
+        else:
+            whole: Any = {**call, "type": "tool_call", "args": arguments}
+            del whole["error"]
+            calls.append(whole)
+    if len(broken) == len(message.invalid_tool_calls):
+        return message
+    return message.model_copy(update={"tool_calls": calls, "invalid_tool_calls": broken})
+
+
+def _read_object(written: Any) -> dict[str, Any] | None:
+    try:
+        value = json.loads(written) if isinstance(written, str) else written
+    except (ValueError, RecursionError):
+        return None
+    value = parse_json(value) if isinstance(value, str) else value
+    return value if isinstance(value, dict) else None
+
+
+class ToolArguments:
+    """The arguments of one of an agent's own tools.
+
+    Args:
+        tool: The tool.
+    """
+
+    def __init__(self, tool: BaseTool) -> None:
+        self._tool = tool
+
+    def mend(self, arguments: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Return the arguments that are meant, `None` if they are taken as they came."""
+        model, schema = self._model, self._schema
+        if model is not None:
+            return _mend(arguments, schema, model.model_validate)
+        return _mend(arguments, schema, build_check(schema)) if schema else None
+
+    def describe(self) -> str:
+        """Return what arguments the tool takes, for a model whose call was refused."""
+        keys = ("required", "properties", "$defs")
+        schema = {key: self._schema[key] for key in keys if key in self._schema}
+        return _shorten(json.dumps(schema, ensure_ascii=False)) if schema else ""
+
+    @cached_property
+    def _model(self) -> type[BaseModel] | None:
+        # Without what LangChain injects. It makes the class anew each time.
+        try:
+            model: Any = self._tool.tool_call_schema
+        except Exception:  # noqa: BLE001  LangChain says so itself when the tool is called
+            return None
+        return model if isinstance(model, type) and issubclass(model, BaseModel) else None
+
+    @cached_property
+    def _schema(self) -> Mapping[str, Any]:
+        try:
+            given: Any = self._tool.args_schema
+            return (
+                given
+                if isinstance(given, Mapping)
+                else (self._model.model_json_schema() if self._model else {})
+            )
+        except Exception:  # noqa: BLE001  a type of the tool's may have no JSON Schema
+            return {}
+
+
+def build_check(schema: Mapping[str, Any]) -> Callable[[Any], None]:
+    """Return a check of a value by a JSON Schema, which raises `ValueError`."""
+
+    def check(value: Any) -> None:
+        if fault := find_mismatch(value, schema):
+            raise ValueError(fault)
+
+    return check
+
+
+def _mend(
+    arguments: Mapping[str, Any], schema: Mapping[str, Any], check: Callable[[Any], Any]
+) -> dict[str, Any] | None:
+    """Return mended arguments that pass a check, `None` if they pass as they came, or never."""
+    try:
+        check(arguments)
+    except (ValueError, InvalidInput):
+        pass
+    except Exception:  # noqa: BLE001  code of others, which the call itself will meet again
+        return None
+    else:
+        return None
+    try:
+        mended = mend_arguments(arguments, schema)
+        check(mended)
+    except Exception:  # noqa: BLE001  as above: the call is refused as it came
+        return None
+    return mended
+
+
+def describe_refusal(
+    error: ValidationError, arguments: Mapping[str, Any], schema: Mapping[str, Any]
+) -> str:
+    """Return why arguments are refused, what came, and what to send instead."""
+    faults = error.errors(include_url=False, include_context=False)
+    came = {
+        str(each["loc"][0]): each["input"]
+        for each in faults
+        if each["loc"] and each["type"] != "missing" and each["loc"][0] in arguments
+    }
+    text = describe_faults(error)
+    if came:
+        text += f"; came: {', '.join(f'{key}={shorten_repr(each)}' for key, each in came.items())}"
+    try:
+        whole = inline_references(schema, _PARTS_LIMIT)
+        fields: Mapping[str, Any] = whole.get("properties") or {}
+        wrong = {str(each["loc"][0]) for each in faults if each["loc"]} & fields.keys()
+        kept = {key: each for key, each in arguments.items() if key in fields.keys() - wrong}
+        example = {**kept, **{key: build_example(fields[key]) for key in sorted(wrong)}}
+        shown = json.dumps(example, ensure_ascii=False, default=str)
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return text
+    return f"{text}; send arguments such as {_shorten(shown)}"
+
+
+def _shorten(text: str) -> str:
+    return text if len(text) <= MAX_EXCERPT else f"{text[: MAX_EXCERPT - 1]}…"
+
+
+@cache
+def _get_schema(model: type[BaseModel]) -> Mapping[str, Any]:
+    return model.model_json_schema()
