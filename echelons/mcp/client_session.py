@@ -56,9 +56,10 @@ class CancellingSession(ClientSession):
         """Send a request, and a notification if it is cancelled, which the SDK leaves out."""
         # The SDK tells no one the number of a request: it takes this one, before it first waits.
         request_id = self._request_id
-        with anyio.CancelScope() as scope:
-            is_call = isinstance(request.root, types.CallToolRequest)
-            opened = self._open_requests[request_id] = _OpenRequest(scope, is_call)
+        scope = anyio.CancelScope()
+        opened = _OpenRequest(scope, isinstance(request.root, types.CallToolRequest))
+        with scope:
+            self._open_requests[request_id] = opened
             try:
                 return await super().send_request(request, *given, **more)
             except asyncio.CancelledError:

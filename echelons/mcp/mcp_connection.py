@@ -287,8 +287,9 @@ class McpConnection:
             CallCutShort: It has not.
         """
         limit = self.server.call_timeout
+        scope = asyncio.timeout(limit)
         try:
-            async with asyncio.timeout(limit) as scope:
+            async with scope:
                 return await self._perform_connected(perform)
         except TimeoutError:
             if not scope.expired():  # an error of the server's own

@@ -48,7 +48,7 @@ class Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         self.send_error(405)
 
-    def log_message(self, *_: Any) -> None:
+    def log_message(self, format: str, *args: Any) -> None:
         pass
 
 
