@@ -46,10 +46,12 @@ from echelons.graphs.agent_models import check_budgets, place_monitors, resolve_
 from echelons.graphs.invocation.input_validation import validate_input
 from echelons.graphs.invocation.rerun import astream_until_settled, stream_until_settled
 from echelons.graphs.invocation.resume_check import (
+    NOTHING_HIDDEN,
+    Hidden,
     acheck_resume,
-    afind_hidden_dismissals,
+    afind_hidden,
     check_resume,
-    find_hidden_dismissals,
+    find_hidden,
 )
 from echelons.graphs.invocation.run_services import RunServices, with_run_services
 from echelons.graphs.lazy_level import LazyLevel
@@ -121,14 +123,14 @@ class AgentGraph(EditableGraph):
         around = self.merge_call_config(config)
         if self.async_only and get_background_loop(around) is None:
             raise EventLoopMissing(self.async_only)
-        given, stored, hidden = input, None, frozenset[str]()
+        given, stored, hidden = input, None, Hidden()
         if not _is_checked(around):
             self._refuse_monitors()
             given = validate_input(input, around)
             stored = check_resume(self.agent, self.checkpointer, given, around)
-            hidden = find_hidden_dismissals(self.checkpointer, around)
+            hidden = find_hidden(self.checkpointer, around)
         services, own, options = self._prepare_run(config, around, stored, kwargs)
-        services.gate.hidden_dismissals |= hidden
+        hidden.add_to(services.gate)
         run = partial(super().stream, **options)
         return stream_until_settled(run, _add_mark(given), services, own)
 
@@ -150,7 +152,7 @@ class AgentGraph(EditableGraph):
         kwargs: dict[str, Any],
     ) -> AsyncIterator[Any]:
         stored = await acheck_resume(self.agent, self.checkpointer, given, around)
-        hidden = await afind_hidden_dismissals(self.checkpointer, around)
+        hidden = await afind_hidden(self.checkpointer, around)
         run = self._astream_settled(given, config, around, kwargs, stored, hidden)
         async with aclosing(run) as parts:
             async for part in parts:
@@ -163,10 +165,10 @@ class AgentGraph(EditableGraph):
         around: RunnableConfig,
         kwargs: dict[str, Any],
         stored: Identity | None = None,
-        hidden: frozenset[str] = frozenset(),
+        hidden: Hidden = NOTHING_HIDDEN,
     ) -> AsyncGenerator[Any]:
         services, own, options = self._prepare_run(config, around, stored, kwargs)
-        services.gate.hidden_dismissals |= hidden
+        hidden.add_to(services.gate)
         run = partial(super().astream, **options)
         return astream_until_settled(run, _add_mark(given), services, own)
 
@@ -204,6 +206,7 @@ class AgentGraph(EditableGraph):
         gate = TreeGate(identity, thread_id, self.agent.limits, ledger, fence, monotonic)
         gate.backpressure = turn.backpressure if turn else None
         gate.hidden_dismissals = turn.hidden_dismissals if turn else frozenset()
+        gate.hidden_messages = turn.hidden_messages if turn else frozenset()
         given_theme = configurable.get(THEME_KEY)
         gate.choose_theme = partial(choose_theme, self.agent.theme, given_theme, thread_id)
         if isinstance(saver, BaseCheckpointSaver):

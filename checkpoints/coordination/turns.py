@@ -114,6 +114,7 @@ class Turn:
         note_orders: Is told all orders of the turn whenever its gate reads them.
         note_dismissals: Is told the dismissals that its gate reads for the first time.
         hidden_dismissals: Keys of the dismissals that its branch does not see.
+        hidden_messages: Ids of the messages of its thread that no model is shown.
         note_usage: Is told the model calls of which no reply of a thread tells.
     """
 
@@ -128,6 +129,7 @@ class Turn:
     note_orders: OrderListener | None = field(default=None, compare=False)
     note_dismissals: DismissalListener | None = field(default=None, compare=False)
     hidden_dismissals: frozenset[str] = field(default=frozenset(), compare=False)
+    hidden_messages: frozenset[str] = field(default=frozenset(), compare=False)
     note_usage: UsageListener | None = field(default=None, compare=False)
 
     def check_write(self, cursor: sqlite3.Cursor) -> None:

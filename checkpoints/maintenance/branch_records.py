@@ -1,9 +1,8 @@
 """Moves the ledger records of a thread's branches when their checkpoints are pruned.
 
-Mail, later questions, standing decisions, changes, notes and dismissals belong to a checkpoint of
-the root.
-Without it, one of an abandoned branch could not be told from one of the past of those that are
-kept.
+Mail, later questions, standing decisions, changes, notes, dismissals and repairs belong to a
+checkpoint of the root. Without it, one of an abandoned branch could not be told from one of the
+past of those that are kept.
 """
 
 from __future__ import annotations
@@ -30,6 +29,7 @@ from echelons.checkpoints.coordination.mailbox import (
 from echelons.checkpoints.coordination.shared_notes import NOTE, StoredNote
 from echelons.checkpoints.ledger import RecordKind, Transaction, VersionedValue, build_key
 from echelons.checkpoints.tree_control.dismissal_ledger import DISMISSAL, StoredDismissal
+from echelons.checkpoints.tree_control.repairs import REPAIR, StoredRepair
 from echelons.checkpoints.tree_control.workspace_changes import CHANGE, StoredChange
 from echelons.errors import LedgerDamaged
 
@@ -54,10 +54,11 @@ def move_records(
     changes = dict(_list_records(open_, CHANGE, thread_id))
     notes = dict(_list_records(open_, NOTE, thread_id))
     dismissals = dict(_list_records(open_, DISMISSAL, thread_id))
+    repairs = dict(_list_records(open_, REPAIR, thread_id))
     dated: dict[str, VersionedValue[StoredMail] | VersionedValue[LaterQuestion]]
     dated = {**mail, **later}
     places = [each.value.after for each in dated.values()]
-    places += [get_checkpoint(key) for key in (*marks, *changes, *notes, *dismissals)]
+    places += [get_checkpoint(key) for key in (*marks, *changes, *notes, *dismissals, *repairs)]
     moves = plan_moves(parents, kept, places) if places else {}
     for key, each in dated.items():
         if (after := each.value.after) not in moves:
@@ -76,6 +77,7 @@ def move_records(
     _move_versions(open_, changes, moves)
     _move_versions(open_, notes, moves)
     _move_versions(open_, dismissals, moves)
+    _move_versions(open_, repairs, moves)
     if decisions:
         given = [each.after for found in decisions.values() for each in found.value]
         # A fork takes over none of them, wherever it begins.
@@ -87,7 +89,8 @@ def _move_versions(
     open_: Transaction,
     versions: Mapping[str, VersionedValue[StoredChange]]
     | Mapping[str, VersionedValue[StoredNote]]
-    | Mapping[str, VersionedValue[StoredDismissal]],
+    | Mapping[str, VersionedValue[StoredDismissal]]
+    | Mapping[str, VersionedValue[StoredRepair]],
     moves: Mapping[str, str | None],
 ) -> None:
     """Move the versions of records; of those that the same branches see, keep the last."""

@@ -46,6 +46,7 @@ from echelons.checkpoints.tree_control.agent_aliases import ALIAS, ALIAS_NAME, A
 from echelons.checkpoints.tree_control.budget_records import CHARGE, GRANT
 from echelons.checkpoints.tree_control.dismissal_ledger import DISMISSAL
 from echelons.checkpoints.tree_control.monitor_ledger import MONITOR
+from echelons.checkpoints.tree_control.repairs import REPAIR
 from echelons.checkpoints.tree_control.usage_meter import METER
 from echelons.checkpoints.tree_control.workspace_changes import CHANGE
 from echelons.errors import CheckpointTampered, EchelonsError, LedgerDamaged, ThreadNotFound
@@ -69,7 +70,7 @@ THREAD_KINDS: dict[str, RecordKind[Any]] = {
             ALIAS,
             DISMISSAL,
         ),
-        *(MONITOR, GRANT, CHARGE),
+        *(MONITOR, GRANT, CHARGE, REPAIR),
     )
 }
 """The kinds of the records of a thread, by the name that their keys have."""

@@ -61,6 +61,7 @@ from echelons.checkpoints.threads.trace import (
 )
 from echelons.checkpoints.tree_control.agent_aliases import list_aliases_by_path
 from echelons.checkpoints.tree_control.dismissal_ledger import read_dismissals
+from echelons.checkpoints.tree_control.repairs import read_hidden_messages
 from echelons.checkpoints.tree_control.usage_meter import METER
 from echelons.errors import (
     CheckpointTampered,
@@ -548,18 +549,44 @@ def _build_query(row: CheckpointTuple) -> OneCheckpoint:
     return OneCheckpoint(given["thread_id"], given["checkpoint_ns"], given["checkpoint_id"])
 
 
-def _read_trace(root: str) -> ReadPlan[Trace]:
+def read_branch_threads(root: str) -> ReadPlan[dict[str, Thread]]:
+    """Return the threads under a root by id, each as far as the branch of the root has come.
+
+    Raises:
+        ThreadNotFound: The thread has never run.
+    """
     by_thread = yield from _read_rows(root)
-    tops = [
+    tops = _list_tops(by_thread)
+    if not tops:
+        raise ThreadNotFound(root)
+    threads = yield from _read_branches(tops, by_thread)
+    return dict(sorted(threads.items(), key=lambda each: each[1].path))
+
+
+def _list_tops(by_thread: Mapping[str, list[CheckpointTuple]]) -> list[str]:
+    return [
         thread_id
         for thread_id, rows in by_thread.items()
         if not rows[0].metadata.get("superior_thread_id")
     ]
+
+
+def _read_trace(root: str) -> ReadPlan[Trace]:
+    by_thread = yield from _read_rows(root)
+    tops = _list_tops(by_thread)
     if not tops:
         raise ThreadNotFound(root)
     # In a tree embedded in another graph, each run is a root of its own: show the latest.
     top = root if root in tops else tops[0]
-    trace = build_trace(top, (yield from _read_branches(tops, by_thread)))
+    threads = yield from _read_branches(tops, by_thread)
+    trace = build_trace(top, threads)
+    if hidden := (yield from read_hidden_messages(root)):
+        trace = trace.with_hidden(
+            {
+                thread_id: tuple(str(one.id) for one in each.messages if one.id in hidden)
+                for thread_id, each in threads.items()
+            }
+        )
     aliases: dict[str, str] = yield LedgerQuery(
         lambda ledger: ledger.query(lambda open_: list_aliases_by_path(open_, root))
     )

@@ -85,6 +85,7 @@ class Trace:
             root also the orders for any agent. Only `SqliteCheckpointer` keeps them.
         subordinates: The threads that it called, in order.
         alias: Its agent's name for people; empty if it has none.
+        hidden: Ids of its messages that a repair hides from its model.
     """
 
     thread_id: str
@@ -98,6 +99,7 @@ class Trace:
     progress: tuple[str, ...] = ()
     user_actions: tuple[UserAction, ...] = ()
     alias: str = ""
+    hidden: tuple[str, ...] = ()
 
     @property
     def status(self) -> str:
@@ -131,6 +133,11 @@ class Trace:
             for each in self.subordinates
         )
         return replace(self, alias=aliases.get(path, ""), subordinates=below)
+
+    def with_hidden(self, hidden: Mapping[str, tuple[str, ...]]) -> Trace:
+        """Return the trace with the messages that are hidden from its models, by thread."""
+        below = tuple(each.with_hidden(hidden) for each in self.subordinates)
+        return replace(self, hidden=hidden.get(self.thread_id, ()), subordinates=below)
 
     @property
     def text(self) -> str:
@@ -425,6 +432,7 @@ def _format_lines(trace: Trace, first: str, rest: str) -> Iterator[str]:
     ]
     told += [f"told the user: {shorten(text, 100, placeholder='…')}" for text in trace.progress]
     told += [_format_user_action(each) for each in trace.user_actions]
+    told += [f"hidden from its model: {each}" for each in trace.hidden]
     for said in told:
         yield f"{rest}{'│' if trace.subordinates else ' '}     {said}"
     last = len(trace.subordinates) - 1

@@ -78,6 +78,7 @@ class TreeGate:
             is.
         dismissals: The dismissals of the thread that the run sees.
         hidden_dismissals: The keys of those that it does not see, as its branch began before them.
+        hidden_messages: The ids of the messages of the thread that no model is shown.
         choose_theme: Returns the names for people that spawned agents get; `None` for none.
         budgets: What its agents may spend.
         allowance: What the root may spend; `None` if nothing limits it.
@@ -103,6 +104,7 @@ class TreeGate:
         self.note_usage: UsageListener | None = None
         self.dismissals: Dismissals = NO_DISMISSALS
         self.hidden_dismissals: frozenset[str] = frozenset()
+        self.hidden_messages: frozenset[str] = frozenset()
         self.choose_theme: Callable[[], NameTheme] | None = None
         self.allowance: Allowance | None = None
         self._ledger = ledger

@@ -19,6 +19,7 @@ from echelons.cli.commands.control import dismiss, message, pause, steer, stop, 
 from echelons.cli.commands.draw import draw
 from echelons.cli.commands.inbox import answer, inbox
 from echelons.cli.commands.profiles import check, new, profiles
+from echelons.cli.commands.repair import repair
 from echelons.cli.commands.route import capabilities, route
 from echelons.cli.commands.run import resume, run
 from echelons.cli.commands.serve_mcp import serve_mcp
@@ -96,6 +97,11 @@ EXAMPLES: dict[Callable[..., None], tuple[str, ...]] = {
     pause: ("pause", "pause head/experiences --thread trip"),
     steer: ('steer head/flights "Look for trains instead"', "steer head - < note.txt"),
     message: ('message head/flights "Only trains, please"', "message head - < note.txt"),
+    repair: (
+        "repair",
+        "repair 3f1c2b1e-0d5a-4c3e-9a57-2f6d8e1b7c40 --thread trip",
+        "repair --undo --json",
+    ),
     takeover: ("takeover trip", "takeover trip --yes --json"),
     attach: ("attach", "attach --thread trip --json"),
     threads: ("threads", "threads --all"),

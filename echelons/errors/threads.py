@@ -21,6 +21,22 @@ class ThreadNotFound(EchelonsError):
     )
 
 
+class UnknownMessage(EchelonsError):
+    """A thread has no message of that id.
+
+    Attributes:
+        message_id: The id as it was given.
+        thread: Name of the thread.
+    """
+
+    message_id: object
+    thread: str
+    message = (
+        "thread {thread!r} has no message {message_id:short}; list those that can be hidden with "
+        "`echelons repair` or Session.repair()"
+    )
+
+
 class CheckpointNotFound(EchelonsError):
     """A config names a checkpoint that its thread does not have.
 

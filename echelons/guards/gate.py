@@ -116,6 +116,11 @@ class Gate(Protocol):
         ...
 
     @property
+    def hidden_messages(self) -> frozenset[str]:
+        """The ids of the messages of its thread that no model is shown."""
+        ...
+
+    @property
     def dismissals(self) -> Dismissals:
         """The dismissals of its thread, as it knew them at the latest step."""
         ...
@@ -188,6 +193,7 @@ class OpenGate:
     held_attempts: HeldAttempts | None = None
     allowance: Allowance | None = None
     dismissals: Dismissals = NO_DISMISSALS
+    hidden_messages: frozenset[str] = frozenset()
 
     def find_dismissal(self, open_: Any, config: Mapping[str, Any]) -> None:
         """Find none."""

@@ -30,6 +30,11 @@ class ScopedGate(ABC):
         """The dismissals of its thread, as it knew them at the latest step."""
         return self.gate.dismissals
 
+    @property
+    def hidden_messages(self) -> frozenset[str]:
+        """The ids of the messages of its thread that no model is shown."""
+        return self.gate.hidden_messages
+
     def find_dismissal(self, open_: Any, config: Mapping[str, Any]) -> Halt | None:
         """Return the dismissal that an agent is under in an open transaction of the ledger."""
         return self.gate.find_dismissal(open_, config)

@@ -29,6 +29,7 @@ from langchain_core.messages import (
 )
 
 from echelons.models.client_rules import ClientRules
+from echelons.models.hidden_messages import HIDDEN_RESULT
 
 UNKNOWN_TOOL: Final = "unknown_tool"
 """The name under which a call is sent whose own name no provider accepts."""
@@ -262,7 +263,8 @@ class _Writer:
         """Write the result of a call; pictures that must stand elsewhere are added to `shown`."""
         new, name, call = sent
         if result is None or (self._hidden and result.id in self._hidden):
-            result = ToolMessage(NOT_RUN, tool_call_id=new, name=call["name"], status="error")
+            text = NOT_RUN if result is None else HIDDEN_RESULT
+            result = ToolMessage(text, tool_call_id=new, name=call["name"], status="error")
         content: Any = result.content
         if type(content) is not str:
             content = self._fit_result_content(content, shown)

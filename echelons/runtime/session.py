@@ -20,13 +20,14 @@ from langgraph.store.base import BaseStore
 
 from echelons.agent import Agent
 from echelons.checkpoints.checkpointer import SqliteCheckpointer
-from echelons.checkpoints.ledger import LeaseHolder
+from echelons.checkpoints.ledger import LeaseHolder, build_key, get_ledger
 from echelons.checkpoints.queries import OneCheckpoint, ReadPlan, arun_plan, run_plan
 from echelons.checkpoints.threads.agent_states import read_registry
 from echelons.checkpoints.threads.answer_outbox import read_open_questions
 from echelons.checkpoints.threads.dismissal import DismissedSubtree, dismiss_agent
 from echelons.checkpoints.threads.mail_delivery import NO_MODEL, post_mail
 from echelons.checkpoints.threads.pending_work import Question
+from echelons.checkpoints.threads.repair import HideableMessage, list_hideable, repair_thread
 from echelons.checkpoints.threads.stop_and_pause import (
     ControlOrder,
     give_order,
@@ -53,6 +54,7 @@ from echelons.errors import (
     MessageRefused,
     NoWorkspace,
     SpawnRefused,
+    ThreadBusy,
     ThreadNotFound,
     UnknownPath,
 )
@@ -440,6 +442,51 @@ class Session:
     async def astop(self, path: str | None = None, *, by: str | None = None) -> str:
         """Async version of `stop`."""
         return await arun_plan(self._saver, self._give_order("stopped", path, by))
+
+    def repair(self, *ids: str, undo: bool = False, by: str | None = None) -> list[HideableMessage]:
+        """Hide messages of this thread from its models, or list which could be hidden, and why.
+
+        For a thread that does not go on, as a provider refuses what is in it. Hidden messages stay
+        in the thread and in its trace; no model is shown them any more, nor the results of their
+        calls. No model is called, and nothing is run: go on with `resume` or `send`. A fork from an
+        earlier checkpoint begins without the repair.
+
+        Args:
+            ids: Ids of the messages, of any agent of the thread. Without any, nothing is changed.
+            undo: Show them again; all that are hidden, if none is named.
+            by: Who does it, which is stored and not checked; the operating system's user if left
+                out.
+
+        Returns:
+            Without `ids` and `undo`, the messages that providers may refuse, and those that are
+            hidden, superiors first; else those that are hidden now.
+
+        Raises:
+            ThreadBusy: A run holds the thread.
+            ThreadNotFound: The thread has never run.
+            UnknownMessage: It has no message with one of the ids.
+        """
+        name = choose_user_name(by)
+        with self._name_thread_in_errors():
+            if not (ids or undo):
+                return run_plan(self._saver, list_hideable(self.thread_id))
+            end_left_run(self._engine)
+            with get_ledger(self._saver).lease(build_key(self.thread_id)) as lease:
+                plan = repair_thread(self.thread_id, self.thread, ids, name, lease.fence, undo=undo)
+                return run_plan(self._saver, plan)
+
+    async def arepair(
+        self, *ids: str, undo: bool = False, by: str | None = None
+    ) -> list[HideableMessage]:
+        """Async version of `repair`."""
+        name = choose_user_name(by)
+        with self._name_thread_in_errors():
+            if not (ids or undo):
+                return await arun_plan(self._saver, list_hideable(self.thread_id))
+            await aend_left_run(self._engine)
+            async with await get_ledger(self._saver).alease(build_key(self.thread_id)) as lease:
+                plan = repair_thread(self.thread_id, self.thread, ids, name, lease.fence, undo=undo)
+                return await arun_plan(self._saver, plan)
 
     def dismiss(
         self, path: str, *, graceful: bool = False, by: str | None = None
@@ -832,6 +879,8 @@ class Session:
             yield
         except ThreadNotFound as error:
             raise ThreadNotFound(self.thread) from error
+        except ThreadBusy as busy:
+            raise ThreadBusy(self.thread, busy.pid, busy.since) from busy
 
     def _start_run(self, request: SessionRequest) -> Run:
         # Refused at once, not only at the first event.

@@ -36,6 +36,7 @@ from echelons.checkpoints.tree_control.dismissal_ledger import (
     list_dismissal_keys,
     load_dismissals,
 )
+from echelons.checkpoints.tree_control.repairs import list_repair_keys, read_hidden_messages
 from echelons.checkpoints.tree_control.turn_grants import grant_turn
 from echelons.checkpoints.tree_control.workspace_changes import TreeWorkspace
 from echelons.delegation.spawnable import SPAWNABLE_KEY, SpawnableAgent
@@ -311,7 +312,7 @@ class TurnEngine:
         answers = given.resume if isinstance(given, Command) else None
         write = yield from request.plan_writes(self.thread, decision)
 
-        def begin(open_: Transaction) -> list[str]:
+        def begin(open_: Transaction) -> tuple[list[str], list[str]]:
             mark.open(open_)
             if not isinstance(given, Mapping):
                 record.skip_orders(
@@ -334,12 +335,13 @@ class TurnEngine:
                 turn.announce(open_)
             keys = list_dismissal_keys(open_, self.thread.id)
             record.skip_dismissals(load_dismissals(open_, keys))
-            return keys
+            return keys, list_repair_keys(open_, self.thread.id)
 
-        dismissals: list[str] = yield LedgerQuery(lambda ledger: ledger.commit(begin))
-        if dismissals:
+        dismissals, repairs = yield LedgerQuery(lambda ledger: ledger.commit(begin))
+        if repairs or dismissals:
             hidden = yield from find_hidden_dismissals(self.thread.id, dismissals)
-            turn = replace(turn, hidden_dismissals=hidden)
+            messages = yield from read_hidden_messages(self.thread.id)
+            turn = replace(turn, hidden_dismissals=hidden, hidden_messages=messages)
         if self.graph.monitors:
             config = options.build_config(self.thread)
             record.watch = watch = MonitorWatch(

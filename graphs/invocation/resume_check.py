@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, Final, NamedTuple, Self
 
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.types import Command
@@ -18,7 +18,7 @@ from langgraph.types import Command
 from echelons.agent import Agent
 from echelons.checkpoints.coordination.branches import get_root_checkpoint
 from echelons.checkpoints.inherited_config import get_saver, is_embedded, is_resuming
-from echelons.checkpoints.ledger import get_ledger
+from echelons.checkpoints.ledger import Transaction, get_ledger
 from echelons.checkpoints.queries import (
     OneCheckpoint,
     ReadPlan,
@@ -37,6 +37,8 @@ from echelons.checkpoints.tree_control.dismissal_ledger import (
     list_dismissal_keys,
     read_hidden_dismissals,
 )
+from echelons.checkpoints.tree_control.repairs import list_repair_keys, read_hidden_messages
+from echelons.checkpoints.tree_control.run_gate import TreeGate
 from echelons.delegation.spawnable import NOTHING_SPAWNABLE, SpawnableAgent, get_spawnable
 from echelons.errors import InvalidId, MissingAgents
 from echelons.identity.lineage import Identity
@@ -77,30 +79,58 @@ async def acheck_resume(
     return await arun_plan(*planned) if planned else None
 
 
-def find_hidden_dismissals(own: Any, config: Mapping[str, Any]) -> frozenset[str]:
-    """Return the keys of the dismissals of a thread that a run does not see.
+class Hidden(NamedTuple):
+    """What a run does not see of its thread.
+
+    Attributes:
+        dismissals: The keys of the dismissals of other branches.
+        messages: The ids of the messages that a repair hides from its models.
+    """
+
+    dismissals: frozenset[str] = frozenset()
+    messages: frozenset[str] = frozenset()
+
+    @classmethod
+    def read(cls, thread_id: str, begin: str | None) -> ReadPlan[Self]:
+        """Return what a run does not see that begins from a checkpoint, or from the latest."""
+        messages = yield from read_hidden_messages(thread_id, begin)
+        return cls((yield from read_hidden_dismissals(thread_id, begin)), messages)
+
+    def add_to(self, gate: TreeGate) -> None:
+        """Let the gate of the run not see it."""
+        gate.hidden_dismissals |= self.dismissals
+        gate.hidden_messages |= self.messages
+
+
+NOTHING_HIDDEN: Final = Hidden()
+
+
+def find_hidden(own: Any, config: Mapping[str, Any]) -> Hidden:
+    """Return what a run does not see of its thread.
 
     Args:
         own: The saver that the tree was compiled with.
         config: The run's config, merged with the config around the call.
     """
     saver, thread_id, begin = _find_begin(own, config)
-    if saver is None or not get_ledger(saver).query(
-        partial(list_dismissal_keys, thread_id=thread_id)
-    ):
-        return frozenset()
-    return run_plan(saver, read_hidden_dismissals(thread_id, begin))
+    if saver is None or not get_ledger(saver).query(partial(_list_keys, thread_id=thread_id)):
+        return Hidden()
+    return run_plan(saver, Hidden.read(thread_id, begin))
 
 
-async def afind_hidden_dismissals(own: Any, config: Mapping[str, Any]) -> frozenset[str]:
-    """Async version of `find_hidden_dismissals`."""
+async def afind_hidden(own: Any, config: Mapping[str, Any]) -> Hidden:
+    """Async version of `find_hidden`."""
     saver, thread_id, begin = _find_begin(own, config)
     if saver is None:
-        return frozenset()
-    ledger, list_keys = get_ledger(saver), partial(list_dismissal_keys, thread_id=thread_id)
+        return Hidden()
+    ledger, list_keys = get_ledger(saver), partial(_list_keys, thread_id=thread_id)
     if not await ledger.arun(partial(ledger.query, list_keys)):
-        return frozenset()
-    return await arun_plan(saver, read_hidden_dismissals(thread_id, begin))
+        return Hidden()
+    return await arun_plan(saver, Hidden.read(thread_id, begin))
+
+
+def _list_keys(open_: Transaction, thread_id: str) -> list[str]:
+    return [*list_dismissal_keys(open_, thread_id), *list_repair_keys(open_, thread_id)]
 
 
 def _find_begin(own: Any, config: Mapping[str, Any]) -> tuple[Saver | None, str, str | None]:

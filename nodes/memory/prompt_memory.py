@@ -18,6 +18,7 @@ from langchain_core.runnables import RunnableConfig
 
 from echelons.delegation.request import Usage
 from echelons.errors import ContextTooLarge
+from echelons.guards.gate import get_gate
 from echelons.identity.failures import get_failure_log
 from echelons.identity.lineage import require_identity
 from echelons.memory.settings import Memory
@@ -25,6 +26,7 @@ from echelons.memory.summaries import Summaries, SummaryRequest, extract_summary
 from echelons.models.door.ask import CallRefused, ask_beside
 from echelons.models.door.bound_model import BoundModel
 from echelons.models.fitting import find_latest_step, find_task, fit_step, is_task, shorten_call
+from echelons.models.hidden_messages import leave_out_hidden
 from echelons.nodes.memory.token_count import APPROXIMATION_KEY, TokenCounter
 from echelons.nodes.memory.window import (
     find_summaries,
@@ -142,6 +144,7 @@ class PromptMemory:
     def _plan(
         self, system: SystemMessage | None, messages: list[BaseMessage], config: RunnableConfig
     ) -> MemoryPlan:
+        messages = [*leave_out_hidden(messages, get_gate(config).hidden_messages)]
         counter = TokenCounter.build(messages, self._tool_tokens)
         fitting = _Fitting(self._settings, system, messages, counter)
         known = summaries = find_summaries(messages)

@@ -125,7 +125,7 @@ def send_request(
     account: Account | None,
 ) -> Plan[SentRequest]:
     """Return the reply to one request, charged to an account if there is one, see `ask`."""
-    request = FittedRequest(model, messages)
+    request = FittedRequest(model, messages, get_gate(config).hidden_messages)
     if account is None:
         return SentRequest((yield from _call(model, request, config)))
     budgets, allowance, own, _ = account
@@ -212,7 +212,11 @@ def ask_beside(
     """
     if is_counted(config):
         # A tool asks, whose calls are counted when they end.
-        return (yield from _call(model, FittedRequest(model, messages), config))
+        return (
+            yield from _call(
+                model, FittedRequest(model, messages, get_gate(config).hidden_messages), config
+            )
+        )
     gate = get_gate(config)
     verdict = yield _build_gate_step(gate, partial(gate.enter, Step.MODEL, config))
     if isinstance(verdict, Halt) or (verdict and may_pause):

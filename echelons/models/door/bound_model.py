@@ -13,6 +13,7 @@ from langchain_core.prompt_values import ChatPromptValue
 from langchain_core.runnables import Runnable, RunnableBinding, RunnableConfig
 from pydantic import ValidationError
 
+from echelons.guards.gate import get_gate
 from echelons.models.call_timeouts import limit_call
 from echelons.models.client_rules import STRICTEST, describe_client
 from echelons.models.door.call_usage import UNKNOWN_MODEL, ModelDescription
@@ -77,7 +78,7 @@ class BoundModel:
 
     def build_step(self, messages: Sequence[BaseMessage], config: RunnableConfig) -> PlanStep:
         """Return the call of the model with some messages; a deadline limits it in both worlds."""
-        request = self.requests.build(messages)
+        request = self.requests.build(messages, get_gate(config).hidden_messages)
         prompt: LanguageModelInput = request
         if self.takes_prompt_value:
             # LangChain converts a list to this, with two calls for each message of the thread.

@@ -15,6 +15,7 @@ from echelons.identity.lineage import SHORTENED_KEY, is_from_model
 from echelons.models.cautious_count import BYTES_PER_TOKEN, count_cautiously
 from echelons.models.door.bound_model import BoundModel
 from echelons.models.fitting import fit_messages
+from echelons.models.hidden_messages import leave_out_hidden
 from echelons.models.length_refusal import LengthRefusal, read_length_refusal
 
 MAX_ATTEMPTS: Final = 4
@@ -40,27 +41,34 @@ class FittedRequest:
     Args:
         model: The model.
         messages: What it is to read.
+        hidden: Ids of messages of these that it is not shown.
 
     Attributes:
         messages: What it is shown.
     """
 
-    def __init__(self, model: BoundModel, messages: Sequence[BaseMessage]) -> None:
+    def __init__(
+        self,
+        model: BoundModel,
+        messages: Sequence[BaseMessage],
+        hidden: frozenset[str] = frozenset(),
+    ) -> None:
         self.messages = messages
         self._model = model
         self._whole = messages
+        self._hidden = hidden
         self._attempts = 0
         self._limit = _find_stored_limit(messages, model.description.name)
         if self._limit:
-            self.messages = fit_messages(messages, self._limit, count_cautiously)
+            self.messages = self._fit(self._limit)
 
     def shorten(self, error: Exception) -> bool:
         """Show less after an error; return whether it was a refusal for length that this mends."""
         if self._attempts == MAX_ATTEMPTS or (refusal := read_length_refusal(error)) is None:
             return False
-        tokens = count_cautiously(self.messages)
+        tokens = count_cautiously(leave_out_hidden(self.messages, self._hidden))
         target = self._choose_target(refusal, tokens)
-        shorter = fit_messages(self._whole, target, count_cautiously)
+        shorter = self._fit(target)
         accepted = count_cautiously(shorter)
         if accepted >= tokens:
             # The instructions alone are too long.
@@ -76,6 +84,10 @@ class FittedRequest:
         noted = ShownLimit(tokens=self._limit, model=self._model.description.name)
         metadata = {**reply.response_metadata, SHORTENED_KEY: noted}
         return reply.model_copy(update={"response_metadata": metadata})
+
+    def _fit(self, limit: int) -> list[BaseMessage]:
+        whole = leave_out_hidden(self._whole, self._hidden)
+        return fit_messages(whole, limit, count_cautiously)
 
     def _choose_target(self, refusal: LengthRefusal, tokens: int) -> int:
         """Return how many tokens to show next, by our count."""

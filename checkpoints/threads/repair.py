@@ -1,0 +1,170 @@
+"""Plans that hide messages of a thread from its models, and list which could be hidden.
+
+A provider may refuse a whole request for one message, at each later turn. No model is called, and
+nothing is run. Any process with the saver and the thread's id can do it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from textwrap import shorten
+from typing import Any, Final
+
+from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+
+from echelons.checkpoints.ledger import Fence
+from echelons.checkpoints.queries import ReadPlan
+from echelons.checkpoints.threads.store import read_branch_threads
+from echelons.checkpoints.threads.thread import Thread
+from echelons.checkpoints.tree_control.repairs import read_hidden_messages, store_hidden_messages
+from echelons.errors import UnknownMessage
+from echelons.identity.lineage import is_from_model
+from echelons.models.hidden_messages import find_hidden
+from echelons.tree.names import PATH_SEPARATOR
+
+LONG: Final = 20_000
+"""Characters from which on a message is long: some servers of small models read no more."""
+_PREVIEW: Final = 80
+_TOOL_NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+_TEXTS: Final = frozenset({"text", "tool_use", "tool_call", "function_call"})
+
+
+@dataclass(frozen=True, slots=True)
+class HideableMessage:
+    """A message that could be hidden from the models of a thread, or is.
+
+    Attributes:
+        id: Its id.
+        path: Path of the agent in whose conversation it is, such as `"head/north"`.
+        kind: `"human"` for a task or mail, `"ai"` for a reply, `"tool"` for a result.
+        size: Its characters, with the arguments of its calls.
+        why: Why a provider may refuse it, one reason after the other; empty for one that is only
+            hidden.
+        preview: The begin of its text, or the calls that it makes.
+        hidden: Whether it is hidden.
+    """
+
+    id: str
+    path: str
+    kind: str
+    size: int
+    why: tuple[str, ...]
+    preview: str
+    hidden: bool = False
+
+
+def list_hideable(thread_id: str) -> ReadPlan[list[HideableMessage]]:
+    """Return the messages of a thread that providers may refuse, and those that are hidden.
+
+    Args:
+        thread_id: The root's thread.
+
+    Raises:
+        ThreadNotFound: The thread has never run.
+    """
+    threads = yield from read_branch_threads(thread_id)
+    hidden = yield from read_hidden_messages(thread_id)
+    return [each for thread in threads.values() for each in _list_of(thread, hidden)]
+
+
+def repair_thread(
+    thread_id: str, thread: str, ids: Sequence[str], by: str, fence: Fence, *, undo: bool
+) -> ReadPlan[list[HideableMessage]]:
+    """Hide messages of a thread, with the results of hidden calls, or show them again.
+
+    Args:
+        thread_id: The root's thread.
+        thread: Its name, for errors.
+        ids: The messages; with `undo`, none of them means all.
+        by: Who does it.
+        fence: The lease under which it is done.
+        undo: Whether they are shown again.
+
+    Returns:
+        The messages that are hidden now.
+
+    Raises:
+        ThreadNotFound: The thread has never run.
+        UnknownMessage: It has no message with one of the ids.
+        LeaseLost: Another run holds the thread now.
+    """
+    threads = yield from read_branch_threads(thread_id)
+    known = {str(each.id) for one in threads.values() for each in one.messages}
+    if unknown := [each for each in ids if each not in known]:
+        raise UnknownMessage(unknown[0], thread)
+    chosen = set[str]()
+    for one in threads.values():
+        chosen |= find_hidden(one.messages, ids)
+    if undo:
+        yield from store_hidden_messages(thread_id, (), chosen if ids else None, by, fence)
+    else:
+        yield from store_hidden_messages(thread_id, chosen, (), by, fence)
+    hidden = yield from read_hidden_messages(thread_id)
+    return [each for one in threads.values() for each in _list_of(one, hidden) if each.hidden]
+
+
+def _list_of(thread: Thread, hidden: Collection[str]) -> Iterator[HideableMessage]:
+    messages = thread.messages
+    accepted = _find_accepted(messages)
+    for place, message in enumerate(messages):
+        why = (*_list_reasons(message), *(("no reply has come since",) if place > accepted else ()))
+        is_hidden = message.id in hidden
+        if message.id and (why or is_hidden):
+            yield HideableMessage(
+                message.id,
+                PATH_SEPARATOR.join(thread.path),
+                message.type,
+                _measure(message),
+                why,
+                _preview(message),
+                is_hidden,
+            )
+
+
+def _find_accepted(messages: Sequence[BaseMessage]) -> int:
+    """Return the place of the latest reply of a model: it has read all before it."""
+    places = range(len(messages) - 1, -1, -1)
+    return next(
+        (
+            place
+            for place in places
+            if isinstance(messages[place], AIMessage)
+            and is_from_model(messages[place].response_metadata)
+        ),
+        -1,
+    )
+
+
+def _list_reasons(message: BaseMessage) -> Iterator[str]:
+    content: Any = message.content
+    if not isinstance(content, str):
+        kinds = [str(each.get("type")) for each in content if isinstance(each, Mapping)]
+        if others := dict.fromkeys(each for each in kinds if each not in _TEXTS):
+            yield f"has blocks that not all providers take: {', '.join(others)}"
+    if (size := _measure(message)) >= LONG:
+        yield f"is long: {size:,} characters"
+    if isinstance(message, AIMessage):
+        names = [str(each["name"]) for each in (*message.tool_calls, *message.invalid_tool_calls)]
+        if odd := [each for each in names if not _TOOL_NAME.fullmatch(each)]:
+            yield f"calls a tool by a name that providers refuse: {shorten(odd[0], 40)!r}"
+        if message.invalid_tool_calls:
+            yield "has a call whose arguments are no JSON object"
+        if not (message.text or names):
+            yield "is an empty reply"
+
+
+def _measure(message: BaseMessage) -> int:
+    content: Any = message.content
+    calls = message.tool_calls if isinstance(message, AIMessage) else ()
+    return len(content if isinstance(content, str) else repr(content)) + len(f"{calls or ''}")
+
+
+def _preview(message: BaseMessage) -> str:
+    text = shorten(str(message.text), _PREVIEW, placeholder="…")
+    if isinstance(message, AIMessage) and message.tool_calls:
+        return f"{text} [{', '.join(each['name'] for each in message.tool_calls)}]".strip()
+    if isinstance(message, ToolMessage) and message.name:
+        return f"{message.name}: {text}"
+    return text

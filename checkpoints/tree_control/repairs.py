@@ -1,0 +1,108 @@
+"""The repairs of a thread: which messages its models are not shown, kept in the ledger.
+
+The messages stay in the thread. Each repair is stored for the root's checkpoint after which it was
+made, so that a branch of the thread that began before does not see it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any, Final
+
+from echelons.checkpoints.coordination.branches import (
+    BranchRecords,
+    read_branch,
+    read_latest_branch,
+)
+from echelons.checkpoints.ledger import Fence, RecordKind, Transaction, build_key
+from echelons.checkpoints.queries import LedgerQuery, ReadPlan
+
+_NAME: Final = "hidden"
+"""A thread has one record, of all messages that are hidden in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRepair:
+    """What is hidden since a repair.
+
+    Attributes:
+        messages: The ids of all messages that are hidden, at any depth.
+        by: Who has made the repair.
+        at: When, ISO 8601, UTC.
+    """
+
+    messages: list[str]
+    by: str
+    at: str
+
+
+REPAIR: Final[RecordKind[StoredRepair]] = RecordKind("repair", StoredRepair)
+"""The messages of a thread that no model is shown."""
+
+
+def list_repair_keys(open_: Transaction, thread_id: str) -> list[str]:
+    """Return the keys of all repairs of a thread, those of other branches included."""
+    return open_.list_keys(_build_prefix(thread_id))
+
+
+def read_hidden_messages(
+    thread_id: str, checkpoint_id: str | None = None
+) -> ReadPlan[frozenset[str]]:
+    """Return the ids of the messages that are hidden on a branch of a thread.
+
+    Args:
+        thread_id: The root's thread.
+        checkpoint_id: The checkpoint of the root that the branch leads to; the latest if left out.
+    """
+    keys: list[str] = yield LedgerQuery(
+        lambda ledger: ledger.query(lambda open_: list_repair_keys(open_, thread_id))
+    )
+    if not keys:
+        return frozenset()
+    branch = yield from (
+        read_branch(thread_id, checkpoint_id) if checkpoint_id else read_latest_branch(thread_id)
+    )
+    records = BranchRecords(REPAIR, _build_prefix(thread_id), branch)
+    hidden: frozenset[str] = yield LedgerQuery(
+        lambda ledger: ledger.query(lambda open_: _get_hidden(records, open_))
+    )
+    return hidden
+
+
+def store_hidden_messages(
+    thread_id: str, hide: Collection[str], show: Collection[str] | None, by: str, fence: Fence
+) -> ReadPlan[None]:
+    """Hide messages on the latest branch of a thread, and show others again.
+
+    Args:
+        thread_id: The root's thread.
+        hide: Ids of messages.
+        show: Ids of messages; `None` for all that were hidden before.
+        by: Who does it.
+        fence: The lease under which it is done.
+
+    Raises:
+        LeaseLost: Another run holds the thread now.
+    """
+    branch = yield from read_latest_branch(thread_id)
+    records = BranchRecords(REPAIR, _build_prefix(thread_id), branch)
+
+    def work(open_: Transaction) -> None:
+        open_.require_lease(fence)
+        before = records.find(open_, _NAME)
+        held = set(before.value.messages) if before else set[str]()
+        kept = held - set(show) if show is not None else set[str]()
+        value: dict[str, Any] = {"messages": sorted(kept | {*hide}), "by": by, "at": open_.now}
+        records.replace(open_, _NAME, before, value)
+
+    yield LedgerQuery(lambda ledger: ledger.commit(work))
+
+
+def _get_hidden(records: BranchRecords[StoredRepair], open_: Transaction) -> frozenset[str]:
+    found = records.find(open_, _NAME)
+    return frozenset(found.value.messages) if found else frozenset()
+
+
+def _build_prefix(thread_id: str) -> str:
+    return build_key(thread_id, REPAIR.name, "")
