@@ -310,6 +310,42 @@ def who_was_dismissed_begins_nothing(way: Way, move: Moving) -> bool:
     return text == "told: [unable] dismissed: head/scout was dismissed"
 
 
+def a_length_that_a_model_refused_is_not_tried_again(way: Way, move: Moving) -> bool:
+    refused: list[int] = []
+
+    def answer(messages: Sequence[BaseMessage]) -> Any:
+        if (size := sum(len(str(each.content)) for each in messages)) > 6000:
+            refused.append(size)
+            raise ValueError("400 context_length_exceeded")
+        return "read"
+
+    def tree() -> Agent:
+        return Agent("head", model=ScriptedModel(answer))
+
+    assert way.send(tree(), f"Read {'x' * 9000}") == "read"
+    count = len(refused)
+    assert count
+    move()
+    return way.send(tree(), f"And {'y' * 9000}") == "read" and len(refused) == count
+
+
+def a_hidden_message_is_shown_to_no_model(way: Way, move: Moving) -> bool:
+    from echelons.checkpoints.threads.repair import list_hideable, repair_thread
+
+    def answer(messages: Sequence[BaseMessage]) -> Any:
+        return "seen" if any("poison" in str(each.content) for each in messages) else "not seen"
+
+    def tree() -> Agent:
+        return Agent("head", model=ScriptedModel(answer))
+
+    assert way.send(tree(), f"poison {'x' * 30_000}") == "seen"
+    [task] = [each for each in read(way, list_hideable(THREAD)) if each.kind == "human"]
+    with get_ledger(way.saver).lease(build_key(THREAD)) as lease:
+        read(way, repair_thread(THREAD, "t", [task.id], "anna", lease.fence, undo=False))
+    move()
+    return way.send(tree(), "hello") == "not seen"
+
+
 def an_alert_of_a_monitor_is_told_once(way: Way, move: Moving) -> bool:
     def tree() -> Agent:
         stored = Event()
@@ -364,6 +400,8 @@ ROWS: tuple[Row, ...] = (
     agents_that_were_made_at_run_time_are_there_again,
     such_agents_keep_their_names_for_people,
     who_was_dismissed_begins_nothing,
+    a_length_that_a_model_refused_is_not_tried_again,
+    a_hidden_message_is_shown_to_no_model,
     an_alert_of_a_monitor_is_told_once,
 )
 
