@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -216,7 +216,7 @@ def test_reasons_are_listed(world: World) -> None:
         """Look."""
         return [{"type": "image", "base64": "AAAA", "mime_type": "image/png"}]
 
-    steps = iter([Call("look"), "x" * 30_000, "fine"])
+    steps: Iterator[Any] = iter([Call("look"), "x" * 30_000, "fine"])
     model = ScriptedModel(lambda messages: next(steps))
     with Session(Agent("head", model=model, tools=[look]), ":memory:") as session:
         world.send(session, "go")
