@@ -62,3 +62,21 @@ class ScriptExhausted(ScriptError):
             f"{self.step} (counted from 0) was asked for; add a step, or find out why the agent "
             "goes on"
         )
+
+
+class RequestRefused(ScriptError):
+    """A scripted model got a request that a provider would refuse.
+
+    Attributes:
+        agent: The calling agent, or None where the call named none.
+        fault: What the providers refuse: the rule, and where it is broken.
+    """
+
+    agent: str | None
+    fault: str
+
+    def _describe(self) -> str:
+        return (
+            f"a provider would refuse this request of {self.agent or 'a caller without a name'}: "
+            f"{self.fault}"
+        )

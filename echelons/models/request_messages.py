@@ -461,17 +461,19 @@ def _match_results(
 
     A call without a result comes last, and a second result of a call is left out.
     """
-    named = zip(renamed, calls, strict=True)
-    open_calls: dict[str, _Sent] = {old: (new, name, call) for (old, new, name), call in named}
-    known = {*open_calls}
+    open_calls: dict[str, list[_Sent]] = {}
+    for (old, new, name), call in zip(renamed, calls, strict=True):
+        # Calls of one id, which an update of the state may bring, are answered in their order.
+        open_calls.setdefault(old, []).append((new, name, call))
     results: list[tuple[ToolMessage | None, _Sent]] = []
     others: list[BaseMessage] = []
     for message in messages:
-        if not isinstance(message, ToolMessage) or message.tool_call_id not in known:
+        if not isinstance(message, ToolMessage) or message.tool_call_id not in open_calls:
             others.append(message)
-        elif sent := open_calls.pop(message.tool_call_id, None):
-            results.append((message, sent))
-    return [*results, *((None, sent) for sent in open_calls.values())], others
+        elif unanswered := open_calls[message.tool_call_id]:
+            results.append((message, unanswered.pop(0)))
+    rest = [sent for unanswered in open_calls.values() for sent in unanswered]
+    return [*results, *((None, sent) for sent in rest)], others
 
 
 def _fit_args(args: dict[str, Any]) -> dict[str, Any]:

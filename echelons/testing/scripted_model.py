@@ -19,9 +19,15 @@ from langchain_core.runnables.config import ensure_config
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import PrivateAttr
 
-from echelons.errors import InvalidScript
+from echelons.errors import InvalidScript, RequestRefused
 from echelons.testing.call_log import CallLog, CallRecord
 from echelons.testing.clock import Clock, SystemClock
+from echelons.testing.provider_rules import (
+    MESSAGE_RULES,
+    OUTSIDE_RULES,
+    ModelRequest,
+    find_fault,
+)
 from echelons.testing.reply_messages import MODEL_NAME, as_chunks, as_message
 from echelons.testing.scripts import AgentScripts, Script, StepOutcome, as_outcome
 from echelons.tree.names import get_provider_tool_name
@@ -40,6 +46,9 @@ class ScriptedModel(BaseChatModel):
     message, or after the first with `per_conversation`. The model keeps no state that an
     answer depends on, so a resumed process continues at the right step.
 
+    It refuses what any provider would refuse, by `MESSAGE_RULES` of
+    `echelons.testing.provider_rules`, so that a test fails where the real client would.
+
     Agents share one model, and so one record of `calls`; a copy is the same object.
 
     Args:
@@ -48,6 +57,7 @@ class ScriptedModel(BaseChatModel):
             `"agent"`.
         clock: The clock on which a reply's latency is waited; the system clock if left out.
         repeat_ids: Whether call ids start over in each message, as some providers' do.
+        strict: Whether it refuses what a provider would refuse, with `RequestRefused`.
         **options: Further options of `BaseChatModel`.
 
     Raises:
@@ -65,6 +75,7 @@ class ScriptedModel(BaseChatModel):
     _scripts: AgentScripts = PrivateAttr()
     _clock: Clock = PrivateAttr()
     _repeat_ids: bool = PrivateAttr()
+    _strict: bool = PrivateAttr()
     _log: CallLog = PrivateAttr()
 
     def __init__(
@@ -73,12 +84,14 @@ class ScriptedModel(BaseChatModel):
         *,
         clock: Clock | None = None,
         repeat_ids: bool = False,
+        strict: bool = True,
         **options: Any,
     ) -> None:
         super().__init__(**options)
         self._scripts = AgentScripts(scripts)
         self._clock = clock or SystemClock()
         self._repeat_ids = repeat_ids
+        self._strict = strict
         self._log = CallLog()
 
     def __copy__(self) -> ScriptedModel:
@@ -226,7 +239,15 @@ class ScriptedModel(BaseChatModel):
         kwargs: Mapping[str, Any],
     ) -> CallRecord:
         metadata = run_manager.metadata if run_manager else kwargs.get(CALLER_KEY, {})
-        return self._log.record_start(metadata, messages, _tool_names(kwargs.get("tools", ())))
+        tools = kwargs.get("tools", ())
+        record = self._log.record_start(metadata, messages, _tool_names(tools))
+        if self._strict:
+            # Agents of this library call their models in this node; graphs of others may not.
+            is_agent = record.metadata.get("langgraph_node") == "reason"
+            rules = MESSAGE_RULES if is_agent else OUTSIDE_RULES
+            if fault := find_fault(rules, ModelRequest(messages, tools)):
+                raise RequestRefused(record.agent, fault)
+        return record
 
     def _next_outcome(self, record: CallRecord) -> StepOutcome:
         step = self._scripts.find_script(record.agent).next(record.agent, record.messages)
