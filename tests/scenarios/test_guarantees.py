@@ -27,7 +27,7 @@ from echelons.monitors import Monitor
 from echelons.testing import Call, ScriptedModel, delegate
 from tests.scenarios.drivers.watched import call_when_told
 from tests.scenarios.drivers.ways import THREAD, AnySaver, InSession, OnServer, OurSaver, Way
-from tests.told_lines import get_last, without_told
+from tests.told_lines import get_last, is_said, without_told
 
 PAGE = Path(__file__).parents[2] / "docs" / "guarantees.md"
 WAYS: tuple[type[Way], ...] = (AnySaver, OurSaver, InSession, OnServer)
@@ -56,7 +56,10 @@ def asking(limits: Limits | None = None) -> Agent:
     """Return a tree whose lowest asks; its root says what it was told."""
 
     def of(step: Any) -> Callable[[Sequence[BaseMessage]], Any]:
-        return lambda messages: step if isinstance(messages[-1], HumanMessage) else told(messages)
+        def play(messages: Sequence[BaseMessage]) -> Any:
+            return step if isinstance(get_last(messages), HumanMessage) else told(messages)
+
+        return play
 
     model = ScriptedModel(
         {"head": of(delegate("scout", "look")), "scout": of(Call("ask", {"question": "Sure?"}))}
@@ -258,7 +261,7 @@ def growing() -> Agent:
     """Return a head that makes a scout, which asks, and calls it again when it is told to."""
 
     def lead(messages: Sequence[BaseMessage]) -> Any:
-        last = messages[-1]
+        last = get_last(messages)
         if not isinstance(last, HumanMessage):
             return told(messages)
         made = {"role": "scout", "message": "look", "keep": True, "contact_user": True}
@@ -269,9 +272,10 @@ def growing() -> Agent:
         return delegate(name, "more")
 
     def scout(messages: Sequence[BaseMessage]) -> Any:
-        if str(messages[-1].text) == "look":
+        if str(get_last(messages).text) == "look":
             return Call("ask_user", {"question": "Sure?"})
-        return f"{sum(isinstance(each, HumanMessage) for each in messages)} tasks"
+        tasks = [each for each in messages if is_said(each)]
+        return f"{len(tasks)} tasks"
 
     rules = Permissions(contact_user=True, spawn=Spawn())
     model = ScriptedModel({"head": lead, "scout": scout})
