@@ -24,7 +24,7 @@ from echelons.errors import (
     ThreadBusy,
 )
 from echelons.monitors import Monitor
-from echelons.testing import Call, ScriptedModel, delegate
+from echelons.testing import Call, Reply, ScriptedModel, delegate
 from tests.scenarios.drivers.watched import call_when_told
 from tests.scenarios.drivers.ways import THREAD, AnySaver, InSession, OnServer, OurSaver, Way
 from tests.told_lines import get_last, is_said, without_told
@@ -387,6 +387,26 @@ def an_alert_of_a_monitor_is_told_once(way: Way, move: Moving) -> bool:
     return (said, alert.asker) == ("told 1", "watch")
 
 
+def an_answer_that_was_cut_off_says_so(way: Way, move: Moving) -> bool:
+    def tree() -> Agent:
+        def head(messages: Sequence[BaseMessage]) -> Any:
+            is_new = isinstance(get_last(messages), HumanMessage)
+            return delegate("scout", "look") if is_new else told(messages)
+
+        def scout(messages: Sequence[BaseMessage]) -> Any:
+            has_asked = any(each.type == "tool" for each in messages)
+            half = Reply("half", finish_reason="length")
+            return half if has_asked else Call("ask", {"question": "Sure?"})
+
+        model = ScriptedModel({"head": head, "scout": scout})
+        return Agent("head", model=model, subordinates=[Agent("scout", tools=[ask])])
+
+    way.send(tree(), "go")
+    move()
+    [question] = pending(way)
+    return way.answer(tree(), {question.id: "yes"}).startswith("told: [partial] length: ")
+
+
 ROWS: tuple[Row, ...] = (
     a_question_at_any_depth_can_be_answered_later,
     every_checkpoint_names_its_agent,
@@ -407,6 +427,7 @@ ROWS: tuple[Row, ...] = (
     a_length_that_a_model_refused_is_not_tried_again,
     a_hidden_message_is_shown_to_no_model,
     an_alert_of_a_monitor_is_told_once,
+    an_answer_that_was_cut_off_says_so,
 )
 
 
