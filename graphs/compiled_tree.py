@@ -63,6 +63,7 @@ from echelons.graphs.level_graph import (
 )
 from echelons.graphs.pregel.state_updates import EditableGraph
 from echelons.graphs.probe import probe_tree
+from echelons.graphs.provider_limits import check_tool_limits
 from echelons.guards.budget import ALLOWANCE_KEY, NO_ALLOWANCE, Allowance
 from echelons.guards.limits import Limits
 from echelons.guards.permissions import RulesByName, extend_rules
@@ -361,6 +362,7 @@ def _build_levels(agent: Agent) -> _Levels:
     tools = probe_tree(agent)
     policy, models = agent.delegation or DEFAULT_POLICY, resolve_models(agent)
     check_budgets(agent, models)
+    check_tool_limits(agent, models, tools)
     levels = _LevelFactory(
         models=models,
         tools=tools,

@@ -41,5 +41,6 @@ def _probe_tool(given: Any, path: str) -> BaseTool:
     # It reads the caller's annotations and models.
     except Exception as error:
         why = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise InvalidTool(path, str(name), why) from error
+        remedy = "give its arguments types that JSON has, or mark those that are injected"
+        raise InvalidTool(path, str(name), f"{why}; {remedy}") from error
     return made

@@ -330,10 +330,7 @@ class InvalidTool(ConfigurationError, TypeError):
     agent: str
     tool: str
     why: str
-    message = (
-        "the tool {tool!r} of {agent}: {why}; give its arguments types that JSON has, or mark "
-        "those that are injected"
-    )
+    message = "the tool {tool!r} of {agent}: {why}"
 
 
 class InvalidContract(ConfigurationError, TypeError):
