@@ -464,5 +464,7 @@ NOTED_CALLS = "DROP VIEW IF EXISTS usage;" + (
     _USAGE_VIEW.replace(_CHARGES_END, _CHARGES_WITH_REPLIES)
     .replace("SELECT id, at, thread_id, agent_thr", "SELECT id, at, key, thread_id, agent_thr")
     .replace(_CHARGED, _CHARGED + _NOTED)
+    .replace("('ask_later', ", "('ask', 'ask_later', ")
+    .replace("'report', 'send_message',", "'read_result', 'report', 'send_message',")
 )
 """The view `usage`, in which a reply that was noted when its call ended counts once."""

@@ -24,6 +24,7 @@ from echelons.tree.names import (
     DELEGATE_MANY,
     DISMISS_SUBORDINATE,
     PIN,
+    READ_RESULT,
     RECALL,
     REPORT,
     SEND_MESSAGE,
@@ -48,6 +49,7 @@ _DECIDED_ELSEWHERE: Final[Mapping[str, str]] = {
     SEND_MESSAGE: "DelegationPolicy(sibling_messages=…) decides about messages between siblings",
     RECALL: _MEMORY,
     PIN: _MEMORY,
+    READ_RESULT: "it reads what a tool has returned to the agent, and is there with long results",
 }
 """What decides about the calls of each built-in tool in place of a rule."""
 
