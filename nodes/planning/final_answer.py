@@ -203,9 +203,10 @@ def is_paused(messages: Sequence[BaseMessage]) -> bool:
 def find_waiting_report(messages: Sequence[BaseMessage]) -> ToolMessage | None:
     """Return the answer to a report that waits for the other calls of its message, if one does."""
     for message in reversed(messages):
-        if not isinstance(message, ToolMessage):
+        # A tool may have added other messages beside its result.
+        if isinstance(message, AIMessage):
             return None
-        if REPORT_KEY in message.response_metadata:
+        if isinstance(message, ToolMessage) and REPORT_KEY in message.response_metadata:
             return message
     return None
 
@@ -221,8 +222,10 @@ def settle_report(
     """
     failed: list[str] = []
     for message in reversed(messages):
-        if not isinstance(message, ToolMessage):
+        if isinstance(message, AIMessage):
             break
+        if not isinstance(message, ToolMessage):
+            continue
         if message.status == "error" or REFUSED_KEY in message.response_metadata:
             failed.insert(0, message.name or "a tool")
     if not failed:

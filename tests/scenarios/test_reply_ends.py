@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import pytest
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.runnables import RunnableLambda
+from langchain_core.tools import InjectedToolCallId, tool
 from langchain_openai import ChatOpenAI
 from langgraph.graph import START, MessagesState, StateGraph
-from langgraph.types import interrupt
+from langgraph.types import Command, interrupt
 from pydantic import BaseModel, SecretStr
 
 from echelons import Agent, Contract, Permissions, Session
@@ -465,3 +466,16 @@ def test_report_beside_a_denied_call_is_refused(world: World) -> None:
         [question] = world.send(session, "go").questions
         answers = {question.id: {"type": "reject"}}
         assert world.answer(session, answers).text == "It was denied."
+
+
+def test_report_waits_for_a_tool_that_adds_messages(world: World) -> None:
+    @tool
+    def act(call_id: Annotated[str, InjectedToolCallId]) -> Command[Any]:
+        """Act."""
+        result = ToolMessage("acted", tool_call_id=call_id)
+        return Command(update={"messages": [result, HumanMessage("Noted.")]})
+
+    text, _, model = ask_leaf(world, [[Call("act"), report("fulfilled", "Done.")]], [act])
+
+    assert text == "Done."
+    assert len(read_calls(model)) == 1
