@@ -43,6 +43,7 @@ from echelons.messaging.human_request import (
 )
 from echelons.models.door.call_usage import get_whole_usage
 from echelons.models.door.inner_calls import find_inner_calls
+from echelons.models.door.notices import is_notice
 from echelons.models.reply_end import read_reply_end
 from echelons.nodes.base_node import Node
 from echelons.nodes.incoming_content import accept_message
@@ -262,7 +263,8 @@ class RunHuman(Node):
             why = "no_checkpointer: nothing of this run is stored, so nobody can answer"
             report = {"status": str(Status.UNABLE), "reason": why}
             return {**build_answer_update(why, config), "response": report}
-        *facts, task = messages
+        # What is meant for agents is not for a person.
+        *facts, task = [each for each in messages if not is_notice(each)]
         superior = identity.path[-2]
         noted: Mapping[str, Any] = task.response_metadata.get(QUESTIONS_KEY) or {}
         deadline: str | None = (noted.get(identity.request_id) or {}).get("deadline")
@@ -273,6 +275,7 @@ class RunHuman(Node):
             [
                 (identity.agent if isinstance(each, AIMessage) else superior, str(each.text))
                 for each in past
+                if not is_notice(each)
             ],
             deadline,
         )

@@ -54,6 +54,7 @@ from echelons.langgraph_internals import NS_END, NS_SEP, TASK_ID_KEY
 from echelons.messaging.agent_question import AgentQuestion
 from echelons.messaging.notice import MARK_KEY, create_mark
 from echelons.messaging.user_answer import UserAnswer
+from echelons.models.door.notices import build_notice
 from echelons.nodes.base_node import Node
 from echelons.nodes.delegating.attempt import (
     Attempt,
@@ -487,13 +488,15 @@ def build_level_input(order: QueuedRequest, head: Head | None, mark: str = "") -
         task.response_metadata[ADDRESSEE_KEY] = list(request.addressee)
         if request.context:
             task.response_metadata[REQUEST_CONTEXT_KEY] = request.context
-    messages, facts = [task], {**request.context}
-    if request.siblings:
-        facts["agents beside you"] = ", ".join(request.siblings)
-    if facts:
+    messages = [task]
+    if facts := request.context:
         fact_id = derive_message_id(thread, f"context/{request.id}")
         # Before the task: the last message of a superior is the task, word for word.
         messages.insert(0, HumanMessage(render_facts(facts), id=fact_id))
+    if request.siblings:
+        place = derive_message_id(thread, f"siblings/{request.id}")
+        siblings = ", ".join(request.siblings)
+        messages.insert(0, build_notice(f"agents beside you: {siblings}", place))
     start: dict[str, Any] = {"messages": messages, "request": request.id}
     start[MARK_KEY] = mark or create_mark()
     if head and "checkpoint_id" in head:

@@ -19,7 +19,7 @@ from echelons.checkpoints.coordination.journal_entries import EFFECT, StoredCall
 from echelons.checkpoints.ledger import Transaction, VersionedValue, build_key, get_ledger
 from echelons.checkpoints.queries import ReadPlan, Saver
 from echelons.effects.journal import CallState, JournalEntry
-from echelons.identity.lineage import Identity, derive_message_id
+from echelons.identity.lineage import NOTICES_KEY, Identity, derive_message_id
 
 LATE_KEY = "echelons_late"
 """Key in `additional_kwargs` of an answer that came too late for its agent."""
@@ -102,6 +102,7 @@ def _build_answer(identity: Identity, tool: str, call_id: str, entry: JournalEnt
         status=said.status if said else "error",
         artifact=said.artifact if said else None,
         additional_kwargs={LATE_KEY: True},
+        response_metadata={} if said else {NOTICES_KEY: True},
     )
 
 

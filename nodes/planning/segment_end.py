@@ -15,6 +15,7 @@ from langgraph.types import interrupt
 from echelons.delegation.request import Status
 from echelons.guards.gate import HALT_KEY, Halt, Pause
 from echelons.identity.lineage import (
+    NOTICES_KEY,
     RETURNED_KEY,
     UNANSWERED_KEY,
     Identity,
@@ -89,6 +90,7 @@ def build_not_run_message(
         tool_call_id=call["id"] or "",
         name=call["name"] or "unknown",
         status="error",
+        response_metadata={NOTICES_KEY: True},
     )
 
 

@@ -29,6 +29,7 @@ from echelons.effects.journal import EffectCall, EffectKind, Journal, get_effect
 from echelons.errors import InvalidSetting
 from echelons.guards.permissions import ApprovalRule, RulesByName, judge_call
 from echelons.messaging.user_answer import UserAnswer
+from echelons.models.door.notices import mark_notice
 from echelons.nodes.messages import sanitize_message
 from echelons.nodes.planning.refused_calls import mark_refused
 from echelons.nodes.tool_execution.journaled_call import INVALID_CALL_TEXT
@@ -187,7 +188,8 @@ def build_rejected_update(call: ToolCall, approval: ToolApproval) -> Any:
         name=call["name"],
         status="error",
     )
-    update = {"messages": [mark_refused(sanitize_message(message))]}
+    # A tool might claim it: what a person has decided only the library can say.
+    update = {"messages": [mark_notice(mark_refused(sanitize_message(message)))]}
     return mark_user_answers(update, call["id"], approval.told)
 
 

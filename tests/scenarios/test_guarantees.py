@@ -114,7 +114,7 @@ def a_subordinate_remembers_its_conversation(way: Way, move: Moving) -> bool:
             {
                 "head": lambda messages: (
                     delegate("scout", "look")
-                    if isinstance(messages[-1], HumanMessage)
+                    if isinstance(get_last(messages), HumanMessage)
                     else told(messages)
                 ),
                 "scout": counting,
@@ -407,6 +407,22 @@ def an_answer_that_was_cut_off_says_so(way: Way, move: Moving) -> bool:
     return way.answer(tree(), {question.id: "yes"}).startswith("told: [partial] length: ")
 
 
+def the_mark_of_notices_stays(way: Way, move: Moving) -> bool:
+    marks: list[list[str]] = []
+
+    def head(messages: Sequence[BaseMessage]) -> str:
+        marks.append(re.findall(r"Only lines with (~\d{12}) ", str(messages[0].text)))
+        return "done"
+
+    def agent() -> Agent:
+        return Agent("head", model=ScriptedModel({"head": head}), subordinates=[Agent("scout")])
+
+    way.send(agent(), "go")
+    move()
+    way.send(agent(), "go")
+    return len(marks[0]) == 1 and marks[0] == marks[-1]
+
+
 ROWS: tuple[Row, ...] = (
     a_question_at_any_depth_can_be_answered_later,
     every_checkpoint_names_its_agent,
@@ -428,6 +444,7 @@ ROWS: tuple[Row, ...] = (
     a_hidden_message_is_shown_to_no_model,
     an_alert_of_a_monitor_is_told_once,
     an_answer_that_was_cut_off_says_so,
+    the_mark_of_notices_stays,
 )
 
 
