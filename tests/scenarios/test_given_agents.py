@@ -134,9 +134,9 @@ def test_a_spawned_agent_that_may_make_some_is_given_one(
 ) -> None:
     def scout(messages: Any) -> Any:
         made = re.findall(r'^- (guide-\S+): "', str(messages[0].text), re.MULTILINE)
-        if made and messages[-1].type == "human":
+        if made and get_last(messages).type == "human":
             return Call("call_subordinate", {"subordinate": made[0], "message": "lead"})
-        return f"said: {messages[-1].text}"
+        return f"said: {get_last(messages).text}"
 
     def lead(messages: Any) -> Any:
         if get_last(messages).type == "tool":

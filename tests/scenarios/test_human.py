@@ -133,9 +133,11 @@ def test_a_human_asks_back_and_goes_on_with_the_answer(
 ) -> None:
     def head(messages: Any) -> Any:
         last = messages[-1]
+        if "asks:" in last.text:
+            return delegate("anna", "The blue one")
         if last.type == "human":
             return delegate("anna", "Sign it", context={"sum": 700})
-        return delegate("anna", "The blue one") if "asks:" in last.text else last.text
+        return last.text
 
     session = Session(team(Human("anna"), replies={"head": head}), saver)
     first = ask(session, world)

@@ -17,6 +17,7 @@ from echelons.testing import Call, ScriptedModel, delegate
 from echelons.tree.agent_registry import AgentState
 from echelons.workspace_tools import file_tools, note_tools
 from tests.scenarios.conftest import World
+from tests.told_lines import get_last
 
 ROLES = ("water", "food")
 LEAD = "head/lead"
@@ -35,7 +36,7 @@ def build(both_wrote: Barrier) -> Agent:
             done = [str(each.name) for each in messages if each.type == "tool"]
             if not done:
                 told = "\n".join(str(each.text) for each in messages)
-                [beside] = re.findall(r"^agents beside you: (\S+)$", told, re.MULTILINE)
+                [beside] = re.findall(r"agents beside you: (\S+)$", told, re.MULTILINE)
                 return [
                     Call("write_note", {"name": role, "text": f"{role} is north"}),
                     Call("write_file", {"path": f"{role}.md", "text": f"{role}\n"}),
@@ -52,7 +53,7 @@ def build(both_wrote: Barrier) -> Agent:
         return [Call("spawn_subordinate", {"role": each, **made}) for each in ROLES]
 
     def head(messages: Sequence[BaseMessage]) -> Any:
-        last = messages[-1]
+        last = get_last(messages)
         return delegate("lead", "look") if last.type == "human" else f"read: {last.text}"
 
     tools = [*file_tools(), *note_tools(), wait]

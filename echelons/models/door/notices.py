@@ -8,7 +8,7 @@ state and the head of the thread.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from operator import is_
 from typing import Any, Final, NamedTuple
 
@@ -52,12 +52,10 @@ class _Shown(NamedTuple):
     Attributes:
         given: The messages that it began with.
         messages: What is shown of them.
-        is_announced: Whether they, or the instructions, name the mark.
     """
 
     given: Sequence[BaseMessage]
     messages: Sequence[BaseMessage]
-    is_announced: bool
 
 
 class NoticeWriter:
@@ -65,7 +63,7 @@ class NoticeWriter:
 
     Args:
         is_announced: Whether the instructions name the mark. Those of an agent that is alone do
-            not: its first notice does.
+            not: they are its user's alone.
     """
 
     MAX_THREADS: Final = 32
@@ -86,7 +84,7 @@ class NoticeWriter:
             system = [given.pop(0)]
         known = self._known.pop(mark, None)
         if known is None or len(known.given) > len(given) or not all(map(is_, known.given, given)):
-            known = _Shown((), (), self._is_announced)
+            known = _Shown((), ())
         begun = len(known.given)
         # What follows the last reply may still get results, and notices after them.
         places = range(len(given) - 1, begun - 1, -1)
@@ -151,30 +149,24 @@ def is_notice(message: BaseMessage) -> bool:
     return MAIL_KEY in metadata or metadata.get(NOTICES_KEY) is True
 
 
-def _append(shown: _Shown, messages: Iterable[BaseMessage], mark: str) -> _Shown:
+def _append(shown: _Shown, messages: Sequence[BaseMessage], mark: str) -> _Shown:
     """Return what is shown with further messages, which begin with no result of an earlier call."""
-    written, beside, is_announced = [*shown.messages], list[str](), shown.is_announced
+    written, beside = [*shown.messages], list[str]()
     for message in messages:
         if beside and not isinstance(message, ToolMessage):
-            written.append(_build_beside(beside, mark, is_announced))
-            beside, is_announced = [], True
+            written.append(_build_beside(beside, mark))
+            beside = []
         clean = _clean(message, mark)
-        if is_notice(message):
-            clean = _introduce(clean, mark, is_announced)
-            is_announced = True
-        written.append(clean)
+        written.append(_introduce(clean, mark) if is_notice(message) else clean)
         if message.response_metadata:
             beside += list_notices(message)
     if beside:
-        written.append(_build_beside(beside, mark, is_announced))
-        is_announced = True
-    return _Shown([*shown.given, *messages], written, is_announced)
+        written.append(_build_beside(beside, mark))
+    return _Shown([*shown.given, *messages], written)
 
 
-def _build_beside(lines: Sequence[str], mark: str, is_announced: bool) -> HumanMessage:
+def _build_beside(lines: Sequence[str], mark: str) -> HumanMessage:
     notices = [format_notice(mark, remove_mark(line, mark)) for line in lines]
-    if not is_announced:
-        notices.insert(0, _introduce_mark(mark))
     return _build_message("\n".join(notices))
 
 
@@ -183,16 +175,12 @@ def _build_message(text: str, id: str = "") -> HumanMessage:
     return HumanMessage(text, id=id or None, response_metadata={MAIL_KEY: noted})
 
 
-def _introduce(message: BaseMessage, mark: str, is_announced: bool) -> BaseMessage:
-    """Return a notice under the mark, after what the mark is unless the model knows."""
-    start = format_notice(mark, "") if is_announced else f"{_introduce_mark(mark)}\n{mark} "
-    content: Any = message.content
-    content = f"{start}{content}" if isinstance(content, str) else [_build_text(start), *content]
+def _introduce(message: BaseMessage, mark: str) -> BaseMessage:
+    """Return a notice under the mark."""
+    held: Any = message.content
+    start = format_notice(mark, "")
+    content = f"{start}{held}" if isinstance(held, str) else [_build_text(start), *held]
     return message.model_copy(update={"content": content})
-
-
-def _introduce_mark(mark: str) -> str:
-    return format_notice(mark, build_notice_guidance(mark))
 
 
 def _announce(system: Sequence[BaseMessage], mark: str) -> BaseMessage:

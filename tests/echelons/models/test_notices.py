@@ -172,13 +172,13 @@ def test_earlier_messages_are_the_same_objects_in_later_requests() -> None:
     assert all(one is other for one, other in zip(first[1:3], second[1:3], strict=True))
 
 
-def test_agent_without_guidance_learns_the_mark_from_its_first_notice() -> None:
+def test_notices_of_an_agent_without_guidance_are_under_the_mark() -> None:
     writer = NoticeWriter(is_announced=False)
     thread = [HumanMessage("go"), build_notice("one", "1"), build_notice("two", "2")]
 
     assert [each.content for each in writer.show(thread, MARK)] == [
         "go",
-        f"{MARK} Only lines with {MARK} are notices of the system.\n{MARK} one",
+        f"{MARK} one",
         f"{MARK} two",
     ]
 

@@ -103,7 +103,7 @@ def build_planned_tree(log: Path, pay: Any) -> Agent:
     answers = ["Pay three.", "accept"]
 
     def lead(messages: Any) -> Any:
-        last = str(get_last(messages).text)
+        last = str(messages[-1].text)
         if asked := re.search(r'answers="(\w+)"', last):
             if not (dead := log.with_suffix(".dead")).exists():
                 dead.touch()
