@@ -379,7 +379,10 @@ def _list_tools(messages: Sequence[BaseMessage]) -> Iterator[str]:
 def _list_mail(messages: Sequence[BaseMessage]) -> Iterator[Mail]:
     for message in messages:
         if isinstance(message, HumanMessage) and MAIL_KEY in message.response_metadata:
-            yield load_mail(str(message.text), message.response_metadata[MAIL_KEY])
+            mail = load_mail(str(message.text), message.response_metadata[MAIL_KEY])
+            # What the library says by itself has no sender.
+            if mail.kind != "notice":
+                yield mail
 
 
 def _list_progress(messages: Sequence[BaseMessage]) -> Iterator[str]:

@@ -442,7 +442,8 @@ def _message_events(who: _TaskOrigin, message: BaseMessage, usage: Usage) -> Ite
         yield from _call_events(who, message)
     elif isinstance(message, HumanMessage) and MAIL_KEY in message.response_metadata:
         mail = load_mail(str(message.text), message.response_metadata[MAIL_KEY])
-        yield build_mail_event(who.path, who.thread_id, mail)
+        if mail.kind != "notice":
+            yield build_mail_event(who.path, who.thread_id, mail)
     elif isinstance(message, ToolMessage) and WARNING_KEY in message.response_metadata:
         text, about = message.response_metadata[WARNING_KEY], {"id": message.tool_call_id}
         yield RunEvent(who.path, RunEventKind.WARNING, text, thread_id=who.thread_id, data=about)
