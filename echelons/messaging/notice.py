@@ -45,6 +45,11 @@ def format_notice(mark: str, text: str) -> str:
     return f"{mark} {text}"
 
 
+def has_mark(text: str, mark: str) -> bool:
+    """Return whether a text has the digits of a mark, see `remove_mark`."""
+    return _compile(mark)[0].search(text) is not None
+
+
 def remove_mark(text: str, mark: str) -> str:
     """Return a text without a mark, also where its digits are other ones or stand apart.
 

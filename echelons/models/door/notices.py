@@ -23,7 +23,7 @@ from langchain_core.runnables import RunnableConfig
 
 from echelons.identity.lineage import MAIL_KEY, NOTICES_KEY
 from echelons.messaging.mail import Mail, render_mail
-from echelons.messaging.notice import format_notice, remove_mark, remove_mark_deep
+from echelons.messaging.notice import format_notice, has_mark, remove_mark, remove_mark_deep
 from echelons.prompts import build_notice_guidance
 
 NOTICES_CONFIG_KEY = "__echelons_notices"
@@ -115,6 +115,10 @@ def clean_reply(reply: Any, mark: str) -> Any:
         return reply
     clean: AIMessage = _clean(reply, mark)
     held = {key: getattr(clean, key) for key in _CALL_FIELDS}
+    text = repr([*held.values()])
+    # One look at all of it; what `repr` escapes may hide the mark.
+    if not ("\\u" in text or "\\x" in text or has_mark(text, mark)):
+        return clean
     update = {
         key: each for key, value in held.items() if (each := remove_mark_deep(value, mark)) != value
     }
