@@ -46,7 +46,7 @@ def pay(to: str) -> str:
 def test_mark_is_the_same_in_all_turns_and_processes_and_differs_between_threads(
     world: World, tmp_path: Path
 ) -> None:
-    scripts = {
+    scripts: dict[str, Any] = {
         "head": [[delegate("a", "x"), delegate("b", "x"), delegate("a", "y")], "over"] * 2,
         "a": ["done"] * 9,
         "b": ["done"] * 9,
