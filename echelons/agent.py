@@ -48,6 +48,7 @@ from echelons.tree.names import (
     BUILT_IN_TOOLS,
     PATH_SEPARATOR,
     PRIVATE_KEYS,
+    SHOWN_TOOLS,
     check_name,
     get_provider_tool_name,
 )
@@ -94,12 +95,14 @@ class Agent(_Compiled):
         prompt: Instructions for its own model: a text, a `SystemMessage`, or a function, sync or
             async, of the state, or of the state and LangGraph's `Runtime`, that returns one before
             each model call. The state has the `messages` of the agent's whole thread.
-        guidance: What its model reads before that, in place of the library's own text about
+        guidance: What its model reads after that, in place of the library's own text about
             superiors, subordinates and reports; `""` for nothing, `None` for what its superior has.
             A mapping replaces some of its parts by name: `identity`, `superior`, `subordinates`,
-            `reports`, `questions`, `results`.
+            `reports`, `questions`, `results`, `output`.
         tools: LangChain tools, functions with a docstring, or tools that the model's provider
             runs, as dicts such as `{"type": "web_search"}`.
+        builtin_tools: Names of the library's own tools that its model is shown, of those that its
+            place makes possible; `None` for those that it needs.
         subordinates: Agents, compiled trees, which stand for their agents, compiled LangGraph
             graphs, Runnables, or functions that take the message; see `subordinate`.
         capabilities: Its capabilities by name: a confidence from 0 to 1, or a `Capability`,
@@ -153,6 +156,7 @@ class Agent(_Compiled):
     response_format: type[BaseModel] | None = field(default=None, kw_only=True)
     theme: NameTheme | None = field(default=None, kw_only=True)
     monitors: tuple[Monitor, ...] = field(default=(), kw_only=True)
+    builtin_tools: Sequence[str] | None = field(default=None, kw_only=True)
     is_monitored: bool = field(default=False, init=False, repr=False)
 
     if TYPE_CHECKING:
@@ -178,6 +182,7 @@ class Agent(_Compiled):
             response_format: type[BaseModel] | None = None,
             theme: NameTheme | str | Path | None = None,
             monitors: Sequence[Monitor] = (),
+            builtin_tools: Sequence[str] | None = None,
         ) -> None: ...
 
     def __post_init__(self) -> None:
@@ -193,6 +198,8 @@ class Agent(_Compiled):
             keep(self, "guidance", _check_guidance(self.name, self.guidance))
         with refuse_unreadable(lambda _: UnknownTool(self.name, self.tools)):
             keep(self, "tools", _check_tools(self.name, self.tools))
+        with refuse_unreadable(lambda _: InvalidField(self.name, "builtin_tools", "…", BUILT_IN)):
+            keep(self, "builtin_tools", _check_built_in(self.name, self.builtin_tools))
         with refuse_unreadable(lambda _: InvalidField(self.name, "middleware", "…", MIDDLEWARE)):
             keep(self, "middleware", _check_middleware(self))
         keep(self, "contract", _check_contract(self))
@@ -315,6 +322,8 @@ GUIDANCE = f"str, or mapping to str of some of {', '.join(GUIDANCE_PARTS)}"
 """What a guidance may be."""
 MONITORS = "Monitor, in a list"
 """What monitors may be."""
+BUILT_IN = f"some of the names {', '.join(SHOWN_TOOLS)}, in a tuple"
+"""What built-in tools may be; the compiled tree refuses those that the place makes impossible."""
 MIDDLEWARE = "AgentMiddleware, in a list, each an instance of another name"
 """What middleware may be."""
 
@@ -479,6 +488,18 @@ def _check_tools(agent: str, tools: Any) -> tuple[Any, ...]:
         if name in seen:
             raise DuplicateName(name, (f"tools of {agent}",))
         seen.add(name)
+    return checked
+
+
+def _check_built_in(agent: str, names: Any) -> tuple[str, ...] | None:
+    if names is None:
+        return None
+    if isinstance(names, (str, bytes, Mapping)) or not hasattr(names, "__iter__"):
+        raise InvalidField(agent, "builtin_tools", names, BUILT_IN)
+    checked = tuple(list_items(names))
+    for name in checked:
+        if name not in SHOWN_TOOLS:
+            raise InvalidField(agent, "builtin_tools", name, BUILT_IN)
     return checked
 
 

@@ -64,6 +64,7 @@ from echelons.graphs.level_graph import (
 from echelons.graphs.pregel.state_updates import EditableGraph
 from echelons.graphs.probe import probe_tree
 from echelons.graphs.provider_limits import check_tool_limits
+from echelons.graphs.shown_tools import resolve_upward_tools
 from echelons.guards.budget import ALLOWANCE_KEY, NO_ALLOWANCE, Allowance
 from echelons.guards.limits import Limits
 from echelons.guards.permissions import RulesByName, extend_rules
@@ -375,6 +376,7 @@ def _build_levels(agent: Agent) -> _Levels:
         guidance=resolve_guidance(agent),
         middleware=resolve_middleware(agent),
         budgeted=find_budgeted(agent),
+        upward_tools=resolve_upward_tools(agent, resolve_policies(agent)),
         limits=agent.limits,
         decisions=LedgerDecisions(),
     )
@@ -406,6 +408,7 @@ class _LevelFactory:
     guidance: Mapping[str, str | Mapping[str, str] | None]
     middleware: Mapping[str, tuple[Any, ...]]
     budgeted: frozenset[str]
+    upward_tools: Mapping[str, frozenset[str]]
     limits: Limits
     decisions: LedgerDecisions
 
@@ -460,6 +463,7 @@ class _LevelFactory:
             max_depth=self.limits.depth,
             is_spawned=is_spawned,
             models=self.models,
+            upward_tools=self.upward_tools[agent.name],
         )
         return build_agent_level(agent, position, below)
 
@@ -470,6 +474,7 @@ class _LevelFactory:
         """
         tools = probe_tree(spawned)
         policy, depth = self.policies[superior], measure_heights(spawned)[spawned.name]
+        policies = {superior: policy, **resolve_policies(spawned, policy)}
         inner = replace(
             self,
             models=resolve_models(spawned, self.models[superior]),
@@ -477,10 +482,11 @@ class _LevelFactory:
             heights=measure_heights(spawned, with_spawned=True),
             depth=max(self.depth, depth),
             router=self.router.for_tree(spawned),
-            policies={superior: policy, **resolve_policies(spawned, policy)},
+            policies=policies,
             guidance=resolve_guidance(spawned, self.guidance[superior]),
             middleware=resolve_middleware(spawned, self.middleware[superior]),
             budgeted=find_budgeted(spawned, superior in self.budgeted),
+            upward_tools=resolve_upward_tools(spawned, policies, superior),
         )
         build = partial(inner.build_level, spawned, above, superior, is_spawned=True)
         return LazyLevel(spawned.name, build)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -13,12 +13,13 @@ from langgraph.graph import END, START, StateGraph
 
 from echelons.agent import Agent
 from echelons.checkpoints.threads.message_search import search_messages
-from echelons.delegation.contract import get_contract, get_inputs
+from echelons.delegation.contract import get_inputs
 from echelons.delegation.policy import DelegationPolicy
 from echelons.effects.approvals import StandingDecisions
 from echelons.effects.journal import Journal, is_polling
 from echelons.graphs.delegation_graph import build_delegation_graph
 from echelons.graphs.edges import AfterReason, BeforeReason, LoopNodes
+from echelons.graphs.shown_tools import list_built_in_tools, list_shown_tools
 from echelons.graphs.spawned_levels import BuildLevel
 from echelons.graphs.state import (
     Conversation,
@@ -35,7 +36,6 @@ from echelons.guards.limits import (
     MAX_DEPTH,
 )
 from echelons.guards.permissions import RulesByName
-from echelons.guards.spawn import Spawn
 from echelons.human import Human
 from echelons.identity.thread_history import GraphHistory, ThreadHistory
 from echelons.memory.settings import Memory
@@ -58,20 +58,6 @@ from echelons.nodes.planning.spawn_plan import SpawnRules
 from echelons.nodes.planning.task_router import TaskRouter
 from echelons.nodes.planning.tolerant_arguments import ToolArguments
 from echelons.nodes.planning.tool_calls import CallableTools
-from echelons.nodes.planning.tool_schemas import (
-    build_ask_later_schema,
-    build_ask_superior_schema,
-    build_ask_user_schema,
-    build_call_subordinate_schema,
-    build_delegate_many_schema,
-    build_dismiss_schema,
-    build_pin_schema,
-    build_recall_schema,
-    build_report_schema,
-    build_send_message_schema,
-    build_spawn_schema,
-    build_subordinate_tool,
-)
 from echelons.nodes.reason import Reason, ReasonSettings
 from echelons.nodes.run import RunFunction, RunGraph, RunHuman, RunRunnable
 from echelons.nodes.tool_execution.approval import ToolApprovals
@@ -79,15 +65,18 @@ from echelons.nodes.tool_execution.told_run import ToldRun
 from echelons.prompts import build_guidance
 from echelons.tree.members import FunctionMember, GraphMember, Member, RunnableMember
 from echelons.tree.names import (
+    ASK,
     ASK_LATER,
     ASK_SUPERIOR,
     ASK_USER,
     DISMISS_SUBORDINATE,
     MEMORY_TOOLS,
     PATH_SEPARATOR,
+    REPORT,
     RUN,
     get_provider_tool_name,
 )
+from echelons.tree.roster import describe_subordinates
 
 if TYPE_CHECKING:
     from echelons.graphs.level_hooks import LevelHooks
@@ -126,6 +115,7 @@ class LevelPosition:
             than those that it has called.
         has_budget: Whether the agent or one above it has a budget, so that it may grant a part.
         models: The model of each agent of the tree, by its name.
+        upward_tools: Which of `report` and `send_message` its place needs.
     """
 
     model: Any
@@ -152,6 +142,7 @@ class LevelPosition:
     is_spawned: bool = False
     has_budget: bool = False
     models: Mapping[str, Any] = field(default_factory=dict)
+    upward_tools: frozenset[str] = frozenset()
 
 
 def build_agent_level(
@@ -168,7 +159,7 @@ def build_agent_level(
     built_in = (ASK_SUPERIOR,) * (can_ask and not position.reports)
     if can_ask and agent.permissions.contact_user:
         built_in += (ASK_USER,)
-    built_in += (ASK_LATER,) * bool(built_in)
+    built_in += (ASK, ASK_LATER) * bool(built_in)
     built_in += (DISMISS_SUBORDINATE,) * bool(can_ask and agent.permissions.spawn)
     built_in += tuple(MEMORY_TOOLS) * bool(can_ask and agent.memory)
     if tools or built_in or position.is_spawned:
@@ -290,20 +281,27 @@ def _build_settings(
     # A root's superior is the user.
     can_ask_later = can_contact_user or (can_ask and not position.reports)
     memory_tools = MEMORY_TOOLS if can_ask and agent.memory else ()
-    shown = _list_shown_tools(agent, tools, position, can_ask)
+    built_in = list_built_in_tools(agent, position, can_ask)
+    shown = list_shown_tools(agent, tools, position, built_in)
     model: Runnable[Any, Any] | ModelFunction = position.model
     bind_more = None
     if not hasattr(model, "bind_tools"):
         model = ModelFunction(position.model, shown)
-    elif shown:
+    elif can_ask:
         output_format = _build_output_format(agent, position.model)
-        model = position.model.bind_tools(shown, **output_format)
-        bind_more = partial(position.model.bind_tools, **output_format) if can_ask else None
+        bind_more = partial(position.model.bind_tools, **output_format)
+        if shown:
+            model = bind_more(shown)
+        elif output_format:
+            model = position.model.bind(**output_format)
+    elif shown:
+        model = position.model.bind_tools(shown)
     callable_tools = CallableTools(
         tools=frozenset((*(each.name for each in tools), *memory_tools)),
         subordinates=tuple(each.name for each in agent.subordinates),
         can_report=reports,
         can_ask=can_ask,
+        built_in=built_in,
         name=agent.name,
         siblings=position.siblings,
         can_contact_user=can_contact_user,
@@ -322,12 +320,14 @@ def _build_settings(
         guidance = build_guidance(
             agent.name,
             agent.description,
-            can_call=can_ask,
-            can_report=reports,
+            can_report=REPORT in built_in,
+            can_ask=ASK in built_in,
+            has_superior=position.reports,
             has_subordinates=bool(agent.subordinates or spawn),
             output=agent.contract.output_schema if agent.contract else None,
             texts=guidance or {},
         )
+    guidance = "\n\n".join(filter(None, (guidance, describe_subordinates(agent.subordinates))))
     rules, prompt = None, SystemPrompt(agent.prompt, guidance)
     if spawn:
         rules = SpawnRules(
@@ -402,42 +402,6 @@ def _build_output_format(agent: Agent, model: Any) -> dict[str, Any]:
         return {}
     form = {"name": contract.output.__name__, "schema": contract.output_schema}
     return {"response_format": {"type": "json_schema", "json_schema": form}}
-
-
-def _list_shown_tools(
-    agent: Agent, tools: Sequence[BaseTool], position: LevelPosition, can_ask: bool
-) -> list[Any]:
-    """Return the tools that an agent's model is shown, in their order."""
-    shown = [*tools, *filter(get_provider_tool_name, agent.tools)]
-    spawn = agent.permissions.spawn if can_ask else None
-    shown += _list_delegating_tools(agent, spawn, position.has_budget)
-    if not can_ask:
-        return shown
-    if position.reports:
-        contract = agent.contract
-        shown.append(build_report_schema(contract.output_schema if contract else None))
-    shown += [build_ask_superior_schema(), build_send_message_schema(position.siblings)]
-    if agent.permissions.contact_user:
-        shown.append(build_ask_user_schema())
-    if agent.permissions.contact_user or not position.reports:
-        shown.append(build_ask_later_schema())
-    if agent.memory:
-        shown += [build_recall_schema(), build_pin_schema()]
-    return shown
-
-
-def _list_delegating_tools(agent: Agent, spawn: Spawn | None, has_budget: bool) -> Iterator[Any]:
-    """Yield the tools with which an agent calls subordinates, and makes them if it may."""
-    for each in agent.subordinates:
-        if (contract := get_contract(each)) and contract.input_schema:
-            yield build_subordinate_tool(each, contract.input_schema)
-    if agent.subordinates or spawn:
-        yield build_call_subordinate_schema(agent.subordinates, spawn, has_budget=has_budget)
-    if len(agent.subordinates) > 1 or spawn:
-        yield build_delegate_many_schema(agent.subordinates, spawn, has_budget=has_budget)
-    if spawn:
-        yield build_spawn_schema(spawn, agent.permissions.contact_user, has_budget=has_budget)
-        yield build_dismiss_schema()
 
 
 def _build_memory(settings: Memory, model: Any, shown: Sequence[Any]) -> PromptMemory:

@@ -40,7 +40,7 @@ from echelons.nodes.tool_execution.approval import (
 )
 from echelons.nodes.tool_execution.async_only import is_async_only
 from echelons.nodes.tool_execution.at_most_once import AtMostOnce, Refusal
-from echelons.nodes.tool_execution.built_in_calls import execute_built_in_call
+from echelons.nodes.tool_execution.built_in_calls import execute_built_in_call, is_kept_question
 from echelons.nodes.tool_execution.current_request import with_root_request
 from echelons.nodes.tool_execution.injected_state import extend_state, reads_state
 from echelons.nodes.tool_execution.journaled_call import (
@@ -51,13 +51,10 @@ from echelons.nodes.tool_execution.journaled_call import (
 )
 from echelons.plans import adrive_plan, drive_plan
 from echelons.text.input_limits import shorten_repr
-from echelons.tree.names import ASK_LATER, DISMISS_SUBORDINATE, MEMORY_TOOLS
+from echelons.tree.names import DISMISS_SUBORDINATE, MEMORY_TOOLS
 
 if TYPE_CHECKING:
     from echelons.nodes.middleware.tool_calls import CallEntry, ToolCalls
-
-
-_WRITING_TOOLS = frozenset({ASK_LATER, DISMISS_SUBORDINATE})
 
 
 class Act(Node):
@@ -148,7 +145,8 @@ class Act(Node):
                 return self._memory.execute(given, _read_thread(past, config), refusal)
             work = partial(execute_built_in_call, given, config, refusal, self._history)
             # Only these write to the ledger.
-            return await gate.arun(work) if given["name"] in _WRITING_TOOLS else work()
+            writes = given["name"] == DISMISS_SUBORDINATE or is_kept_question(given)
+            return await gate.arun(work) if writes else work()
         with InnerCalls(config) as inner:
             if self._wraps is None:
                 update = await self._aexecute(given, config, kwargs)

@@ -156,6 +156,20 @@ class SubordinateTool(dict[str, Any]):
     """The schema of a tool that is named after a subordinate, told apart from other tools."""
 
 
+class DelegationTool(dict[str, Any]):
+    """The schema of `call_subordinate`, with what only the offline planner reads.
+
+    A provider is sent the mapping alone, without the roster: a model reads of its subordinates in
+    its system message, where they have no scores.
+
+    Attributes:
+        roster: The subordinates with the confidences of their capabilities, as
+            `echelons.tree.roster.render_roster` writes them.
+    """
+
+    roster: str = ""
+
+
 def get_contract(member: object) -> Contract | None:
     """Return the contract of a member of a tree; `None` if it has none."""
     return getattr(member, "contract", None)

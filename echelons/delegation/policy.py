@@ -54,6 +54,10 @@ class DelegationPolicy(Settings):
             `"copy"` delivers it, and shows the agent's model a copy; `"hold"` shows it to the
             agent's model alone, which may pass it on; `"refuse"`; or a function that decides
             about each, by its `sender`, `receiver` and `text`. One that fails holds it.
+        progress: Whether subordinates are shown `send_message` also where there is nobody beside
+            them, to tell how far they are.
+        joins: Whether the agent's model is shown `delegate_many`, which takes the first, the best
+            or a quorum of several answers.
         context: What subordinates are told of the agent's own work, beside their task: a
             `ContextPolicy`, a function from a `DelegationContext` to another, or `None` for
             nothing.
@@ -86,6 +90,8 @@ class DelegationPolicy(Settings):
     deriver: Any = None
     threshold: float | None = Field(default=None, ge=0, le=1)
     sibling_messages: Any = "copy"
+    progress: bool = False
+    joins: bool = False
     context: ContextPolicy | Any = None
     on_alert: Any = "tell"
     breaker: BreakerPolicy = Field(default_factory=BreakerPolicy)

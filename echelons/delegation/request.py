@@ -268,7 +268,7 @@ class DelegationResponse(_Record):
         thread_id: The thread on which the work was done, if several were tried.
         failed: Whether the agent is unable because of an error, a timeout, or because it was not
             called, rather than by its own statement.
-        questions: The questions that must be answered first, if it asks with `ask_superior`.
+        questions: The questions that must be answered first, if it asks with `ask`.
         output: The answer as the output of the agent's contract, as JSON: its `model` by name, and
             its `value`; `None` if it has no such contract, or is not fulfilled.
         side_responses: Responses of other subordinates that the superior's middleware asked

@@ -162,8 +162,8 @@ class Permissions(Settings):
             for all.
         network: Hosts that `http_get` may reach, such as `"example.org"`, and `"*.example.org"` for
             those below it.
-        contact_user: Whether the agent may ask the user past its superior, with `ask_user` and
-            `ask_later`. This is for the agent alone, and not for those below it.
+        contact_user: Whether the agent may ask the user past its superior, with `ask`.
+            This is for the agent alone, and not for those below it.
         spawn: Which subordinates it may make at run time; none by default. A subordinate's own may
             only narrow what its superior has, if that has any.
         budget: What it may spend at most on one request, with all below it; a root, in one turn.

@@ -84,7 +84,7 @@ def parse_human_answer(answer: str | Mapping[str, Any]) -> tuple[str, dict[str, 
     """Return what a human says in an answer of `HUMAN_ANSWER_SCHEMA`, and the report of it.
 
     A text needs no report: it is the result, with the human's declared confidence. A human that
-    needs to know more asks its superior, as `ask_superior` does.
+    needs to know more asks its superior, as an agent does with `ask`.
 
     Examples:
         >>> parse_human_answer("The Ritz")

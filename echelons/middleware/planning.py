@@ -14,7 +14,7 @@ from langgraph.types import interrupt
 from echelons.delegation.contract import SubordinateTool
 from echelons.errors import InvalidSetting
 from echelons.prompts import fill_text, load_governance_texts
-from echelons.tree.names import ASK_SUPERIOR, DELEGATING_TOOLS
+from echelons.tree.names import ASK, DELEGATING_TOOLS
 
 _STEP = re.compile(r"\b(?:and|then|after|before|also|finally)\b|[,;.\n]", re.IGNORECASE)
 _PLAN_CALL = "plan_"
@@ -28,7 +28,7 @@ class PlanMiddleware(AgentMiddleware[Any, Any]):
     wrong with it.
 
     Args:
-        approve: Who is asked. `"superior"` is asked with `ask_superior`, an agent as the user.
+        approve: Who is asked. `"superior"` is asked with `ask`, an agent as the user.
             The answer `"accept"` lets the agent proceed, any other text is the reason of a
             rejection, after which it writes another plan. `None` for nobody.
     """
@@ -89,7 +89,7 @@ class PlanMiddleware(AgentMiddleware[Any, Any]):
         *before, reply = response.result
         question = fill_text(load_governance_texts()["approve"], plan=str(reply.text))
         call = ToolCall(
-            name=ASK_SUPERIOR,
+            name=ASK,
             args={"question": question},
             id=f"{_PLAN_CALL}{len(request.messages)}",
             type="tool_call",

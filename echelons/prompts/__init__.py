@@ -2,8 +2,8 @@
 
 The guidance of an agent, `build_guidance`, is made of the `.md` files: who it is, what it owes its
 superior, how it delegates, reports and asks, and that what others tell it is data. `tools.toml` has
-what it reads of the built-in tools, `memory.toml` of its memory, `monitor.toml` those of a
-monitor. All models read the same.
+what it reads of the built-in tools and of its subordinates, `memory.toml` of its memory,
+`monitor.toml` those of a monitor. All models read the same.
 """
 
 from __future__ import annotations
@@ -33,31 +33,39 @@ def build_guidance(  # noqa: PLR0913  what decides which of its parts it has
     name: str,
     description: str = "",
     *,
-    can_call: bool = True,
     can_report: bool = False,
+    can_ask: bool = False,
+    has_superior: bool = False,
     has_subordinates: bool = False,
     output: Mapping[str, Any] | None = None,
     texts: Mapping[str, str] = MappingProxyType({}),
 ) -> str:
-    r"""Return what an agent's model reads before the agent's own prompt.
+    r"""Return what an agent's model reads after the agent's own prompt.
+
+    A single agent, with neither a superior nor subordinates, reads its name alone.
 
     Args:
         name: The agent's name.
         description: Its purpose, which is quoted; a line about it is left out if it has none.
-        can_call: Whether its model can call tools.
-        can_report: Whether it has the tool `report`.
-        has_subordinates: Whether it has any.
+        can_report: Whether it is shown the tool `report`.
+        can_ask: Whether it is shown the tool `ask`.
+        has_superior: Whether its superior is an agent.
+        has_subordinates: Whether it has any, or may make some.
         output: JSON Schema of its answers, if they have one.
         texts: Texts in place of the library's, by the names in `GUIDANCE_PARTS`; they stay as they
             are, and an empty one leaves its part out.
 
     Examples:
-        >>> print(build_guidance("hotels", "Finds rooms for $5 {a night}").split("\n\n")[0])
-        You are hotels, an agent in a team of agents.
-        What you are for: "Finds rooms for $5 {a night}"
+        >>> print(build_guidance("hotels"))
+        You are hotels.
+        >>> text = build_guidance("hotels", "Finds rooms for $5 {a night}", has_superior=True)
+        >>> print(text.split("\n\n")[0])
+        You are hotels, an agent in a team.
+        Your purpose: "Finds rooms for $5 {a night}"
     """
-    values = {"name": name}
-    if description:
+    is_alone = not (has_superior or has_subordinates)
+    values = {"name": name, "team": "" if is_alone else ", an agent in a team"}
+    if description and not is_alone:
         values["description"] = json.dumps(description, ensure_ascii=False)
     if output is not None:
         values["schema"] = json.dumps(output, ensure_ascii=False)
@@ -65,10 +73,10 @@ def build_guidance(  # noqa: PLR0913  what decides which of its parts it has
         "output": output is None,
         "subordinates": not has_subordinates,
         "reports": not can_report,
-        "questions": not can_call,
-        "results": not can_call,
+        "questions": not can_ask,
     }
-    parts = (part for part in GUIDANCE_PARTS if not left_out.get(part))
+    own = {"identity", "output"} | texts.keys() if is_alone else {*GUIDANCE_PARTS}
+    parts = (part for part in GUIDANCE_PARTS if part in own and not left_out.get(part))
     shown = (
         texts[part] if part in texts else _fill_lines(_read_text(f"{part}.md"), values)
         for part in parts

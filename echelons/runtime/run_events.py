@@ -42,6 +42,7 @@ from echelons.text.content_blocks import describe_content
 from echelons.text.error_lines import find_server, read_error_text
 from echelons.text.redaction import Redactor, redact_secrets
 from echelons.tree.names import (
+    ASK,
     ASK_LATER,
     CALL_SUBORDINATE,
     PATH_SEPARATOR,
@@ -454,7 +455,7 @@ def _message_events(who: _TaskOrigin, message: BaseMessage, usage: Usage) -> Ite
         yield RunEvent(
             who.path, RunEventKind.TOOL_RESULT, content, thread_id=who.thread_id, data=facts
         )
-        if message.name == ASK_LATER and isinstance(asked := message.artifact, Mapping):
+        if message.name in (ASK, ASK_LATER) and isinstance(asked := message.artifact, Mapping):
             question = AgentQuestion.load(asked["question"])
             own: dict[str, Any] = {"id": asked["id"], "value": question.text, **question.facts}
             yield RunEvent(

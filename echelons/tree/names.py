@@ -40,6 +40,7 @@ DELEGATE_MANY = "delegate_many"
 SPAWN_SUBORDINATE = "spawn_subordinate"
 DISMISS_SUBORDINATE = "dismiss_subordinate"
 REPORT = "report"
+ASK = "ask"
 ASK_SUPERIOR = "ask_superior"
 ASK_USER = "ask_user"
 ASK_LATER = "ask_later"
@@ -51,16 +52,21 @@ DELEGATING_TOOLS = frozenset({CALL_SUBORDINATE, DELEGATE_MANY, SPAWN_SUBORDINATE
 """Built-in tools with which an agent calls its subordinates, or makes one and calls it."""
 MEMORY_TOOLS = frozenset({RECALL, PIN})
 """Built-in tools of an agent with a memory."""
-BUILT_IN_TOOLS = DELEGATING_TOOLS | {
+SHOWN_TOOLS = (
+    CALL_SUBORDINATE,
+    DELEGATE_MANY,
+    SPAWN_SUBORDINATE,
     DISMISS_SUBORDINATE,
     REPORT,
-    ASK_SUPERIOR,
-    ASK_USER,
-    ASK_LATER,
+    ASK,
     SEND_MESSAGE,
-    *MEMORY_TOOLS,
-    READ_RESULT,
-}
+    RECALL,
+    PIN,
+)
+"""Built-in tools that an agent can be shown, in their order."""
+EARLIER_TOOLS = frozenset({ASK_SUPERIOR, ASK_USER, ASK_LATER})
+"""Names that `ask` had before: threads have them, and calls of them are still understood."""
+BUILT_IN_TOOLS = EARLIER_TOOLS.union(SHOWN_TOOLS, {READ_RESULT})
 """Tools that Echelons adds to an agent's own."""
 
 

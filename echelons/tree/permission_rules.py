@@ -17,6 +17,7 @@ from echelons.guards.permissions import (
 )
 from echelons.tree.members import Member
 from echelons.tree.names import (
+    ASK,
     ASK_LATER,
     ASK_SUPERIOR,
     ASK_USER,
@@ -41,6 +42,7 @@ _DECIDED_ELSEWHERE: Final[Mapping[str, str]] = {
     CALL_SUBORDINATE: _DELEGATION,
     DELEGATE_MANY: _DELEGATION,
     REPORT: _UPWARD,
+    ASK: _UPWARD,
     ASK_SUPERIOR: _UPWARD,
     ASK_USER: _CONTACT,
     ASK_LATER: _CONTACT,

@@ -1,6 +1,8 @@
-"""The roster: the list of an agent's subordinates in the description of `call_subordinate`.
+"""The roster: the list of an agent's subordinates, for a language model and for the planner.
 
-A language model reads it as prose; the offline planner parses it. One line is one subordinate:
+A language model reads `describe_subordinates` in its system message. The offline planner parses
+what `render_roster` writes, which travels beside the schema of `call_subordinate`. There, one line
+is one subordinate:
 
     - restaurants: Finds places to eat. Can: dining (0.9), food (0.9)
 
@@ -18,9 +20,13 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from echelons.errors import InvalidName
+from echelons.prompts import load_tool_texts
 from echelons.text.sanitize import join_printable
-from echelons.tree.names import NAME_PATTERN, check_name
+from echelons.tree.members import Member
+from echelons.tree.names import NAME_PATTERN, check_name, get_provider_tool_name
 
+MAX_NAMES: Final = 8
+"""Most tools, subordinates or capabilities of a branch that its superior's model reads."""
 NOTHING_LISTED: Final = "(nothing listed)"
 
 _CAN: Final = ". Can: "
@@ -58,6 +64,38 @@ def render_roster(entries: Iterable[RosterEntry]) -> str:
         f"- {entry.name}: {entry.description}{_CAN}{_format_capabilities(entry.capabilities)}"
         for entry in entries
     )
+
+
+def describe_subordinates(members: Iterable[Member]) -> str:
+    """Return what an agent's model reads of its subordinates; empty if it has none.
+
+    A line has the name, the description, or else the capabilities, and the names of the tools or
+    the subordinates.
+    """
+    lines = [_describe_member(member) for member in members]
+    return "\n".join([load_tool_texts("roster")["heading"], *lines]) if lines else ""
+
+
+def _describe_member(member: Member) -> str:
+    about = join_printable(member.description).rstrip(". ") or _list_names(member.capabilities)
+    if below := [each.name for each in member.subordinates]:
+        has = f"Subordinates: {_list_names(below)}"
+    else:
+        tools = getattr(member, "tools", ())
+        names = [get_provider_tool_name(each) or _get_tool_name(each) for each in tools]
+        has = f"Tools: {_list_names(names)}" if names else ""
+    facts = ". ".join(filter(None, (about, has)))
+    return f"- {member.name}: {facts}." if facts else f"- {member.name}"
+
+
+def _get_tool_name(tool: object) -> str:
+    return str(getattr(tool, "name", None) or getattr(tool, "__name__", ""))
+
+
+def _list_names(names: Iterable[str]) -> str:
+    every = [join_printable(name) for name in names]
+    more = f" and {len(every) - MAX_NAMES} more" if len(every) > MAX_NAMES else ""
+    return ", ".join(every[:MAX_NAMES]) + more
 
 
 def parse_roster(text: str) -> tuple[RosterEntry, ...]:

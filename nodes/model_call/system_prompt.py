@@ -1,4 +1,4 @@
-"""`SystemPrompt`: what a model reads before a thread: the guidance and the agent's own prompt.
+"""`SystemPrompt`: what a model reads before a thread: the agent's own prompt and the guidance.
 
 It is made once for a level, unless the agent's prompt is a function of the state.
 """
@@ -22,11 +22,11 @@ from echelons.tree.names import DISMISS_SUBORDINATE, SPAWN_SUBORDINATE
 
 
 class SystemPrompt:
-    """The guidance and the prompt of an agent.
+    """The prompt of an agent and the guidance.
 
     Args:
         prompt: The agent's own: a text, a message, or a function of the state and the runtime.
-        guidance: What stands before it.
+        guidance: What stands after it.
     """
 
     def __init__(self, prompt: Any = "", guidance: str = "") -> None:
@@ -66,11 +66,11 @@ class SystemPrompt:
 
 
 class ListingPrompt(SystemPrompt):
-    """The guidance and the prompt of an agent, and after them the agents that it has spawned.
+    """The prompt of an agent and the guidance, and after them the agents that it has spawned.
 
     Args:
         prompt: The agent's own, as of `SystemPrompt`.
-        guidance: What stands before it.
+        guidance: What stands after it.
         rules: What it may spawn.
     """
 
@@ -128,13 +128,8 @@ def _append_text(message: SystemMessage | None, text: str) -> SystemMessage:
 
 
 def _join_texts(guidance: str, prompt: str | SystemMessage) -> SystemMessage | None:
+    """Return a system message with the agent's own prompt first, and the guidance after it."""
     if isinstance(prompt, str):
-        text = "\n\n".join(filter(None, (guidance, prompt)))
+        text = "\n\n".join(filter(None, (prompt, guidance)))
         return SystemMessage(sanitize_value(text)) if text else None
-    if not guidance:
-        return prompt
-    if isinstance(prompt.content, str):
-        content: Any = f"{guidance}\n\n{prompt.content}"
-    else:
-        content = [{"type": "text", "text": guidance}, *prompt.content]
-    return prompt.model_copy(update={"content": content})
+    return _append_text(prompt, guidance) if guidance else prompt

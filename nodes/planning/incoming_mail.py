@@ -29,11 +29,13 @@ from echelons.nodes.planning.segment_end import build_late_reply_update
 from echelons.nodes.planning.spawn_plan import build_given_agent
 from echelons.nodes.planning.tool_calls import ParsedReply, find_unanswered
 from echelons.text.input_limits import shorten_repr
-from echelons.tree.names import ASK_SUPERIOR, PATH_SEPARATOR, REPORT
+from echelons.tree.names import ASK, ASK_SUPERIOR, PATH_SEPARATOR, REPORT
 
+_NOT_ASKED = "not asked: a message has come in meanwhile; read it below and ask again"
 WITHDRAWN_END = {
     REPORT: "not reported: a message has come in meanwhile; read it below and report again",
-    ASK_SUPERIOR: "not asked: a message has come in meanwhile; read it below and ask again",
+    ASK: _NOT_ASKED,
+    ASK_SUPERIOR: _NOT_ASKED,
 }
 """The answers to reports and questions that were made before their agent had read a message."""
 

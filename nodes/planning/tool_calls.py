@@ -50,6 +50,7 @@ from echelons.nodes.planning.tolerant_arguments import (
 )
 from echelons.nodes.planning.tool_schemas import (
     MAX_SHOWN_SIBLINGS,
+    AskArgs,
     AskLaterArgs,
     AskSuperiorArgs,
     AskUserArgs,
@@ -62,12 +63,14 @@ from echelons.nodes.planning.tool_schemas import (
     SpawnSubordinateArgs,
 )
 from echelons.tree.names import (
+    ASK,
     ASK_LATER,
     ASK_SUPERIOR,
     ASK_USER,
     CALL_SUBORDINATE,
     DELEGATE_MANY,
     DISMISS_SUBORDINATE,
+    EARLIER_TOOLS,
     PATH_SEPARATOR,
     PIN,
     READ_RESULT,
@@ -129,6 +132,7 @@ class CallableTools:
         can_ask_later: Whether it may ask the user without waiting for the answer.
         width: Most parallel calls in one message; `None` for no limit.
         has_deeper_levels: Whether a subordinate has subordinates of its own.
+        built_in: Names of the built-in tools that its model is shown.
         name: Its own name.
         siblings: Names of the agents with the same superior, its own included.
         may_spawn: Whether it may make subordinates at run time.
@@ -145,6 +149,7 @@ class CallableTools:
     width: int | None = None
     has_deeper_levels: bool = False
     can_ask: bool = False
+    built_in: Sequence[str] = ()
     name: str = ""
     siblings: Sequence[str] = ()
     can_contact_user: bool = False
@@ -167,14 +172,7 @@ class CallableTools:
     @property
     def names(self) -> tuple[str, ...]:
         """Names of all tools that are bound to the model."""
-        delegating = (CALL_SUBORDINATE, DELEGATE_MANY)[: len(self.subordinates)]
-        if self.may_spawn:
-            delegating = (CALL_SUBORDINATE, DELEGATE_MANY, SPAWN_SUBORDINATE, DISMISS_SUBORDINATE)
-        upwards = (REPORT,) * self.can_report + (ASK_SUPERIOR,) * self.can_ask
-        upwards += (ASK_USER,) * self.can_contact_user
-        upwards += (ASK_LATER,) * self.can_ask_later
-        upwards += (SEND_MESSAGE,) * self.can_ask
-        return (*self.tools, *self.inputs, *delegating, *upwards)
+        return (*self.tools, *self.inputs, *self.built_in)
 
 
 def assign_call_ids(message: AIMessage) -> AIMessage:
@@ -360,14 +358,10 @@ class _CallParser:
             add(call_id, call["args"])
         elif name == REPORT and self.callable_tools.can_report:
             self.reports.append((call_id, call["args"]))
-        elif name == ASK_SUPERIOR and self.callable_tools.can_ask:
-            self._add_question(call_id, call["args"])
         elif name == SEND_MESSAGE and self.callable_tools.can_ask:
             self._add_message(call_id, call["args"])
-        elif name == ASK_USER and self.callable_tools.can_contact_user:
-            self._add_user_question(call_id, call["args"])
-        elif name == ASK_LATER and self.callable_tools.can_ask_later:
-            self._add_later_question(call_id, call["args"])
+        elif name in (ASK, *EARLIER_TOOLS) and self._add_any_question(name, call_id, call["args"]):
+            pass
         elif name in self.callable_tools.inputs:
             self._add_typed_call(call_id, name, call["args"])
         else:
@@ -644,6 +638,46 @@ class _CallParser:
             self.report = report
             self.answers.append(build_report_answer(call_id))
 
+    def _add_any_question(self, name: str, call_id: str, args: Mapping[str, Any]) -> bool:
+        """Take a call that asks, unless the agent may not ask so; return whether it may."""
+        able = self.callable_tools
+        ways = {
+            ASK: (able.can_ask, self._add_ask),
+            ASK_SUPERIOR: (able.can_ask, self._add_question),
+            ASK_USER: (able.can_contact_user, self._add_user_question),
+            ASK_LATER: (able.can_ask_later, self._add_later_question),
+        }
+        may, add = ways[name]
+        if may:
+            add(call_id, args)
+        return may
+
+    def _add_ask(self, call_id: str, args: Mapping[str, Any]) -> None:
+        asked = _validate_args(AskArgs, args)
+        self.asks |= isinstance(asked, str) or asked.wait
+        if isinstance(asked, str):
+            self.add_error(call_id, ASK, asked)
+        elif why := self._find_ask_fault(asked):
+            self.add_error(call_id, ASK, why)
+        elif asked.is_for_user or not self.callable_tools.can_report:
+            self._add_kept_question(call_id, ASK, asked)
+        else:
+            self._add_superior_question(call_id, ASK, asked)
+
+    def _find_ask_fault(self, asked: AskArgs) -> str:
+        """Return why an agent cannot ask so; empty if it can."""
+        able = self.callable_tools
+        if not asked.wait and asked.deadline_seconds is not None:
+            return "deadline_seconds: it is for an answer that you wait for; leave out one of both"
+        if not able.can_report:
+            return ""
+        if asked.is_for_user:
+            why = "you may not ask the user yourself; leave out to, wait and deadline_seconds"
+            return "" if able.can_contact_user else why
+        if not asked.wait or asked.deadline_seconds is not None:
+            return "wait, deadline_seconds: only a question to the user has them; leave them out"
+        return ""
+
     def _add_question(self, call_id: str, args: Mapping[str, Any]) -> None:
         asked = validate_arguments(AskSuperiorArgs, args)
         self.asks = True
@@ -653,9 +687,12 @@ class _CallParser:
             if too_wide := self._reserve_width(1):
                 self.add_error(call_id, ASK_SUPERIOR, too_wide.reason)
         else:
-            self.questions.append(asked.build_question())
-            text = "asked: the next message is the answer"
-            self.answers.append(ToolMessage(text, tool_call_id=call_id, name=ASK_SUPERIOR))
+            self._add_superior_question(call_id, ASK_SUPERIOR, asked)
+
+    def _add_superior_question(self, call_id: str, name: str, asked: AskSuperiorArgs) -> None:
+        self.questions.append(asked.build_question())
+        text = "asked: the next message is the answer"
+        self.answers.append(ToolMessage(text, tool_call_id=call_id, name=name))
 
     def _add_message(self, call_id: str, args: Mapping[str, Any]) -> None:
         wanted = validate_arguments(SendMessageArgs, args)
@@ -679,8 +716,13 @@ class _CallParser:
         self.asks = True
         if isinstance(asked, str):
             self.add_error(call_id, ASK_USER, asked)
-        elif too_wide := self._reserve_width(1):
-            self.add_error(call_id, ASK_USER, too_wide.reason)
+        else:
+            self._add_kept_question(call_id, ASK_USER, asked)
+
+    def _add_kept_question(self, call_id: str, name: str, asked: AskUserArgs) -> None:
+        """Leave a question to the user to `act`."""
+        if too_wide := self._reserve_width(1):
+            self.add_error(call_id, name, too_wide.reason)
         elif asked.deadline_seconds is not None:
             self.waits[call_id] = asked.deadline_seconds
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
-from typing import Annotated, Any, Final, Self, TypeAlias
+from typing import Annotated, Any, Final, Literal, Self, TypeAlias
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, StrictBool, model_validator
 
 from echelons.delegation.agent_specification import MAX_ROLE
-from echelons.delegation.contract import SubordinateTool, get_inputs
+from echelons.delegation.contract import DelegationTool, SubordinateTool, get_inputs
 from echelons.delegation.join_policies import JOIN_NAMES
 from echelons.delegation.request import Status, render_input
 from echelons.errors import InvalidInput, InvalidSetting
@@ -30,9 +30,7 @@ from echelons.text.input_limits import check_context
 from echelons.text.sanitize import join_printable
 from echelons.tree.members import Member
 from echelons.tree.names import (
-    ASK_LATER,
-    ASK_SUPERIOR,
-    ASK_USER,
+    ASK,
     CALL_SUBORDINATE,
     DELEGATE_MANY,
     DISMISS_SUBORDINATE,
@@ -56,11 +54,6 @@ MAX_REQUESTS = 256
 """Most requests of one call, so that a model's slip does not start ten thousand agents."""
 
 
-_QUESTION_PROPERTIES: dict[str, Any] = {
-    "question": {"type": "string"},
-    "choices": {"type": "array", "items": {"type": "string"}, "minItems": 1},
-    "schema": {"type": "object"},
-}
 BUDGET_PROPERTY: Final[dict[str, Any]] = {
     "type": "object",
     "properties": {
@@ -71,7 +64,6 @@ BUDGET_PROPERTY: Final[dict[str, Any]] = {
         "seconds": {"type": "number", "exclusiveMinimum": 0},
     },
 }
-_URGENT_PROPERTY: dict[str, Any] = {"urgent": {"type": "boolean", "default": False}}
 
 
 def _check_context(given: dict[str, Any] | None) -> dict[str, Any]:
@@ -115,6 +107,10 @@ def _check_spawn_message(text: str) -> str:
 def _read_reset(given: Any) -> Any:
     """Return an argument, `False` for one that is null: some models name every argument."""
     return False if given is None else given
+
+
+def _read_wait(given: Any) -> Any:
+    return True if given is None else given
 
 
 GivenBudget: TypeAlias = Annotated[dict[str, Any] | None, AfterValidator(_check_budget)]
@@ -245,27 +241,37 @@ class AskUserArgs(AskLaterArgs):
         return super().build_question().model_copy(update=more)
 
 
+class AskArgs(AskUserArgs):
+    """Arguments of `ask`."""
+
+    to: Literal["superior", "user"] | None = None
+    wait: Annotated[bool, BeforeValidator(_read_wait)] = True
+
+    @property
+    def is_for_user(self) -> bool:
+        """Whether the user is meant: only the user can be asked without waiting, or in time."""
+        if self.to is None:
+            return not self.wait or self.deadline_seconds is not None
+        return self.to == "user"
+
+
 def build_call_subordinate_schema(
     subordinates: Sequence[Member], spawn: Spawn | None = None, *, has_budget: bool = False
-) -> dict[str, Any]:
+) -> DelegationTool:
     """Return the schema of `call_subordinate` for these subordinates.
 
     An agent that may make others at run time may name them, too, and one with a budget may say how
-    much of it a subordinate may spend.
-
-    Each is listed with its description and the declared capabilities of everything below it:
-    a superior knows what a branch can do without knowing its members.
+    much of it a subordinate may spend. The offline planner reads each with the capabilities of
+    everything below it.
     """
-    roster = render_roster(
-        RosterEntry(each.name, each.description, collect_capabilities(each))
-        for each in subordinates
-    )
     properties = _build_request_properties(subordinates, spawn)
     if has_budget:
         properties["budget"] = BUDGET_PROPERTY
-    schema = _build_function_schema(CALL_SUBORDINATE, properties, ["message"])
-    function = schema["function"]
-    function["description"] = fill_text(function["description"], roster=roster)
+    schema = DelegationTool(_build_function_schema(CALL_SUBORDINATE, properties, ["message"]))
+    schema.roster = render_roster(
+        RosterEntry(each.name, each.description, collect_capabilities(each))
+        for each in subordinates
+    )
     return schema
 
 
@@ -304,32 +310,21 @@ def build_dismiss_schema() -> dict[str, Any]:
     return _build_function_schema(DISMISS_SUBORDINATE, {"name": {"type": "string"}}, ["name"])
 
 
-def build_delegate_many_schema(
-    subordinates: Sequence[Member], spawn: Spawn | None = None, *, has_budget: bool = False
-) -> dict[str, Any]:
-    """Return the schema of `delegate_many` for these subordinates."""
+def build_delegate_many_schema(*, has_budget: bool = False) -> dict[str, Any]:
+    """Return the schema of `delegate_many`; its requests take all that `call_subordinate` takes."""
+    kinds = {"message": "string", "subordinate": "string", "context": "object"}
     request = {
         "type": "object",
-        "properties": _describe_properties(
-            CALL_SUBORDINATE, _build_request_properties(subordinates, spawn)
-        ),
+        "properties": {name: {"type": kind} for name, kind in kinds.items()},
         "required": ["message"],
     }
-    return _build_function_schema(
-        DELEGATE_MANY,
-        {
-            "requests": {
-                "type": "array",
-                "items": request,
-                "minItems": 1,
-                "maxItems": MAX_REQUESTS,
-            },
-            "join": {"type": "string", "enum": list(JOIN_NAMES), "default": "all"},
-            "n": {"type": "integer", "minimum": 1},
-            **({"budget": BUDGET_PROPERTY} if has_budget else {}),
-        },
-        ["requests"],
-    )
+    properties: dict[str, Any] = {
+        "requests": {"type": "array", "items": request},
+        "join": {"type": "string", "enum": list(JOIN_NAMES)},
+        "n": {"type": "integer"},
+        **({"budget": BUDGET_PROPERTY} if has_budget else {}),
+    }
+    return _build_function_schema(DELEGATE_MANY, properties, ["requests"])
 
 
 def build_subordinate_tool(member: Member, schema: dict[str, Any]) -> SubordinateTool:
@@ -354,7 +349,7 @@ def _build_request_properties(
     return {
         "message": {"type": "string"},
         "subordinate": {"type": "string", **names},
-        "reset": {"type": "boolean", "default": False},
+        "reset": {"type": "boolean"},
         "answers": {"type": "string"},
         "context": {"type": "object"},
         **more,
@@ -387,7 +382,7 @@ def build_report_schema(output: dict[str, Any] | None = None) -> dict[str, Any]:
         {
             "status": {"type": "string", "enum": [str(status) for status in Status]},
             "result": output or {"type": "string"},
-            "confidence": {"type": "number", "minimum": 0, "maximum": 1},
+            "confidence": {"type": "number"},
             "reason": {"type": "string"},
         },
         ["status"],
@@ -395,24 +390,24 @@ def build_report_schema(output: dict[str, Any] | None = None) -> dict[str, Any]:
 
 
 @cache
-def build_ask_superior_schema() -> dict[str, Any]:
-    """Return the schema of `ask_superior`, the same for every level.
+def build_ask_schema(*, can_ask_user: bool, has_superior: bool) -> dict[str, Any]:
+    """Return the schema of `ask`, with the parameters that the agent's place gives a meaning.
 
-    An agent is told the same of a superior that is an agent and of one that is a human.
+    Args:
+        can_ask_user: Whether it may ask the user; a root's superior is the user.
+        has_superior: Whether its superior is an agent.
     """
-    return _build_function_schema(ASK_SUPERIOR, _QUESTION_PROPERTIES, ["question"])
-
-
-@cache
-def build_ask_user_schema() -> dict[str, Any]:
-    """Return the schema of `ask_user`."""
-    properties = {
-        **_QUESTION_PROPERTIES,
-        **_URGENT_PROPERTY,
-        "deadline_seconds": {"type": "number", "exclusiveMinimum": 0},
-        "default": {},
+    properties: dict[str, Any] = {
+        "question": {"type": "string"},
+        "choices": {"type": "array", "items": {"type": "string"}},
     }
-    return _build_function_schema(ASK_USER, properties, ["question"])
+    if can_ask_user and has_superior:
+        properties["to"] = {"type": "string", "enum": ["superior", "user"]}
+    if can_ask_user:
+        properties["wait"] = {"type": "boolean"}
+        properties["deadline_seconds"] = {"type": "number"}
+        properties["default"] = {}
+    return _build_function_schema(ASK, properties, ["question"])
 
 
 @cache
@@ -434,13 +429,6 @@ def build_send_message_schema(siblings: Sequence[str]) -> dict[str, Any]:
     return schema
 
 
-@cache
-def build_ask_later_schema() -> dict[str, Any]:
-    """Return the schema of `ask_later`."""
-    properties = {**_QUESTION_PROPERTIES, **_URGENT_PROPERTY}
-    return _build_function_schema(ASK_LATER, properties, ["question"])
-
-
 def _build_function_schema(
     name: str, properties: dict[str, Any], required: list[str]
 ) -> dict[str, Any]:
@@ -460,7 +448,7 @@ def _build_function_schema(
 
 def _describe_properties(tool: str, properties: dict[str, Any]) -> dict[str, Any]:
     """Return the parameters of a tool with their texts, where there are any."""
-    texts = {**load_tool_texts("question"), **load_tool_texts(tool)}
+    texts = load_tool_texts(tool)
     return {
         key: {**each, "description": texts[key]} if key in texts else each
         for key, each in properties.items()

@@ -29,6 +29,7 @@ from echelons.messaging.user_answer import UserAnswer
 from echelons.nodes.incoming_content import render_value
 from echelons.nodes.planning.refused_calls import mark_refused
 from echelons.nodes.planning.tool_schemas import (
+    AskArgs,
     AskLaterArgs,
     AskSuperiorArgs,
     AskUserArgs,
@@ -36,7 +37,7 @@ from echelons.nodes.planning.tool_schemas import (
 )
 from echelons.nodes.tool_execution.at_most_once import Refusal
 from echelons.text.json_schema import find_mismatch
-from echelons.tree.names import ASK_LATER, ASK_SUPERIOR, ASK_USER, DISMISS_SUBORDINATE
+from echelons.tree.names import ASK, ASK_LATER, ASK_SUPERIOR, ASK_USER, DISMISS_SUBORDINATE
 
 
 def execute_built_in_call(
@@ -58,6 +59,13 @@ def execute_built_in_call(
     return _execute_question(call, config, refusal, history)
 
 
+def is_kept_question(call: ToolCall) -> bool:
+    """Return whether a call asks a question for whose answer the agent does not wait."""
+    return call["name"] == ASK_LATER or (
+        call["name"] == ASK and call["args"].get("wait", True) is False
+    )
+
+
 def _execute_question(
     call: ToolCall, config: RunnableConfig, refusal: Refusal | None, history: ThreadHistory
 ) -> Any:
@@ -71,7 +79,7 @@ def _execute_question(
     if not history.is_durable(config):
         why = "nothing of this run is stored, so nobody can answer; decide by yourself"
         return _build_error_update(call, why)
-    if call["name"] == ASK_LATER:
+    if is_kept_question(call):
         return _build_kept_update(call, question, config)
     try:
         answer = _ask_user(question)
@@ -121,7 +129,8 @@ def _build_answered_update(
         return _build_missed_update(call, question, answer, config)
     text = render_value(answer)
     message = _build_answer(call, text)
-    if call["name"] == ASK_USER:
+    is_told = call["name"] == ASK and require_identity(config).request_id
+    if call["name"] == ASK_USER or is_told:
         message = _mark_answer(message, question, text)
     return {"messages": [message]}
 
@@ -131,7 +140,7 @@ def _build_question(call: ToolCall, config: RunnableConfig) -> AgentQuestion:
         return AskSuperiorArgs.model_validate(call["args"]).build_question()
     if call["name"] == ASK_LATER:
         return AskLaterArgs.model_validate(call["args"]).build_question()
-    asked = AskUserArgs.model_validate(call["args"])
+    asked = (AskArgs if call["name"] == ASK else AskUserArgs).model_validate(call["args"])
     state: dict[str, Any] = config["configurable"][READ_KEY](["messages"])
     for message in reversed(state["messages"]):
         if isinstance(message, AIMessage):

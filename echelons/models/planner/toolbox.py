@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
 
+from echelons.delegation.contract import DelegationTool
 from echelons.language.team_index import TeamIndex, parse_team
 from echelons.models.planner.tool_parameters import ToolParameter, read_parameters
 
@@ -23,6 +24,7 @@ BUILT_IN_TOOLS: Final = frozenset(
         "delegate_many",
         "spawn_subordinate",
         "dismiss_subordinate",
+        "ask",
         "ask_superior",
         "ask_user",
         "ask_later",
@@ -75,15 +77,18 @@ class Toolbox:
     def from_tools(cls, tools: Iterable[Any]) -> Toolbox:
         """Return the toolbox of `tools`; invalid ones and repeated names are skipped."""
         read: dict[str, ToolSpec] = {}
+        roster = ""
         for written in tools:
             tool = ToolSpec.from_openai(written)
+            if isinstance(written, DelegationTool):
+                roster = written.roster
             if tool is not None:
                 read.setdefault(tool.name, tool)
         team = TeamIndex(())
         if delegate := read.get(DELEGATE_TOOL):
             choices = next((p.choices for p in delegate.parameters if p.name == "subordinate"), ())
             names = tuple(name for name in choices if isinstance(name, str))
-            team = parse_team(delegate.description, names)
+            team = parse_team(roster or delegate.description, names)
         typed = {name: read[name] for name in team.names if name in read}
         taken = BUILT_IN_TOOLS | typed.keys()
         own = tuple(tool for tool in read.values() if tool.name not in taken)

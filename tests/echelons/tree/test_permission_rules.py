@@ -61,7 +61,7 @@ def test_a_built_in_tool_is_refused_with_what_decides_instead(name: str) -> None
     assert "it is a built-in tool, and no rule is for it: " in said
     for word, names in {
         "contact_user": {"ask_user", "ask_later"},
-        "superior": {"report", "ask_superior"},
+        "superior": {"report", "ask", "ask_superior"},
         "sibling_messages": {"send_message"},
         "subordinates": {"call_subordinate", "delegate_many"},
     }.items():

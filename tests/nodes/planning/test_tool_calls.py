@@ -32,7 +32,12 @@ from echelons.nodes.planning.tool_calls import (
     parse_calls,
 )
 
-EVERYTHING = CallableTools(tools=("search",), subordinates=("eat", "sleep"), can_report=True)
+EVERYTHING = CallableTools(
+    tools=("search",),
+    subordinates=("eat", "sleep"),
+    can_report=True,
+    built_in=("call_subordinate", "delegate_many", "report"),
+)
 
 
 def call(name: str, call_id: str | None = "1", **args: Any) -> ToolCall:
@@ -226,7 +231,7 @@ def test_arguments_that_do_not_fit_are_refused_and_named(args: dict[str, Any]) -
     [
         ("serach", EVERYTHING, "search, call_subordinate, delegate_many, report"),
         ("call_subordinate", CallableTools(tools=("search",)), "search"),
-        ("report", CallableTools(subordinates=("eat",)), "call_subordinate"),
+        ("report", CallableTools(built_in=("call_subordinate",)), "call_subordinate"),
         ("anything", CallableTools(), "none"),
     ],
 )
