@@ -45,9 +45,9 @@ from echelons.tree.members import (
 )
 from echelons.tree.name_themes import NameTheme, check_theme
 from echelons.tree.names import (
-    BUILT_IN_TOOLS,
     PATH_SEPARATOR,
     PRIVATE_KEYS,
+    RESERVED_TOOLS,
     SHOWN_TOOLS,
     check_name,
     get_provider_tool_name,
@@ -483,7 +483,7 @@ def _check_tools(agent: str, tools: Any) -> tuple[Any, ...]:
             name = tool["name"]
         if not isinstance(name, str) or not (is_provided or _is_tool(tool)):
             raise UnknownTool(agent, tool)
-        if name in BUILT_IN_TOOLS:
+        if name in RESERVED_TOOLS:
             raise InvalidName(name, "a tool of every agent is called so")
         if name in seen:
             raise DuplicateName(name, (f"tools of {agent}",))
@@ -548,7 +548,7 @@ def _check_subordinate_tools(agent: Agent) -> None:
     for each in agent.middleware:
         taken |= {tool.name for tool in getattr(each, "tools", ())}
     for name in get_inputs({each.name: each for each in agent.subordinates}):
-        if name in BUILT_IN_TOOLS:
+        if name in RESERVED_TOOLS:
             raise InvalidName(name, "a tool of every agent is called so")
         if name in taken:
             raise DuplicateName(name, (f"tools of {agent.name}", f"subordinates of {agent.name}"))
@@ -598,7 +598,7 @@ def check_middleware_tools(agent: Agent, middleware: Sequence[Any]) -> None:
     taken = {getattr(each, "name", None) or getattr(each, "__name__", "") for each in agent.tools}
     for each in middleware:
         for tool in getattr(each, "tools", ()):
-            if tool.name in BUILT_IN_TOOLS:
+            if tool.name in RESERVED_TOOLS:
                 raise InvalidName(tool.name, "a tool of every agent is called so")
             if tool.name in taken:
                 where = (f"tools of {agent.name}", f"the middleware {each.name} of {agent.name}")

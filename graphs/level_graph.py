@@ -159,7 +159,9 @@ def build_agent_level(
     built_in = (ASK_SUPERIOR,) * (can_ask and not position.reports)
     if can_ask and agent.permissions.contact_user:
         built_in += (ASK_USER,)
-    built_in += (ASK, ASK_LATER) * bool(built_in)
+    built_in += (ASK_LATER,) * bool(built_in)
+    # A tool of the agent's own may be called `ask`.
+    built_in += (ASK,) * (bool(built_in) and all(each.name != ASK for each in tools))
     built_in += (DISMISS_SUBORDINATE,) * bool(can_ask and agent.permissions.spawn)
     built_in += tuple(MEMORY_TOOLS) * bool(can_ask and agent.memory)
     if tools or built_in or position.is_spawned:
@@ -281,7 +283,9 @@ def _build_settings(
     # A root's superior is the user.
     can_ask_later = can_contact_user or (can_ask and not position.reports)
     memory_tools = MEMORY_TOOLS if can_ask and agent.memory else ()
-    built_in = list_built_in_tools(agent, position, can_ask)
+    below = {each.name: each for each in agent.subordinates}
+    own_tools = {each.name for each in tools} | get_inputs(below).keys()
+    built_in = list_built_in_tools(agent, position, own_tools, can_ask)
     shown = list_shown_tools(agent, tools, position, built_in)
     model: Runnable[Any, Any] | ModelFunction = position.model
     bind_more = None
@@ -307,7 +311,7 @@ def _build_settings(
         can_contact_user=can_contact_user,
         can_ask_later=can_ask_later,
         may_spawn=spawn is not None,
-        inputs=get_inputs({each.name: each for each in agent.subordinates}),
+        inputs=get_inputs(below),
         output=agent.contract if agent.contract and agent.contract.output else None,
         arguments={each.name: ToolArguments(each) for each in tools},
         width=position.width,

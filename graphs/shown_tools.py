@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.tools import BaseTool
@@ -75,13 +75,17 @@ def resolve_upward_tools(
     return needed
 
 
-def list_built_in_tools(agent: Agent, position: LevelPosition, can_call: bool) -> tuple[str, ...]:
+def list_built_in_tools(
+    agent: Agent, position: LevelPosition, own_tools: Collection[str], can_call: bool
+) -> tuple[str, ...]:
     """Return the names of the built-in tools that an agent's model is shown, in their order.
 
     Raises:
         InvalidField: The agent names one that its place makes impossible.
     """
     possible = _list_possible(agent, position) if can_call else _list_delegating(agent, None)
+    if ASK in own_tools:
+        possible = tuple(name for name in possible if name != ASK)
     if agent.builtin_tools is not None:
         for name in agent.builtin_tools:
             if name not in possible:

@@ -28,7 +28,7 @@ from echelons.profiles.python_file import (
 from echelons.profiles.settings_file import SettingsFile, get_field_types, read_settings
 from echelons.profiles.source_files import FolderReader, SourceFile
 from echelons.prompts import GUIDANCE_PARTS
-from echelons.tree.names import BUILT_IN_TOOLS, check_name
+from echelons.tree.names import RESERVED_TOOLS, check_name
 
 PROMPT: Final = "prompt.md"
 SETTINGS: Final = "settings.toml"
@@ -355,7 +355,7 @@ class _TeamReader:
             if first is not None:
                 why = f"{where.source.name}:{first.line} declares {name!r} too: rename one of them"
                 self._files.add_fault(file.source.name, declaration.line, "DuplicateName", why)
-            elif kind == "tools" and name in BUILT_IN_TOOLS:
+            elif kind == "tools" and name in RESERVED_TOOLS:
                 why = f"a tool of every agent is called {name!r}: rename it"
                 self._files.add_fault(file.source.name, declaration.line, "InvalidName", why)
             else:

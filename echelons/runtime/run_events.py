@@ -455,7 +455,8 @@ def _message_events(who: _TaskOrigin, message: BaseMessage, usage: Usage) -> Ite
         yield RunEvent(
             who.path, RunEventKind.TOOL_RESULT, content, thread_id=who.thread_id, data=facts
         )
-        if message.name in (ASK, ASK_LATER) and isinstance(asked := message.artifact, Mapping):
+        asked = message.artifact if message.name in (ASK, ASK_LATER) else None
+        if isinstance(asked, Mapping) and {*asked} == {"id", "question"}:
             question = AgentQuestion.load(asked["question"])
             own: dict[str, Any] = {"id": asked["id"], "value": question.text, **question.facts}
             yield RunEvent(

@@ -165,6 +165,11 @@ class CallableTools:
         """Name of the only subordinate; empty if there is none, or several."""
         return self.subordinates[0] if len(self.subordinates) == 1 else ""
 
+    @property
+    def has_own_ask(self) -> bool:
+        """Whether a tool or a subordinate of the agent's own is called `ask`."""
+        return ASK in self.tools or ASK in self.inputs
+
     def has_sibling(self, name: str) -> bool:
         """Return whether another agent of a name has the same superior."""
         return name != self.name and name in self.siblings
@@ -642,7 +647,7 @@ class _CallParser:
         """Take a call that asks, unless the agent may not ask so; return whether it may."""
         able = self.callable_tools
         ways = {
-            ASK: (able.can_ask, self._add_ask),
+            ASK: (able.can_ask and not able.has_own_ask, self._add_ask),
             ASK_SUPERIOR: (able.can_ask, self._add_question),
             ASK_USER: (able.can_contact_user, self._add_user_question),
             ASK_LATER: (able.can_ask_later, self._add_later_question),

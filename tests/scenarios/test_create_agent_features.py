@@ -331,8 +331,8 @@ def test_a_function_chooses_the_model_of_each_call_and_is_inherited(world: World
     assert callers(large) == ["mid", "mid"] * 2
     assert seen == [(n, "ann") for n in (1, 3, 1, 5)] * 2
     tools = {call.agent: call.tools for call in [*large.calls, *small.calls]}
-    assert {"look", "call_subordinate", "report", "ask_superior"} <= set(tools["mid"])
-    assert set(tools["leaf"]) == {"report", "ask_superior", "send_message"}
+    assert {"look", "call_subordinate", "report", "ask"} <= set(tools["mid"])
+    assert set(tools["leaf"]) == {"report", "ask"}
 
 
 def test_a_function_may_be_async_and_return_a_name(world: World) -> None:
