@@ -405,8 +405,8 @@ SELECT thread_id, agent_thread_id, agent_path, at, kind,
 FROM calls
 WHERE iif(kind = 'tool',
     coalesce(tool, '') NOT IN ('ask_later', 'ask_superior', 'ask_user', 'call_subordinate',
-        'delegate_many', 'dismiss_subordinate', 'pin', 'recall', 'report', 'send_message',
-        'spawn_subordinate'),
+        'delegate_many', 'dismiss_subordinate', 'pin', 'read_result', 'recall', 'report',
+        'send_message', 'spawn_subordinate'),
     (thread_id, checkpoint_ns) NOT IN (
         SELECT thread_id, substr(checkpoint_ns, 1, stop - 1) FROM run_levels
     ) AND (agent_thread_id, checkpoint_ns, checkpoint_id) NOT IN (
