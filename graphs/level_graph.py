@@ -36,6 +36,7 @@ from echelons.guards.limits import (
     MAX_DEPTH,
 )
 from echelons.guards.permissions import RulesByName
+from echelons.guards.spawn import Spawn
 from echelons.human import Human
 from echelons.identity.thread_history import GraphHistory, ThreadHistory
 from echelons.memory.settings import Memory
