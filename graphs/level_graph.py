@@ -332,7 +332,9 @@ def _build_settings(
             output=agent.contract.output_schema if agent.contract else None,
             texts=guidance or {},
         )
-    guidance = "\n\n".join(filter(None, (guidance, describe_subordinates(agent.subordinates))))
+    if guidance:
+        roster = describe_subordinates(agent.subordinates)
+        guidance = "\n\n".join(filter(None, (guidance, roster)))
     rules, prompt = None, SystemPrompt(agent.prompt, guidance)
     if spawn:
         rules = SpawnRules(

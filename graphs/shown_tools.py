@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from langchain_core.tools import BaseTool
 
 from echelons.agent import Agent
-from echelons.delegation.contract import get_contract
+from echelons.delegation.contract import DelegationTool, get_contract
 from echelons.delegation.policy import DelegationPolicy
 from echelons.errors import InvalidField
 from echelons.models import is_offline_planner
@@ -39,10 +39,14 @@ from echelons.tree.names import (
     get_provider_tool_name,
 )
 from echelons.tree.permission_rules import get_permissions
+from echelons.tree.roster import describe_subordinates
 from echelons.tree.traversal import walk_tree
 
 if TYPE_CHECKING:
     from echelons.graphs.level_graph import LevelPosition
+
+MAX_DESCRIPTION = 1_024
+"""Most characters of a tool's description that all providers take."""
 
 
 def resolve_upward_tools(
@@ -125,8 +129,9 @@ def _build_schemas(
     spawn, has_budget = permissions.spawn, position.has_budget
     output = agent.contract.output_schema if agent.contract else None
     builders: dict[str, Callable[[], dict[str, Any]]] = {
-        CALL_SUBORDINATE: lambda: build_call_subordinate_schema(
-            below, spawn, has_budget=has_budget
+        CALL_SUBORDINATE: lambda: _add_roster(
+            build_call_subordinate_schema(below, spawn, has_budget=has_budget),
+            describe_subordinates(below) if position.guidance == "" else "",
         ),
         DELEGATE_MANY: lambda: build_delegate_many_schema(has_budget=has_budget),
         DISMISS_SUBORDINATE: build_dismiss_schema,
@@ -144,6 +149,15 @@ def _build_schemas(
             spawn, permissions.contact_user, has_budget=has_budget
         )
     return (builders[name]() for name in built_in)
+
+
+def _add_roster(schema: DelegationTool, roster: str) -> DelegationTool:
+    """Return the schema with the roster, where no system message has it, if there is room."""
+    function = schema["function"]
+    description = "\n\n".join(filter(None, (function["description"], roster)))
+    if len(description) <= MAX_DESCRIPTION:
+        function["description"] = description
+    return schema
 
 
 def _list_possible(agent: Agent, position: LevelPosition) -> tuple[str, ...]:

@@ -193,7 +193,7 @@ def test_prompt_of_an_agent_comes_before_the_guidance(own: dict[str, Any], text:
     assert [each.text for each in model.calls[0].messages if each.type == "system"] == [text]
 
 
-@pytest.mark.parametrize("guidance", [None, "", "We are few."])
+@pytest.mark.parametrize("guidance", [None, "We are few."])
 def test_system_message_ends_with_the_roster(guidance: str | None) -> None:
     model = scripted()
     days = Agent("days", capabilities={"days": 0.9}, subordinates=[Agent("eat")])
@@ -204,7 +204,7 @@ def test_system_message_ends_with_the_roster(guidance: str | None) -> None:
     )
 
     [system] = [each.text for each in model.calls[0].messages if each.type == "system"]
-    assert system.endswith(
+    assert system.partition("\n\nOnly lines with")[0].endswith(
         "Your subordinates:\n- days: days. Subordinates: eat.\n- find: Finds things. Tools: search."
     )
 

@@ -40,8 +40,8 @@ def told(prompt: Any, guidance: str = "") -> Any:
 NO_PAST: Past = None  # type: ignore[assignment]  # read by functions only
 
 
-def test_a_text_follows_the_guidance() -> None:
-    assert told("Be brief.", "You are head.") == "You are head.\n\nBe brief."
+def test_guidance_follows_the_prompt() -> None:
+    assert told("Be brief.", "You are head.") == "Be brief.\n\nYou are head."
     assert told("", "You are head.") == "You are head."
     assert told("Be brief.") == "Be brief."
     assert told("") is None
@@ -50,10 +50,10 @@ def test_a_text_follows_the_guidance() -> None:
 def test_a_message_keeps_what_it_has_beside_its_text() -> None:
     block = {"type": "text", "text": "Be brief.", "cache_control": {"type": "ephemeral"}}
 
-    assert told(SystemMessage("Be brief."), "You are head.") == "You are head.\n\nBe brief."
+    assert told(SystemMessage("Be brief."), "You are head.") == "Be brief.\n\nYou are head."
     assert told(SystemMessage([block]), "You are head.") == [
-        {"type": "text", "text": "You are head."},
         block,
+        {"type": "text", "text": "You are head."},
     ]
     own = SystemMessage("Be brief.", additional_kwargs={"own": 1})
     built = SystemPrompt(own, "You are head.").build(NO_PAST, {}, {})
@@ -217,7 +217,7 @@ def test_a_turn_whose_roots_prompt_failed_can_be_resumed(in_loop: bool, tmp_path
         assert failed.value.agent == "head"
         assert session.resume().result().text == "done"
     [[told]] = shown(model, "head")
-    assert told.endswith("\n\nBe brief.")
+    assert told == "Be brief.\n\nYou are head."
 
 
 def run_on(session: Session, in_loop: bool) -> Any:
@@ -260,7 +260,7 @@ def test_guidance_of_ones_own_takes_the_place_of_the_librarys_and_is_inherited()
     run(agent, in_loop=False)
 
     assert shown(model, "head") == [[], []]
-    assert shown(model, "days")[0] == ["We are {three}.\n\nBe brief."]
+    assert shown(model, "days")[0] == ["Be brief.\n\nWe are {three}.\n\nYour subordinates:\n- eat"]
     assert shown(model, "eat") == [["We are {three}."]]
 
 
@@ -274,11 +274,11 @@ def test_every_agent_is_told_who_it_is_and_what_its_superior_wants() -> None:
 
     [[head], _] = without_marks(shown(model, "head"))
     [[leaf], _] = without_marks(shown(model, "eat"))
-    assert head.startswith("You are head, an agent in a team of agents.\n\nYour superior gives")
-    assert "call_subordinate" in head
-    assert leaf.startswith('You are eat, an agent in a team of agents.\nWhat you are for: "Finds')
-    assert "call report" in leaf
-    assert leaf.endswith("\n\nBe brief.")
+    assert head.startswith("You are head, an agent in a team.\n\nYour superior gives")
+    assert "Your subordinates:\n- eat" in head
+    assert '\nYour purpose: "Finds food"' in leaf
+    assert "call ask" in leaf
+    assert leaf.startswith("Be brief.\n\nYou are eat, an agent in a team.")
 
 
 @pytest.mark.parametrize("guidance", [5, ["x"], str])
