@@ -18,6 +18,7 @@ from pydantic import BaseModel, ValidationError
 from echelons.delegation.contract import Contract, describe_faults
 from echelons.errors import InvalidInput
 from echelons.nodes.planning.tool_schemas import (
+    AskArgs,
     AskLaterArgs,
     AskSuperiorArgs,
     AskUserArgs,
@@ -33,6 +34,7 @@ from echelons.text.input_limits import shorten_repr
 from echelons.text.json_schema import build_example, find_mismatch, inline_references
 from echelons.text.mended_arguments import match_name, mend_arguments, parse_json
 from echelons.tree.names import (
+    ASK,
     ASK_LATER,
     ASK_SUPERIOR,
     ASK_USER,
@@ -73,6 +75,7 @@ _BUILT_IN: Mapping[str, type[BaseModel]] = {
     SPAWN_SUBORDINATE: SpawnSubordinateArgs,
     DISMISS_SUBORDINATE: DismissSubordinateArgs,
     REPORT: ReportArgs,
+    ASK: AskArgs,
     ASK_SUPERIOR: AskSuperiorArgs,
     ASK_USER: AskUserArgs,
     ASK_LATER: AskLaterArgs,

@@ -658,7 +658,7 @@ class _CallParser:
         return may
 
     def _add_ask(self, call_id: str, args: Mapping[str, Any]) -> None:
-        asked = _validate_args(AskArgs, args)
+        asked = validate_arguments(AskArgs, args)
         self.asks |= isinstance(asked, str) or asked.wait
         if isinstance(asked, str):
             self.add_error(call_id, ASK, asked)
