@@ -306,7 +306,7 @@ def test_second_report_of_a_message_is_refused(world: World) -> None:
 def test_graph_without_an_answer_of_its_own_is_unable(world: World, messages: list[Any]) -> None:
     def build() -> Any:
         graph = StateGraph(MessagesState)
-        graph.add_node("work", lambda _: {"messages": messages})
+        graph.add_node("work", lambda state: {"messages": messages})
         graph.add_edge(START, "work")
         return graph.compile(name="leaf")
 
@@ -433,7 +433,7 @@ def test_runnable_that_returns_its_task_alone_is_unable(world: World, play: Any)
 def test_last_text_of_a_graph_counts_if_its_end_is_empty(world: World) -> None:
     def build() -> Any:
         graph = StateGraph(MessagesState)
-        graph.add_node("work", lambda _: {"messages": [AIMessage("Half."), AIMessage("")]})
+        graph.add_node("work", lambda state: {"messages": [AIMessage("Half."), AIMessage("")]})
         graph.add_edge(START, "work")
         return graph.compile(name="leaf")
 
