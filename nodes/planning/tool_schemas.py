@@ -6,11 +6,19 @@ model. The nodes handle the calls themselves, so no tool has a body.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from functools import cache
 from typing import Annotated, Any, Final, Literal, Self, TypeAlias
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, StrictBool, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    Field,
+    StrictBool,
+    model_validator,
+)
 
 from echelons.delegation.agent_specification import MAX_ROLE
 from echelons.delegation.contract import DelegationTool, SubordinateTool, get_inputs
@@ -89,6 +97,13 @@ def _check_message(text: str) -> str:
         return check_mail_text(text)
     except InvalidInput as error:
         raise ValueError(str(error)) from error
+
+
+def _write_result(value: Any) -> Any:
+    """Return a result as text: many models report a list or a number as what it is."""
+    if value is None or isinstance(value, str):
+        return value or ""
+    return json.dumps(value, ensure_ascii=False)
 
 
 def _check_role(role: str) -> str:
@@ -178,7 +193,7 @@ class ReportArgs(BaseModel):
     """Arguments of `report`."""
 
     status: Status
-    result: str = ""
+    result: Annotated[str, BeforeValidator(_write_result)] = ""
     confidence: float | None = Field(default=None, ge=0.0, le=1.0)
     reason: str = ""
 

@@ -98,7 +98,6 @@ def told(thread: Thread) -> list[str]:
             "subordinate: Input should",
         ),
         (report("great", "x"), "status: Input should be 'fulfilled', 'partial', 'unable'"),
-        (report("partial", ["x"]), "result: Input should be a valid string"),
         (report("partial", "x", confidence=7), "confidence: Input should be less than or equal"),
         (Call("report"), "status: Field required"),
     ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
@@ -479,3 +480,10 @@ def test_report_waits_for_a_tool_that_adds_messages(world: World) -> None:
 
     assert text == "Done."
     assert len(read_calls(model)) == 1
+
+
+@pytest.mark.parametrize("result", [80, [1, {"price": 80}], {"price": 80}, True])
+def test_reported_result_may_be_any_json(world: World, result: Any) -> None:
+    _, response, _ = ask_leaf(world, [report("fulfilled", result)])
+
+    assert json.loads(response.result) == result
