@@ -79,8 +79,14 @@ bench-counts: $(READY) ## Count only; end with an error if a count has risen abo
 bench-peers: $(READY) ## Measure beside other frameworks, each in an environment of its own
 	@$(BIN)/python tests/benchmarks/peers/run.py $(ARGS)
 
-proof: $(READY) ## Prove what is promised of crashes with all trials; the tests make a sample
-	@ECHELONS_PROOF=whole $(BIN)/pytest tests/crash tests/scenarios $$(grep -rl --include='test_*.py' 'from tests.proof' tests) \
+# make proof PART=replies tries only what any model may reply; PART=kills only what a death does.
+PROOF_replies := tests/properties/test_requests_are_accepted.py
+PROOF_kills := tests/crash
+PROOF_ := tests/crash tests/scenarios $$(grep -rl --include='test_*.py' 'from tests.proof' tests)
+
+proof: $(READY) ## Prove what is promised with all trials, or a PART of it; the tests make a sample
+	@test -n "$(PROOF_$(PART))" || { echo "make proof PART=replies, PART=kills, or no PART" >&2; exit 2; }
+	@ECHELONS_PROOF=whole $(BIN)/pytest $(PROOF_$(PART)) \
 		-o timeout=7200 --durations=0 $(ARGS)
 
 bench-routing: $(READY) ## Measure the routing against DATA=folder, and store the figures

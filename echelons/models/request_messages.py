@@ -268,6 +268,8 @@ class _Writer:
         content: Any = result.content
         if type(content) is not str:
             content = self._fit_result_content(content, shown)
+        elif content.isspace():
+            content = ""
         if call["name"] != name:
             content = _add_text(content, f"[the call of {name[:200]!r}] ")
         if (
@@ -303,9 +305,7 @@ class _Writer:
 
     def _fit_message(self, message: BaseMessage) -> BaseMessage:
         """Return a message of a user as the client takes it."""
-        update: dict[str, Any] = {}
-        if message.name and _ILLEGAL_IN_NAME.search(message.name):
-            update["name"] = _ILLEGAL_IN_NAME.sub("_", message.name)
+        update = _fit_person_name(message)
         content = message.content
         if type(content) is str:
             if not content.strip():
@@ -338,7 +338,7 @@ class _Writer:
             content = _complete_content(content, _find_refusal(message))
         elif calls and type(content) is str and content and not content.strip():
             content = ""
-        update: dict[str, Any] = {}
+        update = _fit_person_name(message)
         if content is not message.content:
             update["content"] = content
         if message.invalid_tool_calls or [*calls] != message.tool_calls:
@@ -474,6 +474,13 @@ def _match_results(
             results.append((message, unanswered.pop(0)))
     rest = [sent for unanswered in open_calls.values() for sent in unanswered]
     return [*results, *((None, sent) for sent in rest)], others
+
+
+def _fit_person_name(message: BaseMessage) -> dict[str, Any]:
+    """Return the update that makes the name of a message's author legal."""
+    if message.name and _ILLEGAL_IN_NAME.search(message.name):
+        return {"name": _ILLEGAL_IN_NAME.sub("_", message.name)}
+    return {}
 
 
 def _fit_args(args: dict[str, Any]) -> dict[str, Any]:

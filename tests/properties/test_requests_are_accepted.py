@@ -1,0 +1,324 @@
+"""Random conversations, as odd models and tools write them, are sent as every provider takes them.
+
+The generator is written from the rules of the providers: it breaks each of them. The payloads are
+those of the real clients, which are never called.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain_anthropic import ChatAnthropic
+from langchain_core.messages import (
+    AIMessage,
+    BaseMessage,
+    HumanMessage,
+    InvalidToolCall,
+    SystemMessage,
+    ToolMessage,
+)
+from langchain_openai import ChatOpenAI
+from pydantic import SecretStr
+
+from echelons.models import request_messages
+from echelons.models.client_rules import STRICTEST, describe_client
+from echelons.models.request_messages import RequestBuilder, build_request
+from echelons.testing.provider_rules import (
+    ANTHROPIC_RULES,
+    CHAT_RULES,
+    MESSAGE_RULES,
+    RESPONSES_RULES,
+    ModelRequest,
+    Rules,
+    find_fault,
+)
+from tests.proof import sample
+
+KEY = SecretStr("k")
+CHAT = ChatOpenAI(model="gpt-test", api_key=KEY)
+RESPONSES = ChatOpenAI(model="gpt-test", api_key=KEY, use_responses_api=True)
+ANTHROPIC: Any = ChatAnthropic(model_name="claude-test", api_key=KEY)  # type: ignore[call-arg]
+CLIENTS: list[tuple[str, Any, Rules]] = [
+    ("chat", CHAT, CHAT_RULES),
+    ("responses", RESPONSES, RESPONSES_RULES),
+    ("anthropic", ANTHROPIC, ANTHROPIC_RULES),
+    ("unknown", None, MESSAGE_RULES),
+]
+TRIALS = sample(300, 50_000)
+"""For each client."""
+LOOK = {"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}
+TOOL = {"name": "look", "input_schema": {"type": "object"}}
+DECLARED: dict[str, Any] = {
+    "chat": [LOOK],
+    "responses": [{"type": "function", "name": "look", "parameters": {"type": "object"}}],
+    "anthropic": [TOOL],
+}
+
+NAMES = ["look", "look", "pay_2", "$READ.file", "", "look up", "x" * 65, "größe", "a.b", "a/b"]
+IDS = ["1", "call_1", "call_2", "", "call:1", "x" * 41, "a b", "ü", "fc_1|fc_2", "toolu_01"]
+ARGS: list[Any] = [{}, {"a": 1}, {"a": {"b": [None, "x"]}}, {"a": float("nan")}, {"a": "ü"}]
+RAW = ["[1]", "null", '"x"', "{", "", "{'a': 1}", "3"]
+TEXTS = ["", " ", "\n", "done", "ü", "see\u2028", "x" * 500]
+PICTURE = {"type": "image", "base64": "iVBORw0KGgo=", "mime_type": "image/png"}
+FILE = {"type": "file", "base64": "aGk=", "mime_type": "application/pdf", "filename": "a.pdf"}
+USER_BLOCKS: list[Any] = [
+    {"type": "text", "text": "x"},
+    {"type": "text", "text": " "},
+    "a text",
+    PICTURE,
+    {"type": "image_url", "image_url": {"url": "https://a.example/b.png"}},
+    FILE,
+    {"type": "file", "base64": "aGk=", "mime_type": "text/plain"},
+]
+FOREIGN_BLOCKS: list[Any] = [
+    {"type": "thinking", "thinking": "hm"},
+    {"type": "reasoning", "summary": []},
+    {"type": "custom_block", "value": 1},
+]
+REPLY_BLOCKS: list[Any] = [
+    {"type": "text", "text": "x"},
+    {"type": "text", "text": ""},
+    "a text",
+    {"type": "thinking", "thinking": "hm", "signature": "s"},
+    {"type": "redacted_thinking", "data": "x"},
+    *FOREIGN_BLOCKS,
+]
+PROVIDERS = ["", "openai", "anthropic", "google_genai"]
+
+
+def call_of(name: str, call_id: str = "1") -> Any:
+    return {"name": name, "args": {}, "id": call_id, "type": "tool_call"}
+
+
+def make_reply(dice: random.Random) -> list[BaseMessage]:
+    """Return a reply, and most results of its calls, in some order."""
+    calls: list[Any] = []
+    broken: list[InvalidToolCall] = []
+    for _ in range(dice.choice([0, 0, 1, 1, 2, 3])):
+        name, call_id = dice.choice(NAMES), dice.choice(IDS)
+        if dice.random() < 0.2:
+            raw = dice.choice(RAW)
+            kind: Any = "invalid_tool_call"
+            made = InvalidToolCall(name=name, args=raw, id=call_id, error=None, type=kind)
+            broken.append(made)
+        else:
+            args = dice.choice(ARGS)
+            calls.append({"name": name, "args": args, "id": call_id, "type": "tool_call"})
+    content: Any = dice.choice(TEXTS)
+    if dice.random() < 0.5:
+        content = [dice.choice(REPLY_BLOCKS) for _ in range(dice.randrange(3))]
+        for call in calls if dice.random() < 0.7 else []:
+            content.append(
+                {"type": "tool_use", "id": call["id"], "name": call["name"], "input": call["args"]}
+            )
+    provider = dice.choice(PROVIDERS)
+    if provider == "anthropic" and isinstance(content, list):
+        # It writes none of the blocks that it does not take.
+        content = [each for each in content if each not in FOREIGN_BLOCKS]
+    more = dice.choice([{}, {}, {"tool_calls": [{}]}, {"refusal": None}])
+    end = dice.choice(["stop", "tool_calls", "length", "end_turn"])
+    reply = AIMessage(
+        content,
+        tool_calls=calls,
+        invalid_tool_calls=broken,
+        additional_kwargs=more,
+        name=dice.choice([None, "head", "the head"]),
+        response_metadata={"model_provider": provider, "finish_reason": end},
+    )
+    answered = [each for each in [*calls, *broken] if dice.random() < 0.9]
+    dice.shuffle(answered)
+    return [reply, *(make_result(dice, each["id"] or "") for each in answered)]
+
+
+def make_result(dice: random.Random, call_id: str) -> BaseMessage:
+    content: Any = dice.choice(TEXTS)
+    if dice.random() < 0.3:
+        content = [dice.choice(USER_BLOCKS) for _ in range(dice.randrange(3))]
+    return ToolMessage(content, tool_call_id=call_id, name=dice.choice(["look", "a b", None]))
+
+
+def make_user(dice: random.Random) -> BaseMessage:
+    content: Any = dice.choice(TEXTS)
+    if dice.random() < 0.3:
+        content = [dice.choice(USER_BLOCKS) for _ in range(dice.randrange(1, 3))]
+    return HumanMessage(content, name=dice.choice([None, None, "Ann B.", "ann"]))
+
+
+def make_conversation(seed: int) -> list[BaseMessage]:
+    """Return a conversation of a random length."""
+    dice = random.Random(seed)
+    said: list[BaseMessage] = [SystemMessage("be brief")] if dice.random() < 0.7 else []
+    if dice.random() < 0.9:
+        said.append(make_user(dice))
+    for _ in range(dice.randrange(1, 4)):
+        said += make_reply(dice)
+        if dice.random() < 0.5:
+            said.append(make_user(dice))
+        if dice.random() < 0.05:
+            said.append(make_result(dice, "gone"))
+    return said
+
+
+def find_refusal(name: str, client: Any, rules: Rules, messages: Sequence[BaseMessage]) -> str:
+    """Return why a provider refuses what its client sends of some messages."""
+    if client is None:
+        return find_fault(rules, ModelRequest(messages, [LOOK]))
+    body = client._get_request_payload(list(messages))
+    # As the HTTP client does it; then the server reads it.
+    sent = json.loads(json.dumps({**body, "tools": DECLARED[name]}, allow_nan=False, default=str))
+    return find_fault(rules, sent)
+
+
+def find_faults(client: tuple[str, Any, Rules], seeds: Sequence[int]) -> list[str]:
+    name, model, rules = client
+    known = STRICTEST if model is None else describe_client(model)
+    faults = []
+    for seed in seeds:
+        try:
+            sent = build_request(make_conversation(seed), known)
+            fault = find_refusal(name, model, rules, sent)
+        except Exception as error:  # a client that cannot send it
+            fault = f"{type(error).__name__}: {error}"
+        if fault:
+            faults.append(f"seed {seed}: {fault}")
+    return faults
+
+
+@pytest.mark.parametrize("client", CLIENTS, ids=[each[0] for each in CLIENTS])
+def test_each_provider_accepts_what_is_sent(client: tuple[str, Any, Rules]) -> None:
+    first = random.SystemRandom().randrange(10**9)
+    print(f"{client[0]}: {TRIALS} conversations from seed {first}")
+    assert find_faults(client, range(first, first + TRIALS))[:5] == []
+
+
+@pytest.mark.parametrize("client", CLIENTS, ids=[each[0] for each in CLIENTS])
+def test_request_begins_with_the_request_before(client: tuple[str, Any, Rules]) -> None:
+    known = STRICTEST if client[1] is None else describe_client(client[1])
+    for seed in range(sample(100, 5_000)):
+        said = make_conversation(seed)
+        ends = [at for at, each in enumerate(said) if isinstance(each, AIMessage) and at]
+        builder = RequestBuilder(known)
+        before: list[str] = []
+        for end in [*ends, len(said)]:
+            sent = [each.model_dump_json() for each in builder.build(said[:end])]
+            assert sent[: len(before)] == before, seed
+            assert sent == [each.model_dump_json() for each in build_request(said[:end], known)]
+            before = sent if isinstance(said[end - 1], HumanMessage | ToolMessage) else []
+
+
+def keep(value: Any) -> Any:
+    return value
+
+
+class Anything:
+    """A pattern that matches everything, and is found nowhere."""
+
+    def fullmatch(self, text: str) -> bool:
+        return True
+
+    def search(self, text: str) -> bool:
+        return False
+
+
+MENDINGS: dict[str, tuple[str, Any]] = {
+    "names": ("_NAME", Anything()),
+    "ids": ("_CALL_ID", Anything()),
+    "person names": ("_ILLEGAL_IN_NAME", Anything()),
+    "arguments": ("_fit_args", keep),
+    "text of an empty reply": ("NO_TEXT", ""),
+    "first and last": ("_close", lambda messages, rules: messages),
+    "files that a client cannot send": ("_can_send", lambda block, rules: True),
+    "blank texts": ("_is_blank", lambda block: False),
+    "empty replies": ("_has_no_text", lambda content: False),
+    "unanswered calls": (
+        "_match_results",
+        lambda messages, calls, renamed: ([], list(messages)),
+    ),
+}
+METHODS: dict[str, tuple[str, Callable[..., Any]]] = {
+    "blocks of replies": ("_takes_block", lambda self, block, is_own: True),
+    "blocks of replies as a whole": ("_fit_reply_blocks", lambda self, said, *_: said.content),
+    "blocks of calls": ("_fit_call_block", lambda self, block, open_calls: block),
+    "results": ("_fit_result_content", lambda self, content, shown: content),
+    "ids that were used": ("_make_id", lambda self, old: old),
+    "messages of users": ("_fit_message", lambda self, message: message),
+    "replies": ("_fit_reply", lambda self, message, *_: message),
+}
+
+
+def count_faults() -> int:
+    return sum(len(find_faults(client, range(300))) for client in CLIENTS)
+
+
+@pytest.mark.parametrize("mending", [*MENDINGS, *METHODS])
+def test_each_mending_is_needed(mending: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if mending in MENDINGS:
+        name, without = MENDINGS[mending]
+        monkeypatch.setattr(request_messages, name, without)
+    else:
+        name, without = METHODS[mending]
+        monkeypatch.setattr(request_messages._Writer, name, without)
+
+    assert count_faults() > 0
+
+
+ODDITIES: dict[str, tuple[list[BaseMessage], str]] = {
+    "names of calls": ([AIMessage("", tool_calls=[call_of("a b")])], "unknown_tool"),
+    "ids of calls": ([AIMessage("", tool_calls=[call_of("look", "a:1")])], "a_1-1"),
+    "arguments that are no JSON object": (
+        [
+            AIMessage(
+                "",
+                invalid_tool_calls=[
+                    InvalidToolCall(
+                        type="invalid_tool_call", name="look", args="[1]", id="1", error=None
+                    )
+                ],
+            )
+        ],
+        "'invalid_arguments': '[1]'",
+    ),
+    "empty replies": ([AIMessage("")], "…"),
+    "blank blocks of text": ([HumanMessage([{"type": "text", "text": " "}])], "…"),
+    "calls without a result": ([AIMessage("", tool_calls=[call_of("look")])], "not run"),
+    "results without a call": ([ToolMessage("x", tool_call_id="9")], "[a result of a tool] x"),
+    "second results of a call": (
+        [
+            AIMessage("", tool_calls=[call_of("look")]),
+            ToolMessage("x", tool_call_id="1"),
+            ToolMessage("twice", tool_call_id="1"),
+        ],
+        "",
+    ),
+    "pictures and files in results": (
+        [AIMessage("", tool_calls=[call_of("look")]), ToolMessage([PICTURE], tool_call_id="1")],
+        "From the results above:",
+    ),
+    "blocks of other providers": ([AIMessage([FOREIGN_BLOCKS[2]])], "…"),
+    "names of authors": ([HumanMessage("x", name="Ann B.")], "Ann_B."),
+    "the first and the last message": ([AIMessage("x")], "Go on."),
+    "calls in the history of a model without tools": (
+        [AIMessage("", tool_calls=[call_of("look")])],
+        "look",
+    ),
+}
+
+
+def read_table() -> list[tuple[str, str]]:
+    lines = Path("docs/models.md").read_text().splitlines()
+    cells = [line.strip("| ").split(" | ") for line in lines if line.startswith("| ")]
+    return [(row[0], row[1]) for row in cells[2:]]
+
+
+def test_page_has_each_kind_that_is_mended_on_the_way_out() -> None:
+    assert [kind for kind, where in read_table() if where == "way out"] == [*ODDITIES]
+    for kind, (said, mended) in ODDITIES.items():
+        sent = build_request([HumanMessage("go"), *said], STRICTEST)
+        shown = str([vars(each) for each in sent])
+        assert mended in shown and "twice" not in shown, kind
+        assert find_fault(MESSAGE_RULES, ModelRequest(sent, [LOOK])) == "", kind
