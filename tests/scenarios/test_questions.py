@@ -494,3 +494,64 @@ def test_a_question_waits_for_the_other_calls_of_its_message(world: World) -> No
 
     assert "soup is ready" in own
     assert [each.agent for each in model.calls] == ["head", "eat", "cook", "head"]
+
+
+def ask(question: str, **more: Any) -> Call:
+    return Call("ask", {"question": question, **more})
+
+
+@pytest.mark.parametrize(
+    ("args", "why"),
+    [
+        ({"to": "user"}, "you may not ask the user yourself"),
+        ({"wait": False}, "you may not ask the user yourself"),
+        ({"to": "superior", "deadline_seconds": 60}, "only a question to the user has them"),
+        ({"wait": False, "deadline_seconds": 60}, "leave out one of both"),
+    ],
+)
+def test_ask_is_refused_where_the_place_makes_it_impossible(args: dict[str, Any], why: str) -> None:
+    model = ScriptedModel(
+        {"head": [delegate("eat", "go"), "end"], "eat": [ask("Which city?", **args), "fed"]}
+    )
+    with Session(Agent("head", model=model, subordinates=[Agent("eat")]), ":memory:") as session:
+        assert session.send("plan").result().text == "end"
+
+    [answer] = [each for each in model.calls[2].messages if each.type == "tool"]
+    assert why in answer.text
+
+
+@pytest.mark.parametrize("to", [None, "superior"])
+def test_ask_of_a_subordinate_reaches_its_superior_and_then_the_user(to: str | None) -> None:
+    model = ScriptedModel(
+        {
+            "head": [delegate("eat", "go"), ask("City?"), delegate("eat", "Rome"), "end"],
+            "eat": [ask("Which city?", **({"to": to} if to else {})), "fed in Rome"],
+        }
+    )
+    with Session(Agent("head", model=model, subordinates=[Agent("eat")]), ":memory:") as session:
+        [question] = session.send("plan").result().questions
+        assert (question.path, question.value) == (("head",), "City?")
+        assert session.answer(question.id, "Rome").result().text == "end"
+
+
+def test_ask_without_waiting_leaves_a_question_open_at_the_root() -> None:
+    model = ScriptedModel([ask("Which city?", wait=False), "planned"])
+    with Session(Agent("head", model=model), ":memory:") as session:
+        assert session.send("plan").result().text == "planned"
+        [question] = session.inbox()
+        session.answer(question.id, "Rome").result()
+        session.send("go on").result()
+        assert any("Rome" in each.text for each in model.calls[-1].messages)
+
+
+def test_tool_of_an_agents_own_may_be_called_ask() -> None:
+    def ask(who: str) -> str:
+        """Ask a colleague."""
+        return f"{who} says yes"
+
+    model = ScriptedModel([Call("ask", {"who": "Ann"}), "end"])
+    with Session(Agent("head", model=model, tools=[ask]), ":memory:") as session:
+        session.send("plan").result()
+
+    assert model.calls[0].tools == ("ask",)
+    assert model.calls[1].messages[-1].text == "Ann says yes"

@@ -355,15 +355,13 @@ def test_a_tree_of_three_levels_asks_is_answered_and_ends(serve: Serve) -> None:
         each["function"] for request in server.requests for each in request.body.get("tools", ())
     ]
     assert {each["name"] for each in offered} == {
-        "ask_superior",
-        "ask_later",
+        "ask",
         "call_subordinate",
         "report",
         "search",
-        "send_message",
     }
     assert [find_schema_fault(each["parameters"]) for each in offered] == [""] * len(offered)
     # What an agent is told about its superior does not say whether that is an agent or a human.
-    told = [each for each in offered if each["name"] == "ask_superior"]
+    told = [each["description"] for each in offered if each["name"] == "ask"]
     assert len(told) == len(server.requests)
     assert told == [told[0]] * len(told)

@@ -384,10 +384,9 @@ def test_texts_of_the_library_are_replaced_by_name_from_the_agent_then_from_defa
         session.send("Go").result()
 
     head, north, _ = (call.messages[0].text.split("\n\n") for call in model.calls)
-    assert head[0] == "You are office, an agent in a team of agents."
-    assert (head[1], head[-1]) == ("Obey for $5.", "You lead.")
-    assert (north[1], north[-1]) == ("Do as {you} like.", "You work.")
-    assert not [each for each in (*head, *north) if "is data: use it" in each]
+    assert head[:3] == ["You lead.", "You are office, an agent in a team.", "Obey for $5."]
+    assert (north[0], north[2]) == ("You work.", "Do as {you} like.")
+    assert not [each for each in (*head, *north) if "is data: judge it" in each]
 
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=20)
