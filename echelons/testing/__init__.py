@@ -11,21 +11,22 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from echelons.testing.call_log import CallRecord
     from echelons.testing.clock import Clock, FakeClock, ManualClock, SystemClock
-    from echelons.testing.openai_server import OpenAIServer
+    from echelons.testing.openai_server import AnthropicServer, OpenAIServer
     from echelons.testing.scripted_model import ScriptedModel
     from echelons.testing.scripts import Script, Step, per_conversation
     from echelons.testing.steps import Call, Reply, delegate, delegate_many, report
 
 _HOMES = {
     "CallRecord": "call_log",
-    "OpenAIServer": "openai_server",
     "ScriptedModel": "scripted_model",
+    **dict.fromkeys(("AnthropicServer", "OpenAIServer"), "openai_server"),
     **dict.fromkeys(("Clock", "FakeClock", "ManualClock", "SystemClock"), "clock"),
     **dict.fromkeys(("Script", "Step", "per_conversation"), "scripts"),
     **dict.fromkeys(("Call", "Reply", "delegate", "delegate_many", "report"), "steps"),
 }
 
 __all__ = [
+    "AnthropicServer",
     "Call",
     "CallRecord",
     "Clock",

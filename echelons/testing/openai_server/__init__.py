@@ -6,8 +6,17 @@ real socket. It needs only the standard library.
 
 from __future__ import annotations
 
-from echelons.testing.openai_server.loopback_server import OpenAIServer
+from echelons.testing.openai_server.apis import Blocks
+from echelons.testing.openai_server.loopback_server import AnthropicServer, OpenAIServer
 from echelons.testing.openai_server.responses import Drop, Hang, HttpError
 from echelons.testing.openai_server.wire import ChatRequest
 
-__all__ = ["ChatRequest", "Drop", "Hang", "HttpError", "OpenAIServer"]
+__all__ = [
+    "AnthropicServer",
+    "Blocks",
+    "ChatRequest",
+    "Drop",
+    "Hang",
+    "HttpError",
+    "OpenAIServer",
+]

@@ -5,6 +5,7 @@ Tests use `OpenAIServer`; closing it ends every thread and socket that it opened
 
 from __future__ import annotations
 
+import json
 import socket
 import sys
 import threading
@@ -16,11 +17,18 @@ from typing import Any
 
 from echelons.errors import InvalidScript, ScriptExhausted
 from echelons.testing.openai_server import wire
-from echelons.testing.openai_server.responses import Hang, Response, ResponseWriter, as_response
+from echelons.testing.openai_server.apis import ANTHROPIC, CHAT, RESPONSES, Api, Blocks
+from echelons.testing.openai_server.responses import (
+    Hang,
+    ReplyResponse,
+    Response,
+    ResponseWriter,
+    as_response,
+)
 from echelons.testing.openai_server.wire import ChatRequest, RefusedRequest, parse_body
+from echelons.testing.provider_rules import Rules
 
 LOOPBACK = "127.0.0.1"
-CHAT_PATH = "/v1/chat/completions"
 MODELS_PATH = "/v1/models"
 POLL_SECONDS = 0.02
 """How often the accepting thread checks whether to end; `close` waits that long at most."""
@@ -31,8 +39,9 @@ ServerScript = Sequence[object] | Callable[[ChatRequest], object]
 class OpenAIServer:
     """An OpenAI-compatible server on a free port of loopback, while its block runs.
 
-    It answers `POST /v1/chat/completions`, streamed or not, and `GET /v1/models`, and
-    refuses conversations that a provider would refuse (an unanswered tool call).
+    It answers `POST /v1/chat/completions` and `/v1/responses`, streamed or not, and
+    `GET /v1/models`, and refuses what a provider would refuse, by the rules of
+    `echelons.testing.provider_rules`.
 
     Args:
         script: The steps, one per request in the order of arrival: a text, `Reply`,
@@ -41,8 +50,12 @@ class OpenAIServer:
         models: The names of the models that it lists.
         keep_alive: Whether connections stay open between requests, as a provider's do.
             Otherwise each response closes its connection, and no client keeps an idle socket.
+        strict: Whether it refuses all that the provider would; otherwise only conversations
+            with tool calls that are not answered.
 
     Attributes:
+        rules: What it refuses, by path: tables that a test may change.
+        refused: Why requests were refused.
         errors: Errors in the script, such as `ScriptExhausted`; the client gets status 400,
             which it does not retry.
 
@@ -55,21 +68,32 @@ class OpenAIServer:
         True
     """
 
+    apis: Sequence[Api] = (CHAT, RESPONSES)
+    base_path = "/v1"
+
     def __init__(
         self,
         script: ServerScript,
         models: Sequence[str] = ("test-model",),
         *,
         keep_alive: bool = False,
+        strict: bool = True,
     ) -> None:
         if isinstance(script, str) or not (callable(script) or isinstance(script, Sequence)):
             raise InvalidScript(f"the script {script!r}", "a list of steps or a function")
         self.models = tuple(models)
         self.keep_alive = keep_alive
         self.errors: list[Exception] = []
+        self.refused: list[str] = []
+        first = {CHAT.path: {"history": wire.check_history}}
+        self.rules: dict[str, dict[str, Any]] = {
+            api.path: {**first.get(api.path, {}), **(api.rules if strict else {})}
+            for api in self.apis
+        }
         self.closing = threading.Event()
         self._script = script if callable(script) else [as_response(step) for step in script]
         self._requests: list[ChatRequest] = []
+        self._paused: list[Any] = []
         self._hanging: set[Hang] = set()
         self._lock = threading.Lock()
         self._listener: _Listener | None = None
@@ -89,8 +113,10 @@ class OpenAIServer:
             RuntimeError: The server has not been started.
         """
         if self._listener is None:
-            raise RuntimeError("an OpenAIServer has an address only inside its with block")
-        return f"http://{LOOPBACK}:{self._listener.server_address[1]}/v1"
+            raise RuntimeError(
+                f"an {type(self).__name__} has an address only inside its with block"
+            )
+        return f"http://{LOOPBACK}:{self._listener.server_address[1]}{self.base_path}"
 
     @property
     def requests(self) -> list[ChatRequest]:
@@ -113,10 +139,13 @@ class OpenAIServer:
         if self._listener is not None:
             self._listener.stop()
 
-    def record_request(self, headers: Mapping[str, str], body: Mapping[str, Any]) -> ChatRequest:
+    def record_request(
+        self, headers: Mapping[str, str], body: Mapping[str, Any], api: Api = CHAT
+    ) -> ChatRequest:
         """Record a request; the connection calls this."""
         with self._lock:
-            request = ChatRequest(len(self._requests), dict(headers), body)
+            number = len(self._requests)
+            request = ChatRequest(number, dict(headers), body, api.messages_key)
             self._requests.append(request)
         return request
 
@@ -137,6 +166,43 @@ class OpenAIServer:
             with self._lock:  # `close` releases it, unless it sees that the server has closed
                 self._hanging.add(response)
         return response
+
+    def find_rules(self, api: Api, raw: bytes) -> Rules:
+        """Return what a request must not break; the connection calls this."""
+        return self.rules[api.path]
+
+
+class AnthropicServer(OpenAIServer):
+    """A server that speaks Anthropic's Messages API, for the client of `langchain-anthropic`.
+
+    It answers `POST /v1/messages`, streamed or not, and is strict by `ANTHROPIC_RULES`. A step
+    may also be `Blocks`, for thinking, tools of the server or a pause; a reply that paused may be
+    the end of the next request.
+
+    Examples:
+        >>> with AnthropicServer(["Hello."]) as server:
+        ...     server.url.startswith("http://127.0.0.1:")
+        True
+    """
+
+    apis = (ANTHROPIC,)
+    base_path = ""
+
+    def next_response(self, request: ChatRequest) -> Response:
+        """Return the script's step for a request, and note that it paused."""
+        response = super().next_response(request)
+        reply = response.reply if isinstance(response, ReplyResponse) else None
+        if isinstance(reply, Blocks) and reply.stop_reason == "pause_turn":
+            self._paused.append([dict(block) for block in reply.content])
+        return response
+
+    def find_rules(self, api: Api, raw: bytes) -> Rules:
+        """Return the rules; a request may end with a reply that paused."""
+        rules = super().find_rules(api, raw)
+        with suppress(ValueError, LookupError, TypeError):
+            if json.loads(raw)["messages"][-1]["content"] in self._paused:
+                return {name: rule for name, rule in rules.items() if name != "last"}
+        return rules
 
 
 class _Connection(ResponseWriter):
@@ -167,16 +233,20 @@ class _Connection(ResponseWriter):
             self._refuse(411, "the length of the body is missing")
             return
         raw = self.rfile.read(int(length))
-        if self.path != CHAT_PATH:
+        paths = {api.path: api for api in self._owner.apis}
+        api = paths.get(self.path.partition("?")[0])
+        if api is None:
             self._refuse(404, f"no such path: {self.path}")
             return
+        self.api = api
         try:
-            body = parse_body(raw)
+            body = parse_body(raw, self._owner.find_rules(api, raw))
         except RefusedRequest as refusal:
+            self._owner.refused.append(str(refusal))
             self._refuse(400, str(refusal))
             return
         headers = {name.lower(): value for name, value in self.headers.items()}
-        request = self._owner.record_request(headers, body)
+        request = self._owner.record_request(headers, body, api)
         try:
             response = self._owner.next_response(request)
         except Exception as error:  # noqa: BLE001  (a script's function may raise anything)
@@ -189,7 +259,8 @@ class _Connection(ResponseWriter):
         """Log nothing: a test's output belongs to the test."""
 
     def _refuse(self, status: int, message: str) -> None:
-        self.send_json(wire.build_error(message, "invalid_request_error"), status)
+        error = wire.build_error(message, "invalid_request_error")
+        self.send_json({"type": "error", **error}, status)
 
 
 class _Listener(ThreadingMixIn, TCPServer):

@@ -15,6 +15,7 @@ from typing import Protocol
 
 from echelons.errors import InvalidScript
 from echelons.testing.openai_server import wire
+from echelons.testing.openai_server.apis import CHAT, Api, Blocks
 from echelons.testing.openai_server.wire import ChatRequest
 from echelons.testing.steps import Reply, as_reply
 
@@ -24,10 +25,12 @@ class ResponseWriter(BaseHTTPRequestHandler):
 
     Attributes:
         closing: Set when the server closes; a response must then wait no longer.
+        api: The protocol of the request.
     """
 
     protocol_version = "HTTP/1.1"  # for chunks: without them a broken stream looks complete
     closing: threading.Event
+    api: Api = CHAT
 
     def send_head(self, status: int, headers: dict[str, str]) -> None:
         """Send a status and headers, and whether the connection closes after the response."""
@@ -60,11 +63,13 @@ class ResponseWriter(BaseHTTPRequestHandler):
     def send_events(self, events: Iterable[wire.Json]) -> None:
         """Send events of the stream."""
         for event in events:
-            self._send_chunk(f"data: {json.dumps(event)}\n\n")
+            name = f"event: {event['type']}\n" if self.api.names_events else ""
+            self._send_chunk(f"{name}data: {json.dumps(event)}\n\n")
 
     def close_stream(self) -> None:
         """Send the mark of a complete stream, and its end."""
-        self._send_chunk("data: [DONE]\n\n")
+        if not self.api.names_events:
+            self._send_chunk("data: [DONE]\n\n")
         self._send_chunk("")
 
     def _send_chunk(self, text: str) -> None:
@@ -83,17 +88,17 @@ class Response(Protocol):
 class ReplyResponse:
     """The reply as OpenAI would send it, whole or streamed as the client asked."""
 
-    reply: Reply
+    reply: Reply | Blocks
 
     def respond(self, request: ChatRequest, writer: ResponseWriter) -> None:
         """Send it after its latency."""
         if self.reply.latency:
             writer.closing.wait(self.reply.latency)
         if not request.streams:
-            writer.send_json(wire.build_completion(request, self.reply))
+            writer.send_json(writer.api.build_whole(request, self.reply))
             return
         writer.open_stream()
-        writer.send_events(wire.build_events(request, self.reply))
+        writer.send_events(writer.api.build_events(request, self.reply))
         writer.close_stream()
 
 
@@ -154,7 +159,7 @@ class Hang:
             if self._wait(writer.closing):
                 ReplyResponse(reply).respond(request, writer)
             return
-        stream = wire.build_events(request, reply)
+        stream = writer.api.build_events(request, reply)
         writer.open_stream()
         writer.send_events(stream[: self.after])
         if self._wait(writer.closing):
@@ -195,9 +200,9 @@ class Drop:
         writer.close_connection = True
         if self.after and request.streams:
             writer.open_stream()
-            writer.send_events(wire.build_events(request, reply)[: self.after])
+            writer.send_events(writer.api.build_events(request, reply)[: self.after])
         elif self.after:
-            writer.send_half(wire.build_completion(request, reply))
+            writer.send_half(writer.api.build_whole(request, reply))
 
 
 def as_response(step: object) -> Response:
@@ -208,6 +213,8 @@ def as_response(step: object) -> Response:
     """
     if isinstance(step, HttpError | Hang | Drop):
         return step
+    if isinstance(step, Blocks):
+        return ReplyResponse(step)
     known = "a str, Reply, Call, list of Calls, HttpError, Hang or Drop"
     return ReplyResponse(_require_reply(step, known))
 

@@ -8,10 +8,11 @@ Shapes are those of https://platform.openai.com/docs/api-reference/chat.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from echelons.testing.provider_rules import Rules, find_fault
 from echelons.testing.steps import (
     Call,
     Reply,
@@ -36,11 +37,13 @@ class ChatRequest:
         number: Its index among all requests for completions, from 0.
         headers: The HTTP headers, their names in lower case.
         body: The JSON body.
+        messages_key: The key of the conversation in the body.
     """
 
     number: int
     headers: Mapping[str, str]
     body: Mapping[str, Any]
+    messages_key: str = "messages"
 
     @property
     def model(self) -> str:
@@ -49,8 +52,9 @@ class ChatRequest:
 
     @property
     def messages(self) -> list[dict[str, Any]]:
-        """The conversation."""
-        return list(self.body["messages"])
+        """The conversation; of the Responses API its items."""
+        said = self.body[self.messages_key]
+        return [{"role": "user", "content": said}] if isinstance(said, str) else list(said)
 
     @property
     def streams(self) -> bool:
@@ -63,11 +67,11 @@ class ChatRequest:
         return bool((self.body.get("stream_options") or {}).get("include_usage"))
 
 
-def parse_body(raw: bytes) -> dict[str, Any]:
+def parse_body(raw: bytes, rules: Rules) -> dict[str, Any]:
     """Return the JSON body of a request.
 
     Raises:
-        RefusedRequest: It is not a JSON object with a conversation that a provider accepts.
+        RefusedRequest: It is not a JSON object, or breaks a rule.
     """
     try:
         body = json.loads(raw)
@@ -75,14 +79,20 @@ def parse_body(raw: bytes) -> dict[str, Any]:
         raise RefusedRequest(f"the body is no JSON: {error}") from error
     if not isinstance(body, dict):
         raise RefusedRequest("the body is no JSON object")
-    messages = body.get("messages")
-    if not isinstance(messages, list) or not messages:
-        raise RefusedRequest("'messages' must be a list with at least one message")
-    if not all(map(_is_message, messages)):
-        raise RefusedRequest("every message must have a 'role', and every call in it an 'id'")
-    if fault := find_history_fault(messages):
+    if fault := find_fault(rules, body):
         raise RefusedRequest(fault)
     return body
+
+
+def check_history(body: Mapping[str, Any]) -> Iterator[str]:
+    """Yield why any server refuses a conversation, even one that is not strict."""
+    messages = body.get("messages")
+    if not isinstance(messages, list) or not messages:
+        yield "'messages' must be a list with at least one message"
+    elif not all(map(_is_message, messages)):
+        yield "every message must have a 'role', and every call in it an 'id'"
+    elif fault := find_history_fault(messages):
+        yield fault
 
 
 def _is_message(message: object) -> bool:

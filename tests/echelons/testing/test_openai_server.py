@@ -172,7 +172,7 @@ def test_a_body_without_a_length_is_refused() -> None:
 
 def test_other_paths_are_not_found() -> None:
     with playing("unused") as client:
-        assert client.post(HELLO, "/v1/responses").status == 404
+        assert client.post(HELLO, "/v1/embeddings").status == 404
         assert client.get("/").status == 404
 
 

@@ -48,7 +48,7 @@ MESSAGES: dict[str, list[BaseMessage]] = {
     "first": [AIMessage("hello"), TASK],
     "last": [TASK, AIMessage("done")],
     "system": [TASK, SystemMessage("be brief"), TASK],
-    "json": turn(call(**{"at": float("nan")})),
+    "json": turn(call(at=float("nan"))),
     "person_names": [HumanMessage("go", name="a b")],
     "contents": [TASK, AIMessage(""), TASK],
     "texts": [HumanMessage([{"type": "text", "text": " "}])],
