@@ -314,6 +314,18 @@ def who_was_dismissed_begins_nothing(way: Way, move: Moving) -> bool:
     return text == "told: [unable] dismissed: head/scout was dismissed"
 
 
+def an_odd_reply_of_a_model_ends_no_thread(way: Way, move: Moving) -> bool:
+    odd = Call("look up", "[1]", id="call:1")
+
+    def tree() -> Agent:
+        # The model refuses what any provider would.
+        return Agent("head", model=ScriptedModel([[odd, odd], "", "fine"]))
+
+    way.send(tree(), "go")
+    move()
+    return way.send(tree(), "go on") in ("", "fine")
+
+
 def a_length_that_a_model_refused_is_not_tried_again(way: Way, move: Moving) -> bool:
     refused: list[int] = []
 
@@ -440,6 +452,7 @@ ROWS: tuple[Row, ...] = (
     agents_that_were_made_at_run_time_are_there_again,
     such_agents_keep_their_names_for_people,
     who_was_dismissed_begins_nothing,
+    an_odd_reply_of_a_model_ends_no_thread,
     a_length_that_a_model_refused_is_not_tried_again,
     a_hidden_message_is_shown_to_no_model,
     an_alert_of_a_monitor_is_told_once,
