@@ -23,7 +23,13 @@ from langchain_core.runnables import RunnableConfig
 
 from echelons.identity.lineage import MAIL_KEY, NOTICES_KEY
 from echelons.messaging.mail import Mail, render_mail
-from echelons.messaging.notice import format_notice, has_mark, remove_mark, remove_mark_deep
+from echelons.messaging.notice import (
+    CONTINUE,
+    format_notice,
+    has_mark,
+    remove_mark,
+    remove_mark_deep,
+)
 from echelons.prompts import build_notice_guidance
 
 NOTICES_CONFIG_KEY = "__echelons_notices"
@@ -76,8 +82,9 @@ class NoticeWriter:
     def show(self, messages: Sequence[BaseMessage], mark: str) -> list[BaseMessage]:
         """Return what a model reads: each notice under the mark, and nothing else with it.
 
-        The notices that stand beside results come after the results of the message. What is shown
-        of earlier messages are the same objects as in the request before, and not looked at again.
+        The notices that stand beside results come after the results of the message, but for the id
+        of a conversation, which is a block of its result. What is shown of earlier messages are the
+        same objects as in the request before, and not looked at again.
         """
         given, system = [*messages], list[BaseMessage]()
         if given and isinstance(given[0], SystemMessage):
@@ -161,9 +168,11 @@ def _append(shown: _Shown, messages: Sequence[BaseMessage], mark: str) -> _Shown
             written.append(_build_beside(beside, mark))
             beside = []
         clean = _clean(message, mark)
+        if message.response_metadata and (lines := list_notices(message)):
+            own = [line for line in lines if line.startswith(CONTINUE)]
+            beside += [line for line in lines if line not in own]
+            clean = _add_lines(clean, own, mark) if own else clean
         written.append(_introduce(clean, mark) if is_notice(message) else clean)
-        if message.response_metadata:
-            beside += list_notices(message)
     if beside:
         written.append(_build_beside(beside, mark))
     return _Shown([*shown.given, *messages], written)
@@ -172,6 +181,14 @@ def _append(shown: _Shown, messages: Sequence[BaseMessage], mark: str) -> _Shown
 def _build_beside(lines: Sequence[str], mark: str) -> HumanMessage:
     notices = [format_notice(mark, remove_mark(line, mark)) for line in lines]
     return _build_message("\n".join(notices))
+
+
+def _add_lines(message: BaseMessage, lines: Sequence[str], mark: str) -> BaseMessage:
+    """Return a result with notices in a block of their own."""
+    text = "".join(f"\n{format_notice(mark, remove_mark(line, mark))}" for line in lines)
+    held: Any = message.content
+    content = [*([_build_text(held)] if isinstance(held, str) else held), _build_text(text)]
+    return message.model_copy(update={"content": content})
 
 
 def _build_message(text: str, id: str = "") -> HumanMessage:
