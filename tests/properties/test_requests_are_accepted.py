@@ -161,6 +161,9 @@ def make_conversation(seed: int) -> list[BaseMessage]:
             said.append(make_user(dice))
         if dice.random() < 0.05:
             said.append(make_result(dice, "gone"))
+    if not any(isinstance(each, HumanMessage) for each in said):
+        # No agent runs without a task.
+        said.append(make_user(dice))
     return said
 
 
