@@ -2,19 +2,33 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
 from langchain_core.messages import BaseMessage, ToolMessage
 
 from echelons.identity.lineage import MAIL_KEY, NOTICES_KEY, USER_ANSWERS_KEY
-from echelons.messaging.user_answer import USER_ANSWER_PREFIX
 
 
 def without_told(text: object) -> str:
     """Return a result without the lines beneath it about the questions of others."""
     lines = str(text).split("\n")
-    return "\n".join(each for each in lines if not each.startswith(USER_ANSWER_PREFIX))
+    return "\n".join(each for each in lines if not _NOTICE.match(each))
+
+
+def read_results(messages: Sequence[BaseMessage]) -> str:
+    """Return all that stands after the last reply: the results, and the notices in them."""
+    texts: list[str] = []
+    for message in reversed(messages):
+        if message.type == "ai":
+            break
+        texts.insert(0, str(message.text))
+    return "\n".join(texts)
+
+
+_NOTICE = re.compile(r"\[told to you\] |~\d{12} |.* asked the user: .* The answer was: ")
+"""A notice: under the mark, as it was written once, or as a reply repeats it."""
 
 
 def list_notices(messages: Sequence[BaseMessage]) -> list[list[str]]:
@@ -32,16 +46,31 @@ def read_whole(message: BaseMessage) -> str:
 
 
 def get_last(messages: Sequence[BaseMessage]) -> BaseMessage:
-    """Return the last message that a model reads, but for notices after it."""
-    return next(each for each in reversed(messages) if not _is_own_notice(each))
+    """Return the last message that a model reads, without the notices after it and in it."""
+    return without_notices(next(each for each in reversed(messages) if not is_own_notice(each)))
+
+
+def without_notices(message: BaseMessage) -> Any:
+    """Return a message as a model is shown it, without the block of notices of a result."""
+    if message.type != "tool" or not isinstance(message.content, list):
+        return message
+    blocks = [each for each in message.content if not _is_notice_block(each)]
+    texts = [each["text"] for each in blocks if isinstance(each, dict) and "text" in each]
+    content: Any = "".join(texts) if len(texts) == len(blocks) else blocks
+    return message.model_copy(update={"content": content})
+
+
+def _is_notice_block(block: Any) -> bool:
+    return isinstance(block, dict) and str(block.get("text", "")).startswith("\n~")
 
 
 def is_said(message: BaseMessage) -> bool:
     """Return whether a message is a person's or a superior's, and no notice."""
-    return message.type == "human" and not _is_own_notice(message)
+    return message.type == "human" and not is_own_notice(message)
 
 
-def _is_own_notice(message: BaseMessage) -> bool:
+def is_own_notice(message: BaseMessage) -> bool:
+    """Return whether a message of its own is a notice, and no mail."""
     mail = message.response_metadata.get(MAIL_KEY) if message.type == "human" else None
     return bool(mail and mail["kind"] == "notice")
 

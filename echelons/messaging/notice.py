@@ -19,9 +19,6 @@ MARK_DIGITS: Final = 12
 """Digits of a mark. A tokenizer reads three of them as one token, and two hex digits."""
 MARK_KEY: Final = "notice_mark"
 """Key of a thread's mark in its head and in its state."""
-CONTINUE: Final = "To continue this conversation"
-"""The beginning of the notice with the id of one of several conversations, which belongs to one
-result."""
 REMOVED: Final = "(removed)"
 """What stands for a mark whose removal would have left another one."""
 SIGNED_BLOCKS: Final = frozenset({"thinking", "redacted_thinking", "reasoning", "compaction"})

@@ -26,7 +26,7 @@ from echelons.identity.lineage import (
 )
 from echelons.identity.thread_history import Head
 from echelons.messaging.agent_question import build_question_id, format_questions
-from echelons.messaging.notice import CONTINUE, MARK_KEY, create_mark
+from echelons.messaging.notice import MARK_KEY, create_mark
 from echelons.messaging.user_answer import format_user_answers
 from echelons.tree.names import CALL_SUBORDINATE, DELEGATING_TOOLS
 
@@ -313,7 +313,7 @@ def _iter_notices(
     yield from format_user_answers(answer.user_answers)
     if queued.beside and not answer.questions:
         conversation = build_question_id(answer.thread_id or queued.thread_id)
-        yield f'{CONTINUE} with {answer.agent}: answers="{conversation}"'
+        yield f'To continue this conversation with {answer.agent}: answers="{conversation}"'
     if spawned := queued.spawned.get(answer.agent):
         yield _describe_spawned(spawned, answer, segment)
     if warning:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -40,11 +41,18 @@ def read(session: Session, agent: str) -> list[str]:
     ]
 
 
+MARK = re.compile(r"^~\d{12} ")
+
+
 def seen(agent: Agent, name: str) -> list[list[str]]:
     """Return the messages from others that each call of an agent's model was shown."""
     assert isinstance(agent.model, ScriptedModel)
     return [
-        [str(m.text) for m in call.messages if isinstance(m, HumanMessage) and m.text != "go"]
+        [
+            MARK.sub("", str(m.text))
+            for m in call.messages
+            if isinstance(m, HumanMessage) and m.text != "go"
+        ]
         for call in agent.model.calls
         if call.agent == name
     ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -75,7 +76,11 @@ def calls_of(agent: Agent) -> list[Any]:
 
 def read_by(agent: Agent, name: str) -> list[str]:
     """Return the last text of each call of an agent's model."""
-    return [each.messages[-1].text for each in calls_of(agent) if each.agent == name]
+    return [
+        re.sub(r"^~\d{12} ", "", each.messages[-1].text)
+        for each in calls_of(agent)
+        if each.agent == name
+    ]
 
 
 def told(session: Session, agent: str = "head") -> list[tuple[str, str, str]]:

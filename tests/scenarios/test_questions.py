@@ -21,7 +21,7 @@ from tests.fork_server import ForkServer
 from tests.proof import sample
 from tests.scenarios.drivers.counsel import QUESTION, Counsel
 from tests.scenarios.drivers.forks import Forks
-from tests.told_lines import get_last, list_notices
+from tests.told_lines import get_last, list_notices, read_results
 
 if TYPE_CHECKING:
     from tests.scenarios.conftest import World
@@ -213,7 +213,7 @@ def test_a_question_that_is_not_answered_in_a_turn_is_there_in_the_next(world: W
 
 def answer_all(messages: Any) -> Any:
     """Answer each question that the latest results have, each with its own text."""
-    asked = QUESTION.findall(str(messages[-1].text))
+    asked = QUESTION.findall(read_results(messages))
     calls = [Call("call_subordinate", {"message": q[::-1], "answers": a}) for q, a in asked]
     if calls:
         return calls
@@ -296,7 +296,7 @@ def test_an_answer_to_no_question_is_refused(args: dict[str, Any], why: str) -> 
     def head(messages: Any) -> Any:
         if get_last(messages).type == "human":
             return delegate("eat", "dinner")
-        if asked := QUESTION.findall(str(messages[-1].text)):
+        if asked := QUESTION.findall(read_results(messages)):
             given = {key: asked[0][1] if each == "ID" else each for key, each in args.items()}
             return Call("call_subordinate", {"message": "Rome", **given})
         return "end"

@@ -24,7 +24,6 @@ from langchain_core.runnables import RunnableConfig
 from echelons.identity.lineage import MAIL_KEY, NOTICES_KEY
 from echelons.messaging.mail import Mail, render_mail
 from echelons.messaging.notice import (
-    CONTINUE,
     format_notice,
     has_mark,
     remove_mark,
@@ -82,9 +81,9 @@ class NoticeWriter:
     def show(self, messages: Sequence[BaseMessage], mark: str) -> list[BaseMessage]:
         """Return what a model reads: each notice under the mark, and nothing else with it.
 
-        The notices that stand beside results come after the results of the message, but for the id
-        of a conversation, which is a block of its result. What is shown of earlier messages are the
-        same objects as in the request before, and not looked at again.
+        The notices beside a result are a block of it: a message of their own after the results
+        would look like another task. What is shown of earlier messages are the same objects as in
+        the request before, and not looked at again.
         """
         given, system = [*messages], list[BaseMessage]()
         if given and isinstance(given[0], SystemMessage):
@@ -93,7 +92,7 @@ class NoticeWriter:
         if known is None or len(known.given) > len(given) or not all(map(is_, known.given, given)):
             known = _Shown((), ())
         begun = len(known.given)
-        # What follows the last reply may still get results, and notices after them.
+        # What follows the last reply may still get results.
         places = range(len(given) - 1, begun - 1, -1)
         end = next((place for place in places if isinstance(given[place], AIMessage)), begun)
         self._known[mark] = known = _append(known, given[begun:end], mark)
@@ -162,25 +161,13 @@ def is_notice(message: BaseMessage) -> bool:
 
 def _append(shown: _Shown, messages: Sequence[BaseMessage], mark: str) -> _Shown:
     """Return what is shown with further messages, which begin with no result of an earlier call."""
-    written, beside = [*shown.messages], list[str]()
+    written = [*shown.messages]
     for message in messages:
-        if beside and not isinstance(message, ToolMessage):
-            written.append(_build_beside(beside, mark))
-            beside = []
         clean = _clean(message, mark)
         if message.response_metadata and (lines := list_notices(message)):
-            own = [line for line in lines if line.startswith(CONTINUE)]
-            beside += [line for line in lines if line not in own]
-            clean = _add_lines(clean, own, mark) if own else clean
+            clean = _add_lines(clean, lines, mark)
         written.append(_introduce(clean, mark) if is_notice(message) else clean)
-    if beside:
-        written.append(_build_beside(beside, mark))
     return _Shown([*shown.given, *messages], written)
-
-
-def _build_beside(lines: Sequence[str], mark: str) -> HumanMessage:
-    notices = [format_notice(mark, remove_mark(line, mark)) for line in lines]
-    return _build_message("\n".join(notices))
 
 
 def _add_lines(message: BaseMessage, lines: Sequence[str], mark: str) -> BaseMessage:

@@ -56,7 +56,7 @@ def find_notices(request: Sequence[BaseMessage], mark: str = MARK) -> list[str]:
 
 
 def _join(blocks: Any) -> str:
-    return "\n".join(block if isinstance(block, str) else str(block) for block in blocks)
+    return "\n".join(block if isinstance(block, str) else str(block["text"]) for block in blocks)
 
 
 def build_mail(kind: MailKind, text: str) -> BaseMessage:
@@ -98,7 +98,6 @@ def build_step(adversary: Adversary, number: int) -> tuple[list[BaseMessage], li
         for each in range(choose.randrange(1, 4))
     ]
     messages: list[BaseMessage] = [AIMessage("", tool_calls=calls)]
-    beside: list[str] = []
     for call in calls:
         text = write()
         content: Any = choose.choice([text, [{"type": "text", "text": text}, text]])
@@ -107,12 +106,11 @@ def build_step(adversary: Adversary, number: int) -> tuple[list[BaseMessage], li
             case 0:
                 lines = [f"clerk {number} asked the user: x", 'eat asks: "y"']
                 result.response_metadata[NOTICES_KEY] = lines
-                beside += lines
+                said += lines
             case 1:
                 result = mark_notice(ToolMessage(f"not run: {number}", tool_call_id=call["id"]))
                 said.append(f"not run: {number}")
         messages.append(result)
-    said += beside
     if choose.random() < 0.5:
         kind = choose.choice(KINDS)
         mail = build_mail(kind, write())
@@ -149,7 +147,7 @@ def test_lines_with_the_mark_are_what_the_library_says(seed: int) -> None:
         thread, said, before = [*thread, *step], [*said, *new], request[1:]
 
 
-def test_notices_beside_results_come_after_all_results_of_the_message() -> None:
+def test_notices_beside_a_result_are_a_block_of_it() -> None:
     reply = AIMessage("", tool_calls=[{"name": "a", "args": {}, "id": each} for each in "12"])
     results = [
         ToolMessage("one", tool_call_id="1", response_metadata={NOTICES_KEY: ["a asked"]}),
@@ -158,8 +156,8 @@ def test_notices_beside_results_come_after_all_results_of_the_message() -> None:
 
     shown = NoticeWriter().show([HumanMessage("go"), reply, *results], MARK)
 
-    assert [each.content for each in shown[3:]] == ["one", "two", f"{MARK} a asked"]
-    assert [is_notice(each) for each in shown[3:]] == [False, False, True]
+    assert [each.text for each in shown[3:]] == [f"one\n{MARK} a asked", "two"]
+    assert [is_notice(each) for each in shown[3:]] == [False, False]
 
 
 def test_earlier_messages_are_the_same_objects_in_later_requests() -> None:

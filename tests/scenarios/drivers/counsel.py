@@ -16,7 +16,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 
 from echelons import Agent, Result, Session
 from echelons.testing import Call, ScriptedModel, delegate
-from tests.told_lines import get_last
+from tests.told_lines import get_last, is_own_notice, read_results, without_notices
 
 QUESTION = re.compile(r'asks: "(.*?)"(?: Choices: .*)? To answer, .* answers="(\w+)"')
 LEVELS = ("head", "lead", "mid", "low", "base")
@@ -72,7 +72,7 @@ class Counsel:
             if below:
                 return _pass_down(messages, given)
             return " | ".join(f"{question} heard {each}" for question, each in given.items())
-        asked = [question for question, _ in QUESTION.findall(str(messages[-1].text))]
+        asked = [question for question, _ in QUESTION.findall(read_results(messages))]
         if asked and name == self._answered_by:
             return _pass_down(messages, dict.fromkeys(asked, f"by {name}"))
         if asked and self._combines and name == "head":
@@ -105,10 +105,12 @@ def _has_asked(messages: Sequence[BaseMessage]) -> bool:
 
 def _list_results(messages: Sequence[BaseMessage]) -> list[ToolMessage]:
     results: list[ToolMessage] = []
-    for message in reversed(messages[: messages.index(get_last(messages)) + 1]):
+    for message in reversed(messages):
+        if is_own_notice(message):
+            continue
         if not isinstance(message, ToolMessage):
             break
-        results.insert(0, message)
+        results.insert(0, without_notices(message))
     return results
 
 
