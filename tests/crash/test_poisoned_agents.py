@@ -216,7 +216,7 @@ def test_an_agent_at_work_whose_queued_specification_is_damaged_does_not_run_and
     result = session.resume().result() if not session.inbox() else None
     if result is None:
         result = session.answer({question.id: "yes"}).result()
-    assert re.match(r"read: north\n(.*\n)?\[asker-[0-9a-f]{8} is there", result.text)
+    assert re.match(r"read: north\n(.*\n)?asker-[0-9a-f]{8} is there", result.text)
 
 
 def replace_bytes(saver: SqliteCheckpointer, old: bytes, new: bytes) -> None:

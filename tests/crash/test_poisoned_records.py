@@ -45,6 +45,8 @@ VALID: dict[str, Any] = {
     "mailbox": {"sent": 2, "read": [[1, 2]]},
     "mail": {"sender": "user", "text": "x", "at": "x", "after": "", "kind": "message"},
     "mail-read": [[1, 2]],
+    "mail-sent": {"turn": "x", "counts": {"head/a": 1}},
+    "repair": {"messages": ["x"], "by": "x", "at": "x"},
     "steered": 1,
     "approval": [{"decision": {"type": "approve"}, "thread": "t", "after": "c"}],
     "later": {

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import quicktok
+import quicktok  # type: ignore[import-untyped]  # it has no types
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatResult

@@ -404,7 +404,7 @@ def find_name(messages: Sequence[BaseMessage]) -> str:
     return next(found.group(1) for found in said if found)
 
 
-MADE = re.compile(r"\[(scout-[0-9a-f]{8}) is there")
+MADE = re.compile(r"(scout-[0-9a-f]{8}) is there")
 
 
 def dismiss(messages: Sequence[BaseMessage]) -> Call:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -128,7 +129,7 @@ async def test_a_tool_that_ends_late_is_in_the_journal_and_in_its_agents_thread(
 
     again = await graph.ainvoke(GO, CONFIG)
 
-    shown = [each.text for each in model.calls[-2].messages]
+    shown = [re.sub(r"^~\d{12} ", "", each.text) for each in model.calls[-2].messages]
     assert shown[-3:] == ["", "booked Rome", "well?"]
     assert responses(again)[-1].result == BOOKED
     assert [each.text for each in scouts(saver)][-3:] == ["booked Rome", "well?", BOOKED]
@@ -199,7 +200,7 @@ async def test_of_a_tool_that_was_cut_short_nobody_is_told_that_it_was_not_run(
 
     await graph.ainvoke(GO, CONFIG)
 
-    shown = [each.text for each in model.calls[-2].messages]
+    shown = [re.sub(r"^~\d{12} ", "", each.text) for each in model.calls[-2].messages]
     assert shown[-3:] == ["", UNKNOWN_OUTCOME_TEXT, "well?"]
     assert states(saver) == ["started"]
     assert runs == ["Rome"]

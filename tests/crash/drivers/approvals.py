@@ -26,7 +26,7 @@ from echelons.testing import Call, ScriptedModel, delegate
 from echelons.testing.crash import Count, Death, Watch, die, fork, watched
 from tests.crash.drivers.trials import WORLDS, Report, place_in, spread
 from tests.crash.drivers.trip import Place
-from tests.told_lines import get_last, without_outcomes
+from tests.told_lines import get_last, read_whole, without_outcomes
 
 TURNS = ("one", "two")
 ROUNDS = 20
@@ -112,7 +112,9 @@ def look(place: Place) -> dict[str, Any]:
         return {
             "integrity": [each for (each,) in saver.conn.execute("PRAGMA integrity_check")],
             "said": [
-                without_outcomes(each.text) for each in messages if not isinstance(each, AIMessage)
+                without_outcomes(read_whole(each))
+                for each in messages
+                if not isinstance(each, AIMessage)
             ],
             "inbox": [each.value for each in session.inbox()],
             "effects": place.lines("effects"),

@@ -23,7 +23,7 @@ from tests.crash.drivers.trials import main
 from tests.crash.drivers.trip import Place
 from tests.told_lines import get_last, is_said, without_told
 
-MADE = re.compile(r"\[(scout-[0-9a-f]{8}) is there")
+MADE = re.compile(r"(scout-[0-9a-f]{8}) is there")
 
 
 def build_tree(place: Place) -> Agent:

@@ -51,7 +51,7 @@ def build_tree() -> Agent:
 
 def list_told(messages: Sequence[BaseMessage]) -> list[str]:
     """Return the answers that an agent was told."""
-    return [str(each.text) for each in messages if each.text.startswith(TOLD)]
+    return [str(each.text) for each in messages if TOLD in each.text]
 
 
 def live(place: Place, world: str) -> dict[str, Any]:

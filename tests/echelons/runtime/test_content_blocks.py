@@ -171,7 +171,7 @@ def test_blocks_that_no_model_could_be_sent_are_refused_by_name(task: Any, why: 
     ids=str,
 )
 def test_blocks_that_some_client_can_send_are_passed_on(block: Any) -> None:
-    model = ScriptedModel(["seen"])
+    model = ScriptedModel(["seen"], strict=False)
     with Session(Agent("head", model=model), ":memory:") as session:
         assert session.send([block]).result().text == "seen"
 
