@@ -496,7 +496,7 @@ def test_a_question_waits_for_the_other_calls_of_its_message(world: World) -> No
     assert [each.agent for each in model.calls] == ["head", "eat", "cook", "head"]
 
 
-def ask(question: str, **more: Any) -> Call:
+def call_ask(question: str, **more: Any) -> Call:
     return Call("ask", {"question": question, **more})
 
 
@@ -511,7 +511,7 @@ def ask(question: str, **more: Any) -> Call:
 )
 def test_ask_is_refused_where_the_place_makes_it_impossible(args: dict[str, Any], why: str) -> None:
     model = ScriptedModel(
-        {"head": [delegate("eat", "go"), "end"], "eat": [ask("Which city?", **args), "fed"]}
+        {"head": [delegate("eat", "go"), "end"], "eat": [call_ask("Which city?", **args), "fed"]}
     )
     with Session(Agent("head", model=model, subordinates=[Agent("eat")]), ":memory:") as session:
         assert session.send("plan").result().text == "end"
@@ -524,8 +524,8 @@ def test_ask_is_refused_where_the_place_makes_it_impossible(args: dict[str, Any]
 def test_ask_of_a_subordinate_reaches_its_superior_and_then_the_user(to: str | None) -> None:
     model = ScriptedModel(
         {
-            "head": [delegate("eat", "go"), ask("City?"), delegate("eat", "Rome"), "end"],
-            "eat": [ask("Which city?", **({"to": to} if to else {})), "fed in Rome"],
+            "head": [delegate("eat", "go"), call_ask("City?"), delegate("eat", "Rome"), "end"],
+            "eat": [call_ask("Which city?", **({"to": to} if to else {})), "fed in Rome"],
         }
     )
     with Session(Agent("head", model=model, subordinates=[Agent("eat")]), ":memory:") as session:
@@ -535,7 +535,7 @@ def test_ask_of_a_subordinate_reaches_its_superior_and_then_the_user(to: str | N
 
 
 def test_ask_without_waiting_leaves_a_question_open_at_the_root() -> None:
-    model = ScriptedModel([ask("Which city?", wait=False), "planned"])
+    model = ScriptedModel([call_ask("Which city?", wait=False), "planned"])
     with Session(Agent("head", model=model), ":memory:") as session:
         assert session.send("plan").result().text == "planned"
         [question] = session.inbox()
@@ -545,7 +545,7 @@ def test_ask_without_waiting_leaves_a_question_open_at_the_root() -> None:
 
 
 def test_tool_of_an_agents_own_may_be_called_ask() -> None:
-    def ask(who: str) -> str:
+    def call_ask(who: str) -> str:
         """Ask a colleague."""
         return f"{who} says yes"
 
