@@ -45,7 +45,7 @@ def read_whole(message: BaseMessage) -> str:
     return "\n".join([str(message.text), *message.response_metadata.get(NOTICES_KEY, ())])
 
 
-def get_last(messages: Sequence[BaseMessage]) -> BaseMessage:
+def get_last(messages: Sequence[BaseMessage]) -> Any:
     """Return the last message that a model reads, without the notices after it and in it."""
     return without_notices(next(each for each in reversed(messages) if not is_own_notice(each)))
 

@@ -545,7 +545,7 @@ def test_ask_without_waiting_leaves_a_question_open_at_the_root() -> None:
 
 
 def test_tool_of_an_agents_own_may_be_called_ask() -> None:
-    def call_ask(who: str) -> str:
+    def ask(who: str) -> str:
         """Ask a colleague."""
         return f"{who} says yes"
 
