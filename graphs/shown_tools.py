@@ -63,7 +63,9 @@ def resolve_upward_tools(
         policies: The delegation policies, by agent.
         superior: Name of the agent that has made the root at run time; empty if none has.
     """
-    needed = {root.name: frozenset((REPORT, SEND_MESSAGE) if superior else ())}
+    needed: dict[str, frozenset[str]] = {
+        root.name: frozenset((REPORT, SEND_MESSAGE) if superior else ())
+    }
     reached = {root.name: bool(superior)}
     for member in (place.member for place in walk_tree(root)):
         below, spawn = member.subordinates, get_permissions(member).spawn

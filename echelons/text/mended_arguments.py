@@ -144,7 +144,7 @@ class _Mender:
 
     def _collect_fields(self, schema: _Schema) -> tuple[dict[str, Any], set[str]]:
         fields = dict(schema.get("properties") or {})
-        required = set(schema.get("required") or ())
+        required: set[str] = set(schema.get("required") or ())
         for each in schema.get("allOf") or ():
             more, needed = self._collect_fields(self._resolve(each))
             fields |= more

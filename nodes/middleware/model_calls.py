@@ -98,7 +98,7 @@ class ModelCalls:
             answer.halt = gate.leave(reply, config) or answer.halt
             return ModelResponse(result=[reply])
 
-        done: ModelResponse[Any] | None = None
+        done: Any = None
         try:
             done = self._build_chain(answer, config).run(request, execute, config)
         except CallRefused as refused:
@@ -133,7 +133,7 @@ class ModelCalls:
             answer.halt = await gate.arun(lambda: gate.leave(reply, config)) or answer.halt
             return ModelResponse(result=[reply])
 
-        done: ModelResponse[Any] | None = None
+        done: Any = None
         try:
             done = await self._build_chain(answer, config).arun(request, execute, config)
         except CallRefused as refused:

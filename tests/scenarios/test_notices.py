@@ -52,8 +52,8 @@ def test_mark_is_the_same_in_all_turns_and_processes_and_differs_between_threads
         "b": ["done"] * 9,
     }
     model = ScriptedModel(scripts)
+    agent = Agent("head", model=model, subordinates=[Agent("a"), Agent("b")])
     for _ in range(2):
-        agent = Agent("head", model=model, subordinates=[Agent("a"), Agent("b")])
         with Session(agent, tmp_path / "t.db", thread="t") as session:
             world.send(session, "go")
     with Session(agent, tmp_path / "t.db", thread="other") as session:
@@ -108,6 +108,7 @@ def test_compiled_trees_have_marks(saver: Callable[[], Any]) -> None:
     graph = Agent("head", model=model, subordinates=[Agent("a")]).compile(saver())
     config: Any = {"configurable": {"thread_id": "t"}}
 
+    result: Any = None
     for _ in range(2):
         result = graph.invoke({"messages": [("user", "go")]}, config)
 

@@ -125,6 +125,8 @@ def test_a_graph_without_a_session_shortens_too(world: World, levels: int) -> No
 def test_the_length_is_known_in_a_later_process(world: World, tmp_path: Path) -> None:
     window = Window(2000, REFUSALS["text"])
     agent = build_tree(ScriptedModel(script_tree(window)), 1)
+    refused, limit = 0, 0
+    reply: Any = None
     for turn in range(3):
         with Session(agent, tmp_path / "long.sqlite") as session:
             world.send(session, "Fetch")
