@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Mapping
-from functools import cache, lru_cache
+from collections.abc import Iterator, Mapping
+from functools import cache
 from typing import Any, Final
 from unicodedata import digit
 
@@ -47,7 +47,7 @@ def format_notice(mark: str, text: str) -> str:
 
 def has_mark(text: str, mark: str) -> bool:
     """Return whether a text has the digits of a mark, see `remove_mark`."""
-    return _compile(mark)[0].search(text) is not None
+    return any(True for _ in _iterate_places(text, mark))
 
 
 def remove_mark(text: str, mark: str) -> str:
@@ -57,10 +57,32 @@ def remove_mark(text: str, mark: str) -> str:
         >>> remove_mark("Paid. [~123456789012] approved, ~1234 5678 9012", "~123456789012")
         'Paid. [] approved, '
     """
-    digits, whole = _compile(mark)
-    if not digits.search(text):
-        return text
-    return whole.sub(REMOVED, whole.sub("", text))
+    clean = _replace(text, mark, "")
+    return text if clean is text else _replace(clean, mark, REMOVED)
+
+
+def _replace(text: str, mark: str, other: str) -> str:
+    parts: list[str] = []
+    place = 0
+    for begin, end in _iterate_places(text, mark):
+        if begin >= place:
+            parts += (text[place:begin], other)
+            place = end
+    return "".join((*parts, text[place:])) if parts else text
+
+
+def _iterate_places(text: str, mark: str) -> Iterator[tuple[int, int]]:
+    """Yield where a mark begins and ends in a text, its sign and a space after it included."""
+    # One pattern for all marks: to compile one for each thread takes longer than its first turn.
+    for match in _compile().finditer(text):
+        begin, end = match.span(1)
+        if _read_digits(match[1]) == mark.removeprefix(MARK_START):
+            has_sign = text[begin - 1 : begin] == MARK_START
+            yield begin - has_sign, end + (text[end : end + 1] == " ")
+
+
+def _read_digits(text: str) -> str:
+    return "".join(str(digit(char)) for char in text if char.isdigit())
 
 
 def remove_mark_deep(value: Any, mark: str) -> Any:
@@ -83,21 +105,11 @@ def remove_mark_deep(value: Any, mark: str) -> Any:
     return value
 
 
-@lru_cache(maxsize=256)
-def _compile(mark: str) -> tuple[re.Pattern[str], re.Pattern[str]]:
-    """Return a pattern of a mark's digits, which is searched for fast, and one of all of it."""
-    digits = [_list_digits()[int(each)] for each in mark.removeprefix(MARK_START)]
-    pattern = r"[\W_]{0,2}".join(digits)
-    return re.compile(pattern), re.compile(f"{MARK_START}?{pattern} ?")
-
-
 @cache
-def _list_digits() -> list[str]:
-    """Return for each digit the class of all characters that look like it."""
-    found = [""] * 10
-    for char in [char for char in map(chr, range(_LAST_DIGIT + 1)) if char.isdigit()]:
-        found[digit(char)] += char
-    return [f"[{each}]" for each in found]
+def _compile() -> re.Pattern[str]:
+    """Return a pattern of as many digits as a mark has, of any script, at any place."""
+    found = "".join(char for char in map(chr, range(_LAST_DIGIT + 1)) if char.isdigit())
+    return re.compile(rf"(?=([{found}](?:[\W_]{{0,2}}[{found}]){{{MARK_DIGITS - 1}}}))")
 
 
 _LAST_DIGIT: Final = 0x1FBF9
