@@ -29,6 +29,7 @@ from echelons.testing import Call, ScriptedModel, delegate, per_conversation
 from echelons.tree.agent_registry import AgentState
 from echelons.workspace_tools import file_tools, note_tools
 from tests.scenarios.drivers.camp import asked, first, look, team, told, waiting
+from tests.told_lines import read_whole
 
 if TYPE_CHECKING:
     from tests.scenarios.conftest import World
@@ -428,7 +429,10 @@ def test_a_superior_dismisses_whom_it_has_made_and_may_make_another(
 
     assert world.send(session, "go").text == "over"
 
-    made, dismissed, again, other = told(session)
+    _, dismissed, again, _ = told(session)
+    said = session.thread_store.get(session.thread_id).messages
+    results = [read_whole(message) for message in said if message.type == "tool"]
+    made, other = results[0], results[3]
     [name] = MADE.findall(made)
     assert dismissed == f"{name} is dismissed, with all below it"
     assert again == f"Error: '{name}' was dismissed, for good; spawn another"
