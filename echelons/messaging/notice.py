@@ -73,6 +73,9 @@ def _replace(text: str, mark: str, other: str) -> str:
 
 def _iterate_places(text: str, mark: str) -> Iterator[tuple[int, int]]:
     """Yield where a mark begins and ends in a text, its sign and a space after it included."""
+    # Nearly all texts have too few digits, which this finds out ten times as fast.
+    if text.isascii() and not _ASCII_DIGITS.search(text):
+        return
     # One pattern for all marks: to compile one for each thread takes longer than its first turn.
     for match in _compile().finditer(text):
         begin, end = match.span(1)
@@ -103,6 +106,9 @@ def remove_mark_deep(value: Any, mark: str) -> Any:
         items = [remove_mark_deep(each, mark) for each in value]
         return items if items != value else value
     return value
+
+
+_ASCII_DIGITS: Final = re.compile(rf"[0-9](?:[\W_]{{0,2}}[0-9]){{{MARK_DIGITS - 1}}}")
 
 
 @cache

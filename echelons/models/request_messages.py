@@ -80,11 +80,16 @@ class _Written:
     number: int = 0
 
 
+_Checked: TypeAlias = tuple[list[BaseMessage], _Written]
+"""The messages that a request began with, and what was written of them."""
+
+
 class RequestBuilder:
     """Builds the requests of a model, and remembers what it has checked of each conversation.
 
-    A thread may have thousands of messages: a request does not look again at those that the one
-    before it began with, the same objects.
+    A thread may have thousands of messages: a request does not look again at those that an earlier
+    one began with, the same objects. Two requests of a conversation are remembered, the latest and
+    that of a task: the messages since the task are other objects once they were read from storage.
 
     Args:
         rules: What the model's client accepts.
@@ -95,7 +100,7 @@ class RequestBuilder:
 
     def __init__(self, rules: ClientRules) -> None:
         self.rules = rules
-        self._kept: OrderedDict[Any, tuple[list[BaseMessage], _Written]] = OrderedDict()
+        self._kept: OrderedDict[Any, tuple[_Checked, _Checked]] = OrderedDict()
 
     def build(
         self, messages: Sequence[BaseMessage], hidden: Collection[str] = frozenset()
@@ -108,14 +113,19 @@ class RequestBuilder:
         if not given:
             return list(messages)
         key = (given[0].id or id(given[0]), frozenset(hidden))
-        known, written = self._kept.get(key, ([], _Written()))
-        # By identity: a message that was changed is another object.
-        if len(known) > len(given) or not all(map(is_, known, given)):
-            known, written = [], _Written()
+        nothing: _Checked = ([], _Written())
+        latest, base = self._kept.get(key, (nothing, nothing))
+        known, written = nothing
+        for checked in (latest, base):
+            # By identity: a message that was changed is another object.
+            if len(checked[0]) <= len(given) and all(map(is_, checked[0], given)):
+                known, written = checked
+                break
         written = _Written([*written.messages], {*written.used}, written.number)
-        whole = _find_whole(given)
+        whole = max(_find_whole(given), len(known))
         _Writer(self.rules, hidden, written).write(given[len(known) : whole])
-        self._kept[key] = (given[:whole], written)
+        latest = (given[:whole], written)
+        self._kept[key] = (latest, latest if isinstance(given[-1], HumanMessage) else base)
         self._kept.move_to_end(key)
         while len(self._kept) > self.KEPT:
             self._kept.popitem(last=False)

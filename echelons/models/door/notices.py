@@ -88,10 +88,12 @@ class NoticeWriter:
         given, system = [*messages], list[BaseMessage]()
         if given and isinstance(given[0], SystemMessage):
             system = [given.pop(0)]
-        known = self._known.pop(mark, None)
-        if known is None or len(known.given) > len(given) or not all(map(is_, known.given, given)):
-            known = _Shown((), ())
-        begun = len(known.given)
+        known = self._known.pop(mark, None) or _Shown((), ())
+        # Each message is shown as one, so that what follows a message that is another object, as
+        # those of the last turn are once they were read from storage, is looked at again alone.
+        same = [*map(is_, known.given, given)]
+        begun = same.index(False) if False in same else len(same)
+        known = _Shown(known.given[:begun], known.messages[:begun])
         # What follows the last reply may still get results.
         places = range(len(given) - 1, begun - 1, -1)
         end = next((place for place in places if isinstance(given[place], AIMessage)), begun)
