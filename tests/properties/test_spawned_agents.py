@@ -156,7 +156,7 @@ class Growing(RuleBasedStateMachine):
 
         fresh = [each for each in made if each]
         names = [
-            re.findall(r"((?:mortal|drone)-[0-9a-f]{8})[ ,]", each) for each in said["results"]
+            {*re.findall(r"((?:mortal|drone)-[0-9a-f]{8})[ ,]", each)} for each in said["results"]
         ]
         found = [name for [name] in filter(None, names)]
         assert len(found) == len({*found}) == len(fresh), said
