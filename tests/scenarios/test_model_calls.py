@@ -312,19 +312,19 @@ def test_a_model_in_a_tool_is_in_usage_of_its_agent(
     for name in ("mid", "head")[: depth - 1]:
         provider.says[name] = [delegate(tree.name, "go"), "End."]
         tree = Agent(name, model=provider.chat(name), subordinates=[tree])
-    session = Session(tree, any_saver)
+    # Its clients' open connections would keep a loop that is not closed.
+    with Session(tree, any_saver) as session:
+        result = world.send(session, "go")
 
-    result = world.send(session, "go")
-
-    assert result.status == "finished"
-    assert provider.count("inner") == (4 if "batch" in kind else 2)
-    check_usage(provider, any_saver, session, result.usage)
-    [sums] = [
-        sums for path, sums in session.usage().group("agent").items() if path.endswith("leaf")
-    ]
-    assert sums.model_calls == provider.count("leaf") + provider.count("inner")
-    assert result.response is not None
-    assert result.response.usage == result.usage
+        assert result.status == "finished"
+        assert provider.count("inner") == (4 if "batch" in kind else 2)
+        check_usage(provider, any_saver, session, result.usage)
+        [sums] = [
+            sums for path, sums in session.usage().group("agent").items() if path.endswith("leaf")
+        ]
+        assert sums.model_calls == provider.count("leaf") + provider.count("inner")
+        assert result.response is not None
+        assert result.response.usage == result.usage
 
 
 def test_a_limit_counts_a_model_in_a_tool(world: World, any_saver: Any, provider: Provider) -> None:
@@ -473,15 +473,14 @@ def test_models_of_subordinates_that_are_no_agents_count_once(
         graph.add_edge("one", "two")
         below = graph.compile(name="below")
     head = Agent("head", model=provider.chat("head"), subordinates=[below], limits=Limits(calls=9))
-    session = Session(head, any_saver)
+    with Session(head, any_saver) as session:
+        result = world.send(session, "go")
 
-    result = world.send(session, "go")
-
-    assert provider.count("inner") == (2 if kind == "model" else 4)
-    assert result.status == "finished"
-    check_usage(provider, any_saver, session, result.usage)
-    assert result.response is not None
-    assert result.response.usage == result.usage
+        assert provider.count("inner") == (2 if kind == "model" else 4)
+        assert result.status == "finished"
+        check_usage(provider, any_saver, session, result.usage)
+        assert result.response is not None
+        assert result.response.usage == result.usage
 
 
 def build_thinker(*, dies: bool) -> Agent:
