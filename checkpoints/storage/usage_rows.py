@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from echelons.checkpoints.thread_events import EventKind, ThreadEvent, WriteLocation
 from echelons.errors import CheckpointTampered
-from echelons.tree.names import RESERVED_TOOLS
+from echelons.tree.names import BUILT_IN_TOOLS
 from echelons.tree.usage_report import StoredCall
 
 _FIELDS = (
@@ -73,7 +73,7 @@ def load_call_rows(rows: Iterable[tuple[Any, ...]]) -> Iterator[CallRow]:
             raise CheckpointTampered(where, "it is no event of a thread")
         thread_id, namespace, checkpoint_id, agent_thread_id, path, at, key = texts
         if kind == EventKind.TOOL_CALL:
-            if tool in RESERVED_TOOLS:
+            if tool in BUILT_IN_TOOLS:
                 continue
             call = StoredCall("tool", "reported", thread_id, agent_thread_id, path, at)
         elif held == "null" or (held == "object" and read is None and written is None):

@@ -23,7 +23,7 @@ from echelons.delegation.request_builder import load_candidates, request_as_sent
 from echelons.errors import UnreadableRecord
 from echelons.identity.lineage import MAIL_KEY, THREADS_KEY, derive_message_id
 from echelons.messaging.mail import Mail, load_mail
-from echelons.tree.names import PATH_SEPARATOR, RESERVED_TOOLS, SEND_MESSAGE
+from echelons.tree.names import BUILT_IN_TOOLS, PATH_SEPARATOR, SEND_MESSAGE
 
 CUT_SHORT = "cut short: its superior has ended"
 """The reason of a request that has no answer and will not get one."""
@@ -372,7 +372,7 @@ def _list_tools(messages: Sequence[BaseMessage]) -> Iterator[str]:
     for message in messages:
         threads = _get_thread_ids(message)
         for call in message.tool_calls if isinstance(message, AIMessage) else ():
-            if call["id"] not in threads and call["name"] not in RESERVED_TOOLS:
+            if call["id"] not in threads and call["name"] not in BUILT_IN_TOOLS:
                 yield call["name"]
 
 

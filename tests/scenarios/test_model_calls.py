@@ -7,14 +7,15 @@ our checkpointer and on one that knows nothing of usage, and with what the run h
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from threading import Event, Thread
 from time import monotonic
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import pytest
 from langchain.agents.middleware.types import AgentMiddleware
+from langchain_anthropic import ChatAnthropic
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage
 from langchain_openai import ChatOpenAI
@@ -27,12 +28,12 @@ from echelons.capabilities import ModelDeriver
 from echelons.delegation import Usage
 from echelons.guards.budget import Budget
 from echelons.memory import Memory
-from echelons.middleware import VerificationMiddleware
+from echelons.middleware import PlanMiddleware, VerificationMiddleware
 from echelons.monitors import Monitor
 from echelons.routing import ModelMatcher
-from echelons.testing import Call, OpenAIServer, Reply, ScriptedModel, delegate
+from echelons.testing import AnthropicServer, Call, OpenAIServer, Reply, ScriptedModel, delegate
 from echelons.testing.crash import die, fork
-from echelons.testing.openai_server import HttpError
+from echelons.testing.openai_server import Blocks, HttpError
 
 if TYPE_CHECKING:
     from tests.scenarios.conftest import World
@@ -50,6 +51,7 @@ class Provider:
 
     def __init__(self) -> None:
         self.says: dict[str, Any] = {}
+        self.refused = list[str]()
         self.server = OpenAIServer(self._play)
 
     def _play(self, request: Any) -> Any:
@@ -60,6 +62,9 @@ class Provider:
         elif isinstance(said, list):
             said = said.pop(0)
         if isinstance(said, HttpError):
+            self.refused.append(name)
+            return said
+        if isinstance(said, Reply):
             return said
         if isinstance(said, str):
             return Reply(said, usage=(READ, WRITTEN))
@@ -73,7 +78,8 @@ class Provider:
     def count(self, name: str = "") -> int:
         """Return how many calls of a model the server has answered, of all by default."""
         names = [each.body["model"] for each in self.server.requests]
-        return len(names) if not name else names.count(name)
+        refused = self.refused
+        return names.count(name) - refused.count(name) if name else len(names) - len(refused)
 
 
 @pytest.fixture
@@ -376,7 +382,7 @@ def test_a_model_in_a_tool_that_fails_counts_for_limits_alone(
 
     result = world.send(session, "go")
 
-    assert (result.status, provider.count("head"), provider.count("inner")) == ("limited", 2, 2)
+    assert (result.status, provider.count(), len(provider.refused)) == ("limited", 2, 2)
     assert session.usage().total.model_calls == result.usage.model_calls == 2
 
 
@@ -666,3 +672,209 @@ def test_a_limit_of_tokens_counts_an_estimate_where_nothing_is_reported(
     assert rows.estimated_calls == rows.model_calls == provider.count()
     assert 1000 <= rows.charged_tokens < 2500
     assert result.usage.unknown_calls == provider.count()
+
+
+class Case(NamedTuple):
+    """A tree, how many calls of each model must be answered, and refused, and what it is sent."""
+
+    agent: Agent
+    counts: Mapping[str, int]
+    refusals: int = 0
+    tasks: Sequence[str] = ("go",)
+
+
+def build_summaries(provider: Provider) -> Case:
+    memory = Memory(budget=600, recent=1, summarizer="model")
+    tasks = [f"turn {turn} {'about something long ' * 20}" for turn in range(8)]
+    agent = Agent("head", model=provider.chat("head"), memory=memory)
+    return Case(agent, {}, tasks=tasks)
+
+
+def build_verification(provider: Provider) -> Case:
+    provider.says = {"head": [delegate("leaf", "go"), "End."], "judge": ["Too short.", "OK"]}
+    leaf = Agent("leaf", model=provider.chat("leaf"))
+    checks = [VerificationMiddleware(provider.chat("judge"))]
+    head = Agent("head", model=provider.chat("head"), subordinates=[leaf], middleware=checks)
+    return Case(head, {"head": 2, "leaf": 2, "judge": 2})
+
+
+def build_rejections(provider: Provider) -> Case:
+    right = '{"name": "Como"}'
+    provider.says = {"head": ["no", delegate("leaf", "go"), right], "leaf": ["none", right]}
+    contract = Contract(output=Lake)
+    leaf = Agent("leaf", model=provider.chat("leaf"), contract=contract)
+    head = Agent("head", model=provider.chat("head"), subordinates=[leaf], contract=contract)
+    return Case(head, {"head": 3, "leaf": 2})
+
+
+def build_thinking(kind: str) -> Callable[[Provider], Case]:
+    def build(provider: Provider) -> Case:
+        provider.says = {"head": [Call("think"), "End."]}
+        tool = build_tool(kind, provider.chat("inner"))
+        return Case(Agent("head", model=provider.chat("head"), tools=[tool]), {"inner": 1})
+
+    return build
+
+
+def build_plan(provider: Provider) -> Case:
+    provider.says = {"head": ["First I look.", "Done."]}
+    return Case(
+        Agent("head", model=provider.chat("head"), middleware=[PlanMiddleware()]), {"head": 2}
+    )
+
+
+def build_routing(provider: Provider) -> Case:
+    rates = Call("rate_agents", {"ratings": [{"agent": "ann", "match": 0.9}]})
+    provider.says = {
+        "head": [Call("call_subordinate", {"message": "Find a lake"}), "End."],
+        "deriver": lambda body: '{"capabilities": [{"name": "lakes", "confidence": 0.9}]}',
+        "matcher": lambda body: rates,
+    }
+    policy = DelegationPolicy(
+        deriver=ModelDeriver(provider.chat("deriver")),
+        matcher=ModelMatcher(provider.chat("matcher")),
+    )
+    below = [Agent(name, model=provider.chat(name)) for name in ("ann", "bob")]
+    plans: Any = {"plans": 0.9}
+    head = Agent(
+        "head",
+        model=provider.chat("head"),
+        subordinates=below,
+        delegation=policy,
+        capabilities=plans,
+    )
+    return Case(head, {"head": 2, "deriver": 2, "ann": 1, "bob": 0})
+
+
+def build_fallback(provider: Provider) -> Case:
+    rates = Call("rate_agents", {"ratings": [{"agent": n, "match": m} for n, m in RATED.items()]})
+    unable = Call("report", {"status": "unable", "result": "I cannot."})
+    provider.says = {
+        "head": [Call("call_subordinate", {"message": "Find a lake"}), "End."],
+        "matcher": lambda body: rates,
+        "ann": [unable],
+    }
+    below = [
+        Agent(name, f"Finds lakes, {name}.", model=provider.chat(name), capabilities={"lakes": 0.9})
+        for name in RATED
+    ]
+    policy = DelegationPolicy(matcher=ModelMatcher(provider.chat("matcher")))
+    head = Agent("head", model=provider.chat("head"), subordinates=below, delegation=policy)
+    return Case(head, {"head": 2, "ann": 1, "bob": 1})
+
+
+RATED = {"ann": 0.9, "bob": 0.8}
+
+
+def build_half_answer(provider: Provider) -> Case:
+    cut = Reply("Half of", usage=(READ, WRITTEN), finish_reason="length")
+    provider.says = {"head": [cut, "it."]}
+    return Case(Agent("head", model=provider.chat("head")), {"head": 2})
+
+
+def build_overflow(provider: Provider) -> Case:
+    def say(body: Any) -> Any:
+        if len(str(body["messages"])) > 9000:
+            return HttpError(400, message="context_length_exceeded")
+        return Call("look") if body["messages"][-1]["role"] == "user" else "Seen."
+
+    def look() -> str:
+        """Look."""
+        return "far " * 5000
+
+    provider.says = {"head": say}
+    return Case(Agent("head", model=provider.chat("head"), tools=[look]), {"head": 2}, refusals=2)
+
+
+def build_watch(provider: Provider) -> Case:
+    seen = Event()
+
+    def watch(body: Any) -> str:
+        seen.set()
+        return "Nothing."
+
+    def look() -> str:
+        """Look."""
+        return "seen"
+
+    def end(body: Any) -> Any:
+        if body["messages"][-1]["role"] == "user":
+            return Call("look")
+        assert seen.wait(60)
+        return "Done."
+
+    provider.says = {"head": end, "watch": watch}
+    budget = Budget(calls=1)
+    model = provider.chat("watch")
+    monitor = Monitor("watch", watches="head", model=model, every_events=2, budget=budget)
+    head = Agent("head", model=provider.chat("head"), tools=[look], monitors=[monitor])
+    return Case(head, {"watch": 1})
+
+
+CASES: dict[str, Callable[[Provider], Case]] = {
+    "summaries": build_summaries,
+    "verification": build_verification,
+    "rejected replies": build_rejections,
+    "model in a tool": build_thinking("invoke"),
+    "stream in a tool": build_thinking("stream"),
+    "asynchronous tool": build_thinking("ainvoke"),
+    "asynchronous stream": build_thinking("astream"),
+    "plan": build_plan,
+    "derivation and matching": build_routing,
+    "candidates": build_fallback,
+    "half an answer": build_half_answer,
+    "refused for length": build_overflow,
+    "monitor": build_watch,
+}
+
+
+@pytest.mark.parametrize("kind", CASES)
+def test_calls_rows_and_charges_are_the_same(
+    world: World, any_saver: Any, provider: Provider, kind: str
+) -> None:
+    agent, counts, refusals, tasks = CASES[kind](provider)
+    with Session(agent, any_saver) as session:
+        told = Usage()
+        for task in tasks:
+            budget = Budget(tokens=100_000, calls=100)
+            result = world.send(session, task, budget=budget)
+            assert result.status == "finished", result.reason
+            told += result.usage
+
+        assert {name: provider.count(name) for name in counts} == counts
+        assert (len(provider.refused), provider.count() > 1) == (refusals, True)
+        check_usage(provider, any_saver, session, told)
+        rows = session.usage()
+        assert {each.state for each in rows.calls if each.kind == "model"} == {"charged"}
+        roots = [each for each in rows.grants if each.path == agent.name]
+        spent = {
+            unit: sum(each.spent for each in roots if each.unit == unit)
+            for unit in ("tokens", "calls")
+        }
+        calls = provider.count()
+        assert spent == {"tokens": (READ + WRITTEN) * calls, "calls": calls}
+
+
+def test_each_part_of_a_reply_that_paused_is_in_usage_and_charged(
+    world: World, any_saver: Any
+) -> None:
+    searches = [
+        {"type": "server_tool_use", "id": f"srvtoolu_{n}", "name": "web_search", "input": {}}
+        for n in range(2)
+    ]
+    pauses = [Blocks([each], "pause_turn", usage=(READ, WRITTEN)) for each in searches]
+    steps = [*pauses, Reply("It is 42.", usage=(READ, WRITTEN))]
+    with AnthropicServer(steps) as server:
+        options: Any = {"base_url": server.url, "api_key": "k", "max_retries": 0}
+        model = ChatAnthropic(model_name="claude-test", **options)
+        search: Any = {"type": "web_search_20250305", "name": "web_search"}
+        head = Agent("head", model=model, tools=[search])
+        with Session(head, any_saver) as session:
+            result = world.send(session, "go", budget=Budget(tokens=1000, calls=10))
+
+            rows = session.usage()
+        assert (result.text, len(server.requests)) == ("It is 42.", 3)
+    assert (rows.total.model_calls, rows.total.input_tokens) == (3, READ * 3)
+    assert (result.usage.model_calls, result.usage.input_tokens) == (3, READ * 3)
+    spent = {each.unit: each.spent for each in rows.grants}
+    assert spent == {"tokens": (READ + WRITTEN) * 3, "calls": 3}

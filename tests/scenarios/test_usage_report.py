@@ -438,3 +438,18 @@ def test_another_agent_s_reply_at_a_step_that_was_charged_counts(
     assert report.group("agent")["head/watch"].tokens == 120
     assert report.total.tokens == 480 + 120
     check_view(saver, report)
+
+
+def test_a_question_is_no_call_of_a_tool(world: World, any_saver: Any) -> None:
+    calls = [Call("ask", {"question": "Which?", "to": "user"}), Call("look", {"what": "lake"})]
+    head = Agent(
+        "head", model=ScriptedModel([*calls, "Done."]), tools=[look], builtin_tools=("ask",)
+    )
+    session = Session(head, any_saver)
+
+    [question] = world.send(session, "Go").questions
+    world.answer(session, {question.id: "Como"})
+
+    assert session.usage().total.tool_calls == 1
+    assert session.trace().tools == ("look",)
+    check_view(any_saver, session.usage())

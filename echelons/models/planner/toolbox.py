@@ -14,26 +14,10 @@ from typing import Any, Final
 from echelons.delegation.contract import DelegationTool
 from echelons.language.team_index import TeamIndex, parse_team
 from echelons.models.planner.tool_parameters import ToolParameter, read_parameters
+from echelons.tree.names import BUILT_IN_TOOLS, CALL_SUBORDINATE, REPORT
 
-DELEGATE_TOOL: Final = "call_subordinate"
-REPORT_TOOL: Final = "report"
-BUILT_IN_TOOLS: Final = frozenset(
-    {
-        DELEGATE_TOOL,
-        REPORT_TOOL,
-        "delegate_many",
-        "spawn_subordinate",
-        "dismiss_subordinate",
-        "ask",
-        "ask_superior",
-        "ask_user",
-        "ask_later",
-        "send_message",
-        "recall",
-        "pin",
-    }
-)
-"""Tools that any agent may have, none of which is its own."""
+DELEGATE_TOOL: Final = CALL_SUBORDINATE
+REPORT_TOOL: Final = REPORT
 
 _SECTION: Final = re.compile(r"\n[ \t]{0,40}(?:Args|Arguments|Parameters|Returns|Raises):")
 

@@ -25,7 +25,7 @@ from echelons.checkpoints.thread_events import (
 )
 from echelons.delegation.request import DelegationResponse
 from echelons.testing import Call, Reply, ScriptedModel, delegate, report
-from echelons.tree.names import RESERVED_TOOLS
+from echelons.tree.names import BUILT_IN_TOOLS
 
 
 def hungry() -> str:
@@ -386,7 +386,7 @@ def test_the_view_of_usage_leaves_out_each_call_that_delegates_or_asks(tmp_path:
         location = WriteLocation("thread", "", "checkpoint", "agent", "head")
         calls = [
             ThreadEvent(EventKind.TOOL_CALL, name, {"intent": name, "args": {}})
-            for name in (*sorted(RESERVED_TOOLS), "look")
+            for name in (*sorted(BUILT_IN_TOOLS), "look")
         ]
         with saver.cursor() as cursor:
             insert_events(cursor, location, calls, utc_now)
