@@ -12,7 +12,7 @@ from langchain_core.messages import AIMessage, BaseMessage
 from echelons.delegation.request import Usage
 from echelons.identity.lineage import CALLS_KEY, MEMORY_KEY, is_from_model
 from echelons.models.door.call_usage import get_whole_usage
-from echelons.text.sanitize import sanitize_value
+from echelons.text.sanitize import sanitize_arguments, sanitize_value
 
 M = TypeVar("M", bound=BaseMessage)
 
@@ -28,10 +28,15 @@ SANITIZED_FIELDS = (
 
 
 def sanitize_message(message: M) -> M:
-    """Return a message without lone surrogates; the same object if it has none."""
+    """Return a message without lone surrogates, and with calls whose arguments are JSON.
+
+    The same object if there is nothing to change.
+    """
     fields = {**vars(message), **(message.__pydantic_extra__ or {})}
     held = {name: value for name, value in fields.items() if value and name in SANITIZED_FIELDS}
     whole = {name: sanitize_value(value) for name, value in held.items()}
+    for call in whole.get("tool_calls", ()):
+        call["args"] = sanitize_arguments(call["args"])
     return message if whole == held else message.model_copy(update=whole)
 
 

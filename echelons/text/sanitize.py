@@ -7,14 +7,20 @@ Invalid input from people is rejected with an error instead, see `echelons.text.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
+
+from pydantic_core import to_jsonable_python
+
+from echelons.errors.base import ShortRepr
 
 MAX_SANITIZED_DEPTH = 64
 """Maximum nesting of lists and mappings; msgpack takes 255, a model's provider far fewer."""
 MAX_TEXT_LENGTH = 16 * 1024 * 1024
 """Maximum length of a string in characters; SQLite takes a billion bytes in a whole row."""
 TOO_DEEP_NOTE = "[nested too deep]"
+_SHORT_REPR = ShortRepr(60)
 
 
 def sanitize_value(value: Any, depth: int = 0) -> Any:
@@ -48,6 +54,32 @@ def sanitize_value(value: Any, depth: int = 0) -> Any:
     if value is None or kind is bool or kind is float:
         return value
     return _sanitize_other(value, depth)
+
+
+def sanitize_arguments(arguments: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a call as JSON; the same object if they are.
+
+    Keys become texts, and so does what JSON does not have, but for `NaN` and the infinities: tools
+    take those as they came.
+
+    Examples:
+        >>> sanitize_arguments({"seats": {1: (2, 3)}, None: {4}})
+        {'seats': {'1': [2, 3]}, 'None': [4]}
+    """
+    try:
+        if json.loads(json.dumps(arguments)) == arguments:
+            return arguments
+    except (TypeError, ValueError, RecursionError):
+        pass
+    clean = sanitize_value(arguments)
+    try:
+        plain = to_jsonable_python(
+            clean, inf_nan_mode="constants", bytes_mode="base64", fallback=_SHORT_REPR.repr
+        )
+    except Exception as error:  # noqa: BLE001  an object's own code may raise anything
+        return {"invalid_arguments": f"{type(error).__name__}: {_SHORT_REPR.repr(error)}"}
+    whole: dict[str, Any] = sanitize_value(plain)
+    return whole
 
 
 def _sanitize_key(key: Any) -> Any:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -89,10 +88,6 @@ REPLY_BLOCKS: list[Any] = [
     *FOREIGN_BLOCKS,
 ]
 PROVIDERS = ["", "openai", "anthropic", "google_genai"]
-
-
-def call_of(name: str, call_id: str = "1") -> Any:
-    return {"name": name, "args": {}, "id": call_id, "type": "tool_call"}
 
 
 def make_reply(dice: random.Random) -> list[BaseMessage]:
@@ -268,60 +263,3 @@ def test_each_mending_is_needed(mending: str, monkeypatch: pytest.MonkeyPatch) -
         monkeypatch.setattr(request_messages._Writer, name, without)
 
     assert count_faults() > 0
-
-
-ODDITIES: dict[str, tuple[list[BaseMessage], str]] = {
-    "names of calls": ([AIMessage("", tool_calls=[call_of("a b")])], "unknown_tool"),
-    "ids of calls": ([AIMessage("", tool_calls=[call_of("look", "a:1")])], "a_1-1"),
-    "arguments that are no JSON object": (
-        [
-            AIMessage(
-                "",
-                invalid_tool_calls=[
-                    InvalidToolCall(
-                        type="invalid_tool_call", name="look", args="[1]", id="1", error=None
-                    )
-                ],
-            )
-        ],
-        "'invalid_arguments': '[1]'",
-    ),
-    "empty replies": ([AIMessage("")], "…"),
-    "blank blocks of text": ([HumanMessage([{"type": "text", "text": " "}])], "…"),
-    "calls without a result": ([AIMessage("", tool_calls=[call_of("look")])], "not run"),
-    "results without a call": ([ToolMessage("x", tool_call_id="9")], "[a result of a tool] x"),
-    "second results of a call": (
-        [
-            AIMessage("", tool_calls=[call_of("look")]),
-            ToolMessage("x", tool_call_id="1"),
-            ToolMessage("twice", tool_call_id="1"),
-        ],
-        "",
-    ),
-    "pictures and files in results": (
-        [AIMessage("", tool_calls=[call_of("look")]), ToolMessage([PICTURE], tool_call_id="1")],
-        "From the results above:",
-    ),
-    "blocks of other providers": ([AIMessage([FOREIGN_BLOCKS[2]])], "…"),
-    "names of authors": ([HumanMessage("x", name="Ann B.")], "Ann_B."),
-    "the first and the last message": ([AIMessage("x")], "Go on."),
-    "calls in the history of a model without tools": (
-        [AIMessage("", tool_calls=[call_of("look")])],
-        "look",
-    ),
-}
-
-
-def read_table() -> list[tuple[str, str]]:
-    lines = Path("docs/models.md").read_text().splitlines()
-    cells = [line.strip("| ").split(" | ") for line in lines if line.startswith("| ")]
-    return [(row[0], row[1]) for row in cells[2:]]
-
-
-def test_page_has_each_kind_that_is_mended_on_the_way_out() -> None:
-    assert [kind for kind, where in read_table() if where == "way out"] == [*ODDITIES]
-    for kind, (said, mended) in ODDITIES.items():
-        sent = build_request([HumanMessage("go"), *said], STRICTEST)
-        shown = str([vars(each) for each in sent])
-        assert mended in shown and "twice" not in shown, kind
-        assert find_fault(MESSAGE_RULES, ModelRequest(sent, [LOOK])) == "", kind

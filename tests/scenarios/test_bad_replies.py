@@ -13,7 +13,7 @@ from langchain_core.runnables import RunnableLambda
 from langchain_openai import ChatOpenAI
 from pydantic import SecretStr
 
-from echelons import Agent, Session, SqliteCheckpointer, ThreadStore
+from echelons import Agent, Permissions, Session, Spawn, SqliteCheckpointer, ThreadStore
 from echelons.checkpoints.threads.thread import Thread
 from echelons.errors import InvalidText
 from echelons.testing import (
@@ -431,3 +431,62 @@ def test_half_of_a_provider_s_json_is_not_run(
 
     assert PAID == []
     assert [each.text for each in out["messages"]][2:] == [CUT_OFF, "I could not pay."]
+
+
+ODD_KEYS: Any = {1: {2.5: "a"}, None: {3}, (1, 2): (4,), "text\ud800": float("nan"), "x": object()}
+
+
+def build_taker(way: str, took: list[Any]) -> tuple[Agent, Any]:
+    """Return a tree in which one agent calls a tool with odd arguments, and what may be spawned."""
+
+    def take(value: Any) -> str:
+        """Take a value."""
+        took.append(value)
+        return "taken"
+
+    def call(messages: Sequence[BaseMessage]) -> Any:
+        if messages[-1].type != "human":
+            return "done"
+        odd: Any = {"name": "take", "args": {"value": ODD_KEYS}, "id": "1", "type": "tool_call"}
+        return AIMessage("", tool_calls=[odd])
+
+    def lead(below: str) -> Any:
+        spawn = Call("spawn_subordinate", {"role": "leaf", "profile": "leaf", "message": "go"})
+        first = spawn if way == "spawned" else delegate(below, "go")
+        return lambda said: first if said[-1].type == "human" else "done"
+
+    model = ScriptedModel({"leaf": call, "mid": lead("leaf"), "head": lead("mid"), "*": call})
+    # In a stream, arguments are texts.
+    model.disable_streaming = True
+    leaf: Any = Agent("leaf", model=model, tools=[take])
+    if way == "spawned":
+        spawn = Spawn(profiles=("leaf",))
+        return Agent("head", model=model, permissions=Permissions(spawn=spawn)), {"leaf": leaf}
+    if way == "graph":
+        leaf = RunnableLambda(lambda task: call([HumanMessage(str(task))]), name="leaf")
+    for name in ("mid", "head") if way not in ("root", "compiled") else ():
+        leaf = Agent(name, model=model, subordinates=[leaf])
+    return leaf, {}
+
+
+@pytest.mark.parametrize("way", ["root", "compiled", "level 3", "spawned", "graph"])
+def test_arguments_that_are_no_json_leave_a_thread_that_answers(
+    world: World, saver: SqliteCheckpointer, way: str
+) -> None:
+    took = list[Any]()
+    agent, spawnable = build_taker(way, took)
+    for _ in range(2):
+        if way == "compiled":
+            out = world.invoke(agent.compile(saver), GO, ROOT)
+            text = out["messages"][-1].text
+        else:
+            with Session(agent, saver, thread="root", spawnable=spawnable) as session:
+                text = world.send(session, "go").text
+                assert session.usage().total.model_calls
+        assert text == "done"
+
+    for value in took:
+        assert [*value] == ["1", "None", "(1, 2)", "text\ufffd", "x"]
+        assert (value["1"], value["None"], value["(1, 2)"]) == ({"2.5": "a"}, [3], [4])
+        assert value["x"].startswith("<object object")
+    assert len(took) == (0 if way == "graph" else 2)
