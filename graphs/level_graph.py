@@ -43,7 +43,6 @@ from echelons.memory.settings import Memory
 from echelons.messaging.sibling_messages import SiblingRule
 from echelons.models import is_offline_planner
 from echelons.models.call_timeouts import takes_timeout
-from echelons.models.door.notices import NoticeWriter
 from echelons.nodes.act import Act
 from echelons.nodes.base_node import Node
 from echelons.nodes.delegating.request_approval import RequestApprovals
@@ -364,7 +363,7 @@ def _build_settings(
         results=LongResults(position.result_tokens),
         bind_more=bind_more,
         repeat_rules=_build_repeat_rules(position.max_repeats, tools),
-        notices=NoticeWriter(is_announced=_announces_notices(agent, position, spawn)),
+        announces_notices=_announces_notices(agent, position, spawn),
     )
 
 

@@ -31,7 +31,7 @@ from echelons.messaging.mail import Mail
 from echelons.messaging.sibling_messages import SiblingRule
 from echelons.models.door.ask import note_cut
 from echelons.models.door.bound_model import BoundModel
-from echelons.models.door.notices import Notices, NoticeWriter, with_notices
+from echelons.models.door.notices import Shorten, View, with_view
 from echelons.nodes.base_node import Node
 from echelons.nodes.delegating.cancel_on_stop import CancelOnStop
 from echelons.nodes.memory.prompt_memory import PromptMemory
@@ -124,7 +124,7 @@ class ReasonSettings:
         results: What its model is shown of long results.
         bind_more: Binds its model to other tools than those shown.
         repeat_rules: How often it may make the same call with the same result; `None` for no limit.
-        notices: Shows its model what the library says.
+        announces_notices: Whether the instructions name the mark of what the library says.
     """
 
     model: Runnable[Any, Any] | ModelFunction
@@ -146,7 +146,7 @@ class ReasonSettings:
     results: LongResults = field(default_factory=lambda: LongResults(DEFAULT_RESULT_TOKENS))
     bind_more: Callable[[Sequence[Any]], Runnable[Any, Any]] | None = None
     repeat_rules: RepeatRules | None = None
-    notices: NoticeWriter = field(default_factory=partial(NoticeWriter, is_announced=False))
+    announces_notices: bool = False
 
 
 class Reason(Node):
@@ -224,14 +224,14 @@ class Reason(Node):
             return given.rebase_update(build_halt_update(system, given.state["messages"], identity))
         system = self._note_dismissed(system, gate, identity)
         messages, noted = [*past.messages, *joined.state["messages"]], None
-        bound, results, more = self._offer_reading(bound, messages)
+        bound, shorten, more = self._offer_reading(bound, messages)
         if settings.memory:
             system, messages, noted = settings.memory.shorten(system, messages, config)
         model_input, answer = (
-            ModelInput(system, messages, past, joined.state, results, more),
+            ModelInput(system, messages, past, joined.state, more),
             ModelAnswer(),
         )
-        own = with_notices(config, Notices(joined.mark, settings.notices))
+        own = with_view(config, View(joined.mark, settings.announces_notices, shorten))
         with CutOnIntervention(mailboxes, config) as cut:
             if calls := settings.model_calls:
                 answer = calls.invoke(bound, model_input, gate, own)
@@ -348,14 +348,14 @@ class Reason(Node):
         system = await settings.prompt.abuild(past, joined.state, config)
         system = self._note_dismissed(system, gate, identity)
         messages, noted = [*past.messages, *joined.state["messages"]], None
-        bound, results, more = self._offer_reading(bound, messages)
+        bound, shorten, more = self._offer_reading(bound, messages)
         if settings.memory:
             system, messages, noted = await settings.memory.ashorten(system, messages, config)
         model_input, answer = (
-            ModelInput(system, messages, past, joined.state, results, more),
+            ModelInput(system, messages, past, joined.state, more),
             ModelAnswer(),
         )
-        own = with_notices(config, Notices(joined.mark, settings.notices))
+        own = with_view(config, View(joined.mark, settings.announces_notices, shorten))
         # Of a subordinate, the whole level is cancelled.
         stopped = None if identity.request_id else CancelOnStop(config)
         with CancelOnIntervention(mailboxes, config) as cut, stopped or nullcontext():
@@ -469,27 +469,27 @@ class Reason(Node):
 
     def _offer_reading(
         self, bound: BoundModel, messages: Sequence[BaseMessage]
-    ) -> tuple[BoundModel, LongResults | None, Sequence[Any]]:
+    ) -> tuple[BoundModel, Shorten | None, Sequence[Any]]:
         """Return the model, what shortens its results, and the tool that reads on in them.
 
         From the first long result on, the tool is there in every request of the thread.
         """
         settings = self._settings
-        found, results = settings.results.examine(messages), settings.results
+        found, shorten = settings.results.examine(messages), settings.results.shorten
         if found is Examination.WHOLE:
             # A middleware may add messages.
-            return bound, results if settings.model_calls else None, ()
+            return bound, shorten if settings.model_calls else None, ()
         bind = settings.bind_more if bound.unbound is None else bound.unbound.bind_tools
         if bind is None or found is not Examination.CUT:
-            return bound, results, ()
+            return bound, shorten, ()
         more = (build_read_result_schema(),)
         if bound is self._bound_model and self._reading_model:
-            return self._reading_model, results, more
+            return self._reading_model, shorten, more
         model = bind([*settings.shown_tools, *more])
         reading = BoundModel.from_runnable(model, bound.timed_model, bound.unbound)
         if bound is self._bound_model:
             self._reading_model = reading
-        return reading, results, more
+        return reading, shorten, more
 
     @property
     def _chooser(self) -> ModelFunction:

@@ -45,9 +45,9 @@ def format_notice(mark: str, text: str) -> str:
     return f"{mark} {text}"
 
 
-def has_mark(text: str, mark: str) -> bool:
-    """Return whether a text has the digits of a mark, see `remove_mark`."""
-    return any(True for _ in _iterate_places(text, mark))
+def may_have_mark(text: str) -> bool:
+    """Return whether a text may have the digits of any mark; what `repr` escapes may hide them."""
+    return not text.isascii() or "\\" in text or bool(_ASCII_DIGITS.search(text))
 
 
 def remove_mark(text: str, mark: str) -> str:

@@ -10,18 +10,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections import OrderedDict
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
 from math import isfinite
 from operator import is_
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from langchain_core.messages import (
     AIMessage,
     BaseMessage,
     HumanMessage,
-    SystemMessage,
     ToolCall,
     ToolMessage,
     convert_to_openai_data_block,
@@ -30,6 +27,9 @@ from langchain_core.messages import (
 
 from echelons.models.client_rules import ClientRules
 from echelons.models.hidden_messages import HIDDEN_RESULT
+
+if TYPE_CHECKING:
+    from echelons.models.door.notices import View
 
 UNKNOWN_TOOL: Final = "unknown_tool"
 """The name under which a call is sent whose own name no provider accepts."""
@@ -61,27 +61,37 @@ _NOT_SHOWN = "[{kind}: it cannot be shown to this model]"
 _FROM_RESULTS = "From the results above:"
 
 
+_REPLY = frozenset({"ai", "AIMessageChunk"})
+_RESULT = frozenset({"tool", "ToolMessageChunk"})
+_PLAIN_VALUES = frozenset({str, int, bool, type(None)})
+_TEXT = frozenset({str})
+_NOTHING: Final[frozenset[str]] = frozenset()
+
 _Sent: TypeAlias = tuple[str, str, ToolCall]
 """A call: the id under which it is sent, the name that the model wrote, and what is sent."""
 
 
-@dataclass(slots=True)
-class _Written:
-    """What was written of a request, and what the next messages depend on.
+class _Checked(NamedTuple):
+    """The messages that a request began with, and what was written of them."""
+
+    messages: Sequence[BaseMessage]
+    writer: _Writer
+
+
+class _Known(NamedTuple):
+    """What is remembered of a conversation.
 
     Attributes:
-        messages: The messages of the request.
-        used: The ids of all calls so far, those of hidden messages too.
-        number: How many ids were made.
+        latest: What its latest request began with.
+        base: What the request of its latest task began with.
+        system: Its instructions.
+        shown_system: What is shown of them.
     """
 
-    messages: list[BaseMessage] = field(default_factory=list)
-    used: set[str] = field(default_factory=set)
-    number: int = 0
-
-
-_Checked: TypeAlias = tuple[list[BaseMessage], _Written]
-"""The messages that a request began with, and what was written of them."""
+    latest: _Checked | None
+    base: _Checked | None
+    system: Sequence[BaseMessage] | None
+    shown_system: Sequence[BaseMessage]
 
 
 class RequestBuilder:
@@ -96,48 +106,55 @@ class RequestBuilder:
     """
 
     KEPT: Final = 32
-    """Most conversations that are remembered."""
+    """Most conversations that are remembered; the least recently used goes first."""
 
     def __init__(self, rules: ClientRules) -> None:
         self.rules = rules
-        self._kept: OrderedDict[Any, tuple[_Checked, _Checked]] = OrderedDict()
+        self._known: dict[Any, _Known] = {}
 
     def build(
-        self, messages: Sequence[BaseMessage], hidden: Collection[str] = frozenset()
+        self,
+        messages: Sequence[BaseMessage],
+        hidden: frozenset[str] = _NOTHING,
+        view: View | None = None,
     ) -> list[BaseMessage]:
         """Return the messages to send, see `build_request`."""
-        first = 0
-        while first < len(messages) and isinstance(messages[first], SystemMessage):
+        # Types are told by their names: to ask whether a message is of a class takes three calls.
+        count, first = len(messages), 0
+        while first < count and messages[first].type == "system":
             first += 1
-        given = list(messages[first:])
-        if not given:
-            return list(messages)
-        key = (given[0].id or id(given[0]), frozenset(hidden))
-        nothing: _Checked = ([], _Written())
-        latest, base = self._kept.get(key, (nothing, nothing))
-        known, written = nothing
+        system, given = [*messages[:first]], [*messages[first:]]
+        key = (given[0].id or id(given[0]) if given else None, hidden, view and view.mark)
+        if (known := self._known.pop(key, None)) is None:
+            known = _Known(None, None, None, ())
+        latest, base, known_system, shown_system = known
+        if known_system != system:
+            shown_system = view.introduce(system) if view else system
         for checked in (latest, base):
             # By identity: a message that was changed is another object.
-            if len(checked[0]) <= len(given) and all(map(is_, checked[0], given)):
-                known, written = checked
+            if checked and _begins_with(given, checked.messages):
+                begun, writer = len(checked.messages), checked.writer.copy()
                 break
-        written = _Written([*written.messages], {*written.used}, written.number)
-        whole = max(_find_whole(given), len(known))
-        _Writer(self.rules, hidden, written).write(given[len(known) : whole])
-        latest = (given[:whole], written)
-        self._kept[key] = (latest, latest if isinstance(given[-1], HumanMessage) else base)
-        self._kept.move_to_end(key)
-        while len(self._kept) > self.KEPT:
-            self._kept.popitem(last=False)
-        ends = _Written([*written.messages], {*written.used}, written.number)
-        _Writer(self.rules, hidden, ends).write(given[whole:])
-        return [*messages[:first], *_close(ends.messages, self.rules)]
+        else:
+            begun, writer = 0, _Writer(self.rules, hidden)
+        whole = _find_whole(given, begun)
+        if whole > begun:
+            writer.write(_show(given[begun:whole], view))
+        latest = _Checked(given[:whole], writer)
+        if given and given[-1].type == "human":
+            base = latest
+        self._known[key] = _Known(latest, base, system, shown_system)
+        if len(self._known) > self.KEPT:
+            del self._known[next(iter(self._known))]
+        written = writer.copy()
+        written.write(_show(given[whole:], view))
+        return [*shown_system, *_close(written.messages, self.rules)]
 
 
 def build_request(
     messages: Sequence[BaseMessage],
     rules: ClientRules,
-    hidden: Collection[str] = frozenset(),
+    hidden: Collection[str] = _NOTHING,
 ) -> list[BaseMessage]:
     r"""Return a conversation as the client of a model can send it.
 
@@ -153,7 +170,7 @@ def build_request(
         >>> reply.tool_calls[0]["name"], answer.text
         ('unknown_tool', "[the call of '$READ.file'] not run")
     """
-    return RequestBuilder(rules).build(messages, hidden)
+    return RequestBuilder(rules).build(messages, frozenset(hidden))
 
 
 def has_calls(messages: Sequence[BaseMessage]) -> bool:
@@ -162,85 +179,151 @@ def has_calls(messages: Sequence[BaseMessage]) -> bool:
     return bool([1 for each in messages if type(each) is AIMessage and each.tool_calls])
 
 
-def _find_whole(messages: Sequence[BaseMessage]) -> int:
+def _begins_with(messages: Sequence[BaseMessage], known: Sequence[BaseMessage]) -> bool:
+    """Return whether a conversation begins with some messages, the same objects."""
+    return len(known) <= len(messages) and all(map(is_, known, messages))
+
+
+def _show(messages: Sequence[BaseMessage], view: View | None) -> Sequence[BaseMessage]:
+    return view.show(messages) if view else messages
+
+
+def _find_whole(messages: Sequence[BaseMessage], begun: int) -> int:
     """Return the place from which on messages may look different with those to come."""
-    for place in range(len(messages) - 1, -1, -1):
-        message = messages[place]
-        if isinstance(message, AIMessage):
-            whole = place
-            # A paused reply is answered by its continuation.
-            while whole and isinstance(messages[whole - 1], AIMessage):
-                whole -= 1
-            return whole
-    return 0
+    place = len(messages) - 1
+    while place > begun and messages[place].type not in _REPLY:
+        place -= 1
+    # A paused reply is answered by its continuation.
+    while place > begun and messages[place - 1].type in _REPLY:
+        place -= 1
+    return max(place, begun)
 
 
 def _close(messages: list[BaseMessage], rules: ClientRules) -> list[BaseMessage]:
     """Add what a conversation of a provider begins and ends with."""
     if not rules.needs_user_turns or not messages:
         return messages
-    if isinstance(messages[0], AIMessage):
+    if messages[0].type in _REPLY:
         messages.insert(0, HumanMessage(BEGIN))
     last = messages[-1]
-    if isinstance(last, AIMessage) and last.response_metadata.get("stop_reason") != "pause_turn":
+    if last.type in _REPLY and last.response_metadata.get("stop_reason") != "pause_turn":
         messages.append(HumanMessage(GO_ON))
     return messages
 
 
 class _Writer:
-    """Writes messages to a request."""
+    """Writes messages to a request.
 
-    def __init__(self, rules: ClientRules, hidden: Collection[str], written: _Written) -> None:
+    Args:
+        rules: What the client accepts.
+        hidden: Ids of messages that are left out.
+
+    Attributes:
+        messages: The messages of the request.
+        used: The ids of all calls so far, those of hidden messages too.
+        number: How many ids were made.
+    """
+
+    def __init__(self, rules: ClientRules, hidden: frozenset[str]) -> None:
+        self.messages: list[BaseMessage] = []
+        self.used: set[str] = set()
+        self.number = 0
         self._rules = rules
         self._hidden = hidden
-        self._written = written
+
+    def copy(self) -> _Writer:
+        """Return a writer that goes on from here."""
+        other = _Writer(self._rules, self._hidden)
+        other.messages, other.used, other.number = [*self.messages], {*self.used}, self.number
+        return other
 
     def write(self, messages: Sequence[BaseMessage]) -> None:
         """Write messages that begin with no result of an earlier call."""
-        place, out = 0, self._written.messages
-        while place < len(messages):
-            message = messages[place]
+        place, count = 0, len(messages)
+        while place < count:
+            message: Any = messages[place]
             place += 1
-            is_hidden = bool(self._hidden) and message.id in self._hidden
-            if isinstance(message, AIMessage):
-                if message.tool_calls or message.invalid_tool_calls:
-                    place = self._write_calls(message, messages, place, is_hidden)
-                elif not is_hidden:
-                    reply = self._fit_reply(message)
-                    if type(reply.content) is list and place < len(messages):
-                        reply = _drop_open_uses(reply, messages[place:])
-                    out.append(reply)
-            elif is_hidden:
+            is_reply = message.type in _REPLY
+            if is_reply and (message.tool_calls or message.invalid_tool_calls):
+                end = place
+                while end < count and messages[end].type not in _REPLY:
+                    end += 1
+                following, place = messages[place:end], end
+                if not self._write_plain_calls(message, following):
+                    self._write_calls(message, following)
+            elif self._hidden and message.id in self._hidden:
                 continue
-            elif isinstance(message, ToolMessage):
-                # Its call was cut out of the conversation.
-                text = f"[a result of {message.name or 'a tool'}] {_read_text(message.content)}"
-                out.append(HumanMessage(text, id=message.id))
-            elif isinstance(message, SystemMessage) and self._rules.wire_format != "openai":
-                out.append(HumanMessage(message.content, id=message.id))
+            elif _is_plain(message) and (is_reply or message.type == "human"):
+                self.messages.append(message)
+            elif is_reply:
+                reply = self._fit_reply(message)
+                if type(reply.content) is list and place < count:
+                    reply = _drop_open_uses(reply, messages[place:])
+                self.messages.append(reply)
             else:
-                out.append(self._fit_message(message))
+                self._write_message(message)
 
-    def _write_calls(
-        self, message: AIMessage, messages: Sequence[BaseMessage], place: int, is_hidden: bool
-    ) -> int:
-        """Write a reply with calls, and all their results; return the place after them."""
-        end = place
-        while end < len(messages) and not isinstance(messages[end], AIMessage):
-            end += 1
+    def _write_message(self, message: BaseMessage) -> None:
+        """Write a message that is no reply, and answers no call of one that is shown."""
+        if message.type in _RESULT:
+            # Its call was cut out of the conversation.
+            text = f"[a result of {message.name or 'a tool'}] {_read_text(message.content)}"
+            self.messages.append(HumanMessage(text, id=message.id))
+        elif message.type == "system" and self._rules.wire_format != "openai":
+            self.messages.append(HumanMessage(message.content, id=message.id))
+        else:
+            self.messages.append(self._fit_message(message))
+
+    def _write_plain_calls(self, message: AIMessage, following: Sequence[BaseMessage]) -> bool:
+        """Write a reply with calls as it is, with what follows it, if any client takes both.
+
+        Returns:
+            Whether it was written; otherwise something is to be mended.
+        """
+        calls = message.tool_calls
+        ids: list[Any] = [call["id"] for call in calls]
+        results: Any = following[: len(ids)]
+        more = following[len(ids) :]
+        if (
+            self._hidden
+            or message.invalid_tool_calls
+            or not (_is_plain(message) or (message.content == "" and not message.name))
+            or [
+                result.tool_call_id
+                for result in results
+                if result.type in _RESULT
+                and type(text := result.content) is str
+                and (not text or "!" <= text[:1] <= "~")
+                and not result.additional_kwargs
+            ]
+            != ids
+            or (more and [each for each in more if each.type in _RESULT])
+            or None in ids
+            or not all(map(_CALL_ID.fullmatch, ids))
+            or not all(map(_NAME.fullmatch, [call["name"] for call in calls]))
+            or len(self.used) + len(ids) > len(used := {*self.used, *ids})
+            or [args for call in calls if _fit_args(args := call["args"]) is not args]
+        ):
+            return False
+        self.used = used
+        self.messages += [message, *results]
+        if more:
+            self.write(more)
+        return True
+
+    def _write_calls(self, message: AIMessage, following: Sequence[BaseMessage]) -> None:
+        """Write a reply with calls, all their results, and what else follows it."""
         calls, renamed = self._name_calls(message)
-        results, others = _match_results(messages[place:end], calls, renamed)
-        if not is_hidden:
-            self._written.messages.append(self._fit_reply(message, calls, renamed))
+        results, others = _match_results(following, calls, renamed)
+        if message.id not in self._hidden:
+            self.messages.append(self._fit_reply(message, calls, renamed))
             shown: list[Any] = []
             for result, sent in results:
                 self._write_result(result, sent, shown)
             if shown:
                 blocks = [_build_text(_FROM_RESULTS), *shown]
-                self._written.messages.append(HumanMessage(blocks))
-        if others:
-            self.write(others)
-        return end
+                self.messages.append(HumanMessage(blocks))
+        self.write(others)
 
     def _name_calls(self, message: AIMessage) -> tuple[list[ToolCall], list[tuple[str, str, str]]]:
         """Return the calls of a reply as they are sent, and the old and new id and name of each."""
@@ -259,14 +342,13 @@ class _Writer:
 
     def _make_id(self, old: str) -> str:
         """Return the id of a call: its own, unless it was used before or is not legal."""
-        written = self._written
         new = old
-        if not _CALL_ID.fullmatch(old) or old in written.used:
+        if not _CALL_ID.fullmatch(old) or old in self.used:
             stem = _ILLEGAL.sub("_", old)[:_STEM_LENGTH] or "call"
-            while new == old or new in written.used:
-                written.number += 1
-                new = f"{stem}-{written.number}"
-        written.used.add(new)
+            while new == old or new in self.used:
+                self.number += 1
+                new = f"{stem}-{self.number}"
+        self.used.add(new)
         return new
 
     def _write_result(self, result: ToolMessage | None, sent: _Sent, shown: list[Any]) -> None:
@@ -287,10 +369,10 @@ class _Writer:
             and result.tool_call_id == new
             and not result.additional_kwargs
         ):
-            self._written.messages.append(result)
+            self.messages.append(result)
             return
         update = {"content": content, "tool_call_id": new, "name": call["name"]}
-        self._written.messages.append(result.model_copy(update=update))
+        self.messages.append(result.model_copy(update=update))
 
     def _fit_result_content(self, content: Any, shown: list[Any]) -> Any:
         """Return the content of a result as the client takes it."""
@@ -486,6 +568,19 @@ def _match_results(
     return [*results, *((None, sent) for sent in rest)], others
 
 
+def _is_plain(message: BaseMessage) -> bool:
+    """Return whether a message without calls is one that any client takes, as nearly all are.
+
+    Nothing is called, for it is asked of each message. One that begins with a space or a character
+    beyond ASCII is looked at closely.
+    """
+    kwargs, text = message.additional_kwargs, message.content
+    is_text = type(text) is str and "!" <= text[:1] <= "~"
+    return (
+        is_text and not message.name and not ("tool_calls" in kwargs or "function_call" in kwargs)
+    )
+
+
 def _fit_person_name(message: BaseMessage) -> dict[str, Any]:
     """Return the update that makes the name of a message's author legal."""
     if message.name and _ILLEGAL_IN_NAME.search(message.name):
@@ -494,7 +589,9 @@ def _fit_person_name(message: BaseMessage) -> dict[str, Any]:
 
 
 def _fit_args(args: dict[str, Any]) -> dict[str, Any]:
-    """Return arguments that are JSON."""
+    """Return arguments that are JSON, the same object if they are."""
+    if {*map(type, args.values())} <= _PLAIN_VALUES and {*map(type, args)} <= _TEXT:
+        return args
     try:
         json.dumps(args, allow_nan=False)
     except (TypeError, ValueError):

@@ -91,7 +91,7 @@ class ModelCalls:
             if next(calls) and (verdict := gate.enter(Step.MODEL, config)):
                 raise CallRefused(verdict)
             watch = _Watch(self._watchers, config)
-            messages = given.shorten(_list_input(changed))
+            messages = _list_input(changed)
             reply = run_plan_steps(ask(own, messages, watch.config))
             heard.append(_Heard(own, messages, reply))
             watch.end(reply)
@@ -126,7 +126,7 @@ class ModelCalls:
                 if verdict:
                     raise CallRefused(verdict)
             watch = _Watch(self._watchers, config)
-            messages = given.shorten(_list_input(changed))
+            messages = _list_input(changed)
             reply = await arun_plan_steps(ask(own, messages, watch.config))
             heard.append(_Heard(own, messages, reply))
             watch.end(reply)

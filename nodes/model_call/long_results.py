@@ -105,20 +105,21 @@ class LongResults:
         """Return how many tokens are shown of the messages that are not shown whole, by place."""
         # A thread may have thousands of messages: nothing is called for one that is short.
         limit, measures = self._limit, self._measures
-        sizes = [
-            (len(text) if type(text := each.content) is str else limit)
-            if each.type == "tool"
-            else 0
-            for each in messages
-        ]
-        small, sums = limit // SMALL_SHARE, [*accumulate(sizes)]
+        contents = [each.content if each.type == "tool" else "" for each in messages]
+        sizes = [*map(len, contents)]
+        if list in {*map(type, contents)}:
+            sizes = [len(each) if type(each) is str else limit for each in contents]
+        small = limit // SMALL_SHARE
+        if sum(sizes) <= small:
+            return {}
+        sums = [*accumulate(sizes)]
         large = [place for place, size in enumerate(sizes) if size > small]
         callers = [
             (place, len(calls))
             for place, each in enumerate(messages)
             # Two results have at most twice as many tokens as one.
             if each.type == "ai"
-            and len(calls := each.tool_calls) > RESULTS_SHARE  # type: ignore[attr-defined]
+            and (calls := each.tool_calls)[RESULTS_SHARE:]  # type: ignore[attr-defined]
             and sums[min(place + len(calls), len(sums) - 1)] - sums[place] > small
         ]
         shares: dict[int, int] = {}

@@ -19,7 +19,6 @@ from echelons.models import resolve_model
 from echelons.models.call_timeouts import takes_timeout
 from echelons.models.door.ask import CallRefused, ask
 from echelons.models.door.bound_model import BoundModel
-from echelons.nodes.model_call.long_results import LongResults
 from echelons.nodes.model_call.state_function import StateFunction
 from echelons.plans import Plan, arun_plan_steps, run_plan_steps
 
@@ -35,7 +34,6 @@ class ModelInput(NamedTuple):
         messages: The conversation, as far as the model reads it.
         past: The segments before the present one.
         state: The level's state.
-        results: What the model is shown of long results; `None` for all.
         more_tools: The tools that it has beside those bound to it at first.
     """
 
@@ -43,7 +41,6 @@ class ModelInput(NamedTuple):
     messages: Sequence[BaseMessage]
     past: Past
     state: Mapping[str, Any]
-    results: LongResults | None = None
     more_tools: Sequence[Any] = ()
 
     def build_prompt(self) -> list[BaseMessage]:
@@ -52,11 +49,7 @@ class ModelInput(NamedTuple):
 
     def ask(self, model: BoundModel, config: RunnableConfig) -> Plan[Any]:
         """Return the model's reply."""
-        return ask(model, self.shorten(self.build_prompt()), config)
-
-    def shorten(self, messages: list[BaseMessage]) -> list[BaseMessage]:
-        """Return messages for the model with a part of each long result."""
-        return self.results.shorten(messages) if self.results else messages
+        return ask(model, self.build_prompt(), config)
 
     def answer(self, model: BoundModel, config: RunnableConfig) -> ModelAnswer:
         """Return what has come of a model's call, which the agent's budget may refuse."""

@@ -22,7 +22,7 @@ from echelons.models.door.call_usage import (
     read_usage,
 )
 from echelons.models.door.inner_calls import is_counted
-from echelons.models.door.notices import clean_reply, get_notices
+from echelons.models.door.notices import clean_reply, get_view
 from echelons.models.door.overflow import FittedRequest
 from echelons.plans import Plan, PlanStep, arun_plan_steps, run_plan_steps
 
@@ -92,18 +92,17 @@ def ask(
     Raises:
         CallRefused: The agent has a budget, of which nothing is left.
     """
-    account = account or Account.find(config)
-    if notices := get_notices(config):
-        messages = notices.show(messages)
-    sent: SentRequest = yield from send_request(model, messages, config, account)
-    reply, gate = sent.reply, get_gate(config)
+    account, gate, view = account or Account.find(config), get_gate(config), get_view(config)
+    request = FittedRequest(model, messages, gate.hidden_messages, view)
+    sent: SentRequest = yield from send_request(model, request, config, account)
+    reply = sent.reply
     if gate.limits_tokens and isinstance(reply, AIMessage) and not get_whole_usage(reply):
         # A limit that what is not reported does not reach would be none.
         allowance = account.allowance if account else None
-        call = build_noted_call(model.description, messages, reply, allowance)
+        call = build_noted_call(model.description, request.messages, reply, allowance)
         call = call._replace(was_admitted=True, was_charged=sent.is_charged, is_reply=True)
         yield _build_gate_step(gate, partial(gate.note_call, call, config))
-    return clean_reply(reply, notices.mark) if notices else reply
+    return clean_reply(reply, view.mark) if view else reply
 
 
 class SentRequest(NamedTuple):
@@ -120,12 +119,11 @@ class SentRequest(NamedTuple):
 
 def send_request(
     model: BoundModel,
-    messages: Sequence[BaseMessage],
+    request: FittedRequest,
     config: RunnableConfig,
     account: Account | None,
 ) -> Plan[SentRequest]:
     """Return the reply to one request, charged to an account if there is one, see `ask`."""
-    request = FittedRequest(model, messages, get_gate(config).hidden_messages)
     if account is None:
         return SentRequest((yield from _call(model, request, config)))
     budgets, allowance, own, _ = account
@@ -210,21 +208,18 @@ def ask_beside(
     Raises:
         CallRefused: A limit, a budget or an order forbids it.
     """
+    gate = get_gate(config)
+    request = FittedRequest(model, messages, gate.hidden_messages)
     if is_counted(config):
         # A tool asks, whose calls are counted when they end.
-        return (
-            yield from _call(
-                model, FittedRequest(model, messages, get_gate(config).hidden_messages), config
-            )
-        )
-    gate = get_gate(config)
+        return (yield from _call(model, request, config))
     verdict = yield _build_gate_step(gate, partial(gate.enter, Step.MODEL, config))
     if isinstance(verdict, Halt) or (verdict and may_pause):
         raise CallRefused(verdict)
     account = Account.find(config)
-    sent: SentRequest = yield from send_request(model, messages, config, account)
+    sent: SentRequest = yield from send_request(model, request, config, account)
     allowance = account.allowance if account else None
-    call = build_noted_call(model.description, messages, sent.reply, allowance)
+    call = build_noted_call(model.description, request.messages, sent.reply, allowance)
     call = call._replace(was_admitted=not verdict, was_charged=sent.is_charged, reply_id="")
     yield _build_gate_step(gate, partial(gate.note_call, call, config))
     return sent.reply
@@ -234,6 +229,8 @@ def note_dropped(
     model: BoundModel, messages: Sequence[BaseMessage], reply: Any, config: RunnableConfig
 ) -> Plan[None]:
     """Record a reply of an agent's own step that no thread keeps, as its middleware asked again."""
+    if view := get_view(config):
+        messages = view.show_all(messages)
     call = build_noted_call(model.description, messages, reply, get_allowance(config))
     # One that reports nothing was recorded for the limit of tokens.
     has_record = get_gate(config).limits_tokens and call.used.usage is None

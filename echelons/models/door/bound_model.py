@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -13,7 +13,6 @@ from langchain_core.prompt_values import ChatPromptValue
 from langchain_core.runnables import Runnable, RunnableBinding, RunnableConfig
 from pydantic import ValidationError
 
-from echelons.guards.gate import get_gate
 from echelons.models.call_timeouts import limit_call
 from echelons.models.client_rules import STRICTEST, describe_client
 from echelons.models.door.call_usage import UNKNOWN_MODEL, ModelDescription
@@ -76,9 +75,11 @@ class BoundModel:
         kept = keep_refusals(own)
         return cls(kept, arguments, timed_model, takes_value, unbound, described, requests, usage)
 
-    def build_step(self, messages: Sequence[BaseMessage], config: RunnableConfig) -> PlanStep:
-        """Return the call of the model with some messages; a deadline limits it in both worlds."""
-        request = self.requests.build(messages, get_gate(config).hidden_messages)
+    def build_step(self, request: list[BaseMessage], config: RunnableConfig) -> PlanStep:
+        """Return the call of the model with a request that `requests` has built.
+
+        A deadline limits it in both worlds.
+        """
         prompt: LanguageModelInput = request
         if self.takes_prompt_value:
             # LangChain converts a list to this, with two calls for each message of the thread.

@@ -7,10 +7,8 @@ state and the head of the thread.
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Mapping, Sequence
-from operator import is_
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
 
 from langchain_core.messages import (
     AIMessage,
@@ -25,108 +23,91 @@ from echelons.identity.lineage import MAIL_KEY, NOTICES_KEY
 from echelons.messaging.mail import Mail, render_mail
 from echelons.messaging.notice import (
     format_notice,
-    has_mark,
+    may_have_mark,
     remove_mark,
     remove_mark_deep,
 )
 from echelons.prompts import build_notice_guidance
 
-NOTICES_CONFIG_KEY = "__echelons_notices"
-"""Key of a model call's config: the `Notices` of the thread that it is for."""
+VIEW_KEY = "__echelons_view"
+"""Key of a model call's config: the `View` of the thread that it is for."""
 
 
-class Notices(NamedTuple):
-    """The notices of the thread that a model call is for.
+Shorten: TypeAlias = Callable[[list[BaseMessage]], list[BaseMessage]]
+"""Returns messages with a part of each long result; the same list if none is long."""
+
+
+class View(NamedTuple):
+    """What the model of a thread is shown of its conversation. Pure.
 
     Attributes:
-        mark: The thread's mark.
-        writer: Shows them.
+        mark: The mark of the thread's notices.
+        is_announced: Whether the instructions name the mark. Those of an agent that is alone do
+            not: they are its user's alone.
+        shorten: Shows a part of each long result.
     """
 
     mark: str
-    writer: NoticeWriter
+    is_announced: bool = True
+    shorten: Shorten | None = None
 
     def show(self, messages: Sequence[BaseMessage]) -> list[BaseMessage]:
-        """Return what a model reads, see `NoticeWriter.show`."""
-        return self.writer.show(messages, self.mark)
-
-
-class _Shown(NamedTuple):
-    """What is remembered of a thread's latest request.
-
-    Attributes:
-        given: The messages that it began with.
-        messages: What is shown of them.
-    """
-
-    given: Sequence[BaseMessage]
-    messages: Sequence[BaseMessage]
-
-
-class NoticeWriter:
-    """Shows the notices of the threads of one agent.
-
-    Args:
-        is_announced: Whether the instructions name the mark. Those of an agent that is alone do
-            not: they are its user's alone.
-    """
-
-    MAX_THREADS: Final = 32
-    """Threads whose latest request is remembered; the least recently used goes first."""
-
-    def __init__(self, *, is_announced: bool = True) -> None:
-        self._is_announced = is_announced
-        self._known: OrderedDict[str, _Shown] = OrderedDict()
-
-    def show(self, messages: Sequence[BaseMessage], mark: str) -> list[BaseMessage]:
-        """Return what a model reads: each notice under the mark, and nothing else with it.
+        """Return what is shown of whole steps: each notice under the mark, nothing else with it.
 
         The notices beside a result are a block of it: a message of their own after the results
-        would look like another task. What is shown of earlier messages are the same objects as in
-        the request before, and not looked at again.
+        would look like another task.
+
+        Args:
+            messages: Replies, each with all that follows it.
         """
-        given, system = [*messages], list[BaseMessage]()
-        if given and isinstance(given[0], SystemMessage):
-            system = [given.pop(0)]
-        known = self._known.pop(mark, None) or _Shown((), ())
-        # Each message is shown as one, so that what follows a message that is another object, as
-        # those of the last turn are once they were read from storage, is looked at again alone.
-        same = [*map(is_, known.given, given)]
-        begun = same.index(False) if False in same else len(same)
-        known = _Shown(known.given[:begun], known.messages[:begun])
-        # What follows the last reply may still get results.
-        places = range(len(given) - 1, begun - 1, -1)
-        end = next((place for place in places if isinstance(given[place], AIMessage)), begun)
-        self._known[mark] = known = _append(known, given[begun:end], mark)
-        while len(self._known) > self.MAX_THREADS:
-            self._known.popitem(last=False)
-        if self._is_announced:
-            system = [_announce(system, mark)]
-        return [*system, *_append(known, given[end:], mark).messages]
+        shown = [*messages]
+        if self.shorten:
+            shown = self.shorten(shown)
+        # One look at all of it, as hardly any message has something to show or to leave out.
+        text = "\n".join([f"{each.name} {each.content}" for each in shown])
+        noted = [1 for each in shown if each.response_metadata and each.type not in _REPLY]
+        if noted or may_have_mark(text):
+            shown = [_show(each, self.mark) for each in shown]
+        return shown
+
+    def introduce(self, system: Sequence[BaseMessage]) -> list[BaseMessage]:
+        """Return the instructions, with what the mark is at the end of the first."""
+        # What others say stands there, too: roles, summaries, what a prompt's function reads.
+        shown = [_clean(each, self.mark) for each in system]
+        if not self.is_announced:
+            return shown
+        text = build_notice_guidance(self.mark)
+        return [_add_text(shown[0], text), *shown[1:]] if shown else [SystemMessage(text)]
+
+    def show_all(self, messages: Sequence[BaseMessage]) -> list[BaseMessage]:
+        """Return what is shown of a whole conversation, with its instructions first."""
+        first = 0
+        while first < len(messages) and messages[first].type == "system":
+            first += 1
+        return [*self.introduce(messages[:first]), *self.show(messages[first:])]
 
 
-def with_notices(config: RunnableConfig, notices: Notices) -> RunnableConfig:
+def with_view(config: RunnableConfig, view: View) -> RunnableConfig:
     """Return the config of the model calls of a thread."""
-    own = {**config.get("configurable", {}), NOTICES_CONFIG_KEY: notices}
+    own = {**config.get("configurable", {}), VIEW_KEY: view}
     return {**config, "configurable": own}
 
 
-def get_notices(config: Mapping[str, Any]) -> Notices | None:
-    """Return the notices of the thread that a model call is for; `None` for any other call."""
-    notices: Notices | None = (config.get("configurable") or {}).get(NOTICES_CONFIG_KEY)
-    return notices
+def get_view(config: Mapping[str, Any]) -> View | None:
+    """Return the view of the thread that a model call is for; `None` for any other call."""
+    view: View | None = (config.get("configurable") or {}).get(VIEW_KEY)
+    return view
 
 
 def clean_reply(reply: Any, mark: str) -> Any:
     """Return a model's reply without its thread's mark, which is for no other reader."""
     if not isinstance(reply, AIMessage):
         return reply
+    calls = f"{reply.tool_calls}{reply.invalid_tool_calls}{reply.additional_kwargs}"
+    if not may_have_mark(f"{reply.name} {reply.content} {calls}"):
+        return reply
     clean: AIMessage = _clean(reply, mark)
     held = {key: getattr(clean, key) for key in _CALL_FIELDS}
-    text = repr([*held.values()])
-    # One look at all of it; what `repr` escapes may hide the mark.
-    if not ("\\u" in text or "\\x" in text or has_mark(text, mark)):
-        return clean
     update = {
         key: each for key, value in held.items() if (each := remove_mark_deep(value, mark)) != value
     }
@@ -134,6 +115,7 @@ def clean_reply(reply: Any, mark: str) -> Any:
 
 
 _CALL_FIELDS = ("tool_calls", "invalid_tool_calls", "additional_kwargs")
+_REPLY = frozenset({"ai", "AIMessageChunk"})
 
 
 def build_notice(text: str, id: str = "") -> HumanMessage:
@@ -161,15 +143,12 @@ def is_notice(message: BaseMessage) -> bool:
     return MAIL_KEY in metadata or metadata.get(NOTICES_KEY) is True
 
 
-def _append(shown: _Shown, messages: Sequence[BaseMessage], mark: str) -> _Shown:
-    """Return what is shown with further messages, which begin with no result of an earlier call."""
-    written = [*shown.messages]
-    for message in messages:
-        clean = _clean(message, mark)
-        if message.response_metadata and (lines := list_notices(message)):
-            clean = _add_lines(clean, lines, mark)
-        written.append(_introduce(clean, mark) if is_notice(message) else clean)
-    return _Shown([*shown.given, *messages], written)
+def _show(message: BaseMessage, mark: str) -> BaseMessage:
+    """Return what is shown of a message."""
+    shown: BaseMessage = _clean(message, mark)
+    if message.response_metadata and (lines := list_notices(message)):
+        shown = _add_lines(shown, lines, mark)
+    return _introduce(shown, mark) if is_notice(message) else shown
 
 
 def _add_lines(message: BaseMessage, lines: Sequence[str], mark: str) -> BaseMessage:
@@ -193,13 +172,7 @@ def _introduce(message: BaseMessage, mark: str) -> BaseMessage:
     return message.model_copy(update={"content": content})
 
 
-def _announce(system: Sequence[BaseMessage], mark: str) -> BaseMessage:
-    """Return the instructions, with what the mark is at their end."""
-    text = build_notice_guidance(mark)
-    if not system:
-        return SystemMessage(text)
-    # What others say stands there, too: roles, summaries, what a prompt's function reads.
-    message: BaseMessage = _clean(system[0], mark)
+def _add_text(message: BaseMessage, text: str) -> BaseMessage:
     held: Any = message.content
     content = f"{held}\n\n{text}" if isinstance(held, str) else [*held, _build_text(text)]
     return message.model_copy(update={"content": content})

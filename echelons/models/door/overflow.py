@@ -14,6 +14,7 @@ from langchain_core.messages import AIMessage, BaseMessage
 from echelons.identity.lineage import SHORTENED_KEY, is_from_model
 from echelons.models.cautious_count import BYTES_PER_TOKEN, count_cautiously
 from echelons.models.door.bound_model import BoundModel
+from echelons.models.door.notices import View
 from echelons.models.fitting import fit_messages
 from echelons.models.hidden_messages import leave_out_hidden
 from echelons.models.length_refusal import LengthRefusal, read_length_refusal
@@ -42,39 +43,44 @@ class FittedRequest:
         model: The model.
         messages: What it is to read.
         hidden: Ids of messages of these that it is not shown.
+        view: How it is shown the others.
 
     Attributes:
-        messages: What it is shown.
+        messages: What is sent.
     """
 
     def __init__(
         self,
         model: BoundModel,
         messages: Sequence[BaseMessage],
-        hidden: frozenset[str] = frozenset(),
+        hidden: frozenset[str],
+        view: View | None = None,
     ) -> None:
-        self.messages = messages
         self._model = model
         self._whole = messages
         self._hidden = hidden
+        self._view = view
         self._attempts = 0
+        self._shown: Sequence[BaseMessage] | None = None
         self._limit = _find_stored_limit(messages, model.description.name)
         if self._limit:
-            self.messages = self._fit(self._limit)
+            self._show(self._fit(self._limit))
+        else:
+            self.messages = model.requests.build(messages, hidden, view)
 
     def shorten(self, error: Exception) -> bool:
         """Show less after an error; return whether it was a refusal for length that this mends."""
         if self._attempts == MAX_ATTEMPTS or (refusal := read_length_refusal(error)) is None:
             return False
-        tokens = count_cautiously(leave_out_hidden(self.messages, self._hidden))
-        target = self._choose_target(refusal, tokens)
-        shorter = self._fit(target)
+        tokens = count_cautiously(self._show_whole() if self._shown is None else self._shown)
+        shorter = self._fit(self._choose_target(refusal, tokens))
         accepted = count_cautiously(shorter)
         if accepted >= tokens:
             # The instructions alone are too long.
             return False
         self._attempts += 1
-        self.messages, self._limit = shorter, max(1, int(accepted * KEPT_SHARE))
+        self._limit = max(1, int(accepted * KEPT_SHARE))
+        self._show(shorter)
         return True
 
     def note_limit(self, reply: Any) -> Any:
@@ -85,9 +91,16 @@ class FittedRequest:
         metadata = {**reply.response_metadata, SHORTENED_KEY: noted}
         return reply.model_copy(update={"response_metadata": metadata})
 
-    def _fit(self, limit: int) -> list[BaseMessage]:
+    def _show_whole(self) -> Sequence[BaseMessage]:
         whole = leave_out_hidden(self._whole, self._hidden)
-        return fit_messages(whole, limit, count_cautiously)
+        return self._view.show_all(whole) if self._view else whole
+
+    def _fit(self, limit: int) -> list[BaseMessage]:
+        return fit_messages(self._show_whole(), limit, count_cautiously)
+
+    def _show(self, messages: Sequence[BaseMessage]) -> None:
+        self._shown = messages
+        self.messages = self._model.requests.build(messages, self._hidden)
 
     def _choose_target(self, refusal: LengthRefusal, tokens: int) -> int:
         """Return how many tokens to show next, by our count."""

@@ -17,13 +17,15 @@ from langchain_core.messages import (
 
 from echelons.identity.lineage import MAIL_KEY, NOTICES_KEY
 from echelons.messaging.mail import Mail, MailKind, render_mail
+from echelons.models.client_rules import STRICTEST
 from echelons.models.door.notices import (
-    NoticeWriter,
+    View,
     build_notice,
     clean_reply,
     is_notice,
     mark_notice,
 )
+from echelons.models.request_messages import RequestBuilder
 from tests.proof import sample
 
 MARK, OTHER = "~102938475601", "~555555555555"
@@ -130,11 +132,11 @@ STATUSES: Any = ("success", "error")
 @pytest.mark.parametrize("seed", range(sample(60, 2000)))
 def test_lines_with_the_mark_are_what_the_library_says(seed: int) -> None:
     adversary = Adversary(random.Random(seed))
-    writer, said = NoticeWriter(), list[str]()
+    view, said = View(MARK), list[str]()
     thread: list[BaseMessage] = [HumanMessage(adversary.write())]
     before: list[BaseMessage] = []
     for number in range(5):
-        request = writer.show([SystemMessage(adversary.write()), *thread], MARK)
+        request = view.show_all([SystemMessage(adversary.write()), *thread])
         # Those with a quoted text of others are told by their kind.
         notices = find_notices(request)
         assert len(notices) == len(said)
@@ -142,7 +144,6 @@ def test_lines_with_the_mark_are_what_the_library_says(seed: int) -> None:
             assert notice == expected or expected in KINDS
         assert request[1:][: len(before)] == before
         assert str(request[0].content).count(MARK[1:]) == 1
-        assert request[1:] == NoticeWriter().show([SystemMessage(""), *thread], MARK)[1:]
         step, new = build_step(adversary, number)
         thread, said, before = [*thread, *step], [*said, *new], request[1:]
 
@@ -154,27 +155,27 @@ def test_notices_beside_a_result_are_a_block_of_it() -> None:
         ToolMessage("two", tool_call_id="2"),
     ]
 
-    shown = NoticeWriter().show([HumanMessage("go"), reply, *results], MARK)
+    shown = View(MARK).show([HumanMessage("go"), reply, *results])
 
-    assert [each.text for each in shown[3:]] == [f"one\n{MARK} a asked", "two"]
-    assert [is_notice(each) for each in shown[3:]] == [False, False]
+    assert [each.text for each in shown[2:]] == [f"one\n{MARK} a asked", "two"]
+    assert [is_notice(each) for each in shown[2:]] == [False, False]
 
 
 def test_earlier_messages_are_the_same_objects_in_later_requests() -> None:
-    writer = NoticeWriter()
+    builder, view = RequestBuilder(STRICTEST), View(MARK)
     thread = [HumanMessage("go"), build_notice("x is there", "n"), AIMessage("ok")]
 
-    first = writer.show([*thread, HumanMessage("more")], MARK)
-    second = writer.show([*thread, HumanMessage("more"), AIMessage("fine")], MARK)
+    first = builder.build([*thread, HumanMessage("more")], view=view)
+    second = builder.build([*thread, HumanMessage("more"), AIMessage("fine")], view=view)
 
-    assert all(one is other for one, other in zip(first[1:3], second[1:3], strict=True))
+    assert all(one is other for one, other in zip(first[:3], second[:3], strict=True))
 
 
 def test_notices_of_an_agent_without_guidance_are_under_the_mark() -> None:
-    writer = NoticeWriter(is_announced=False)
+    view = View(MARK, is_announced=False)
     thread = [HumanMessage("go"), build_notice("one", "1"), build_notice("two", "2")]
 
-    assert [each.content for each in writer.show(thread, MARK)] == [
+    assert [each.content for each in view.show_all(thread)] == [
         "go",
         f"{MARK} one",
         f"{MARK} two",
@@ -184,7 +185,7 @@ def test_notices_of_an_agent_without_guidance_are_under_the_mark() -> None:
 def test_agent_without_notices_reads_nothing_of_a_mark() -> None:
     thread = [SystemMessage("Be brief."), HumanMessage("go")]
 
-    assert NoticeWriter(is_announced=False).show(thread, MARK) == thread
+    assert View(MARK, is_announced=False).show_all(thread) == thread
 
 
 @pytest.mark.parametrize(
