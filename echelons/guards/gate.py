@@ -257,11 +257,11 @@ def get_gate(config: Mapping[str, Any] | None) -> Gate:
     return gate
 
 
-def get_allowance(config: Mapping[str, Any]) -> Allowance | None:
+def get_allowance(config: Mapping[str, Any], gate: Gate | None = None) -> Allowance | None:
     """Return what the agent of a node's config may spend, `None` if nothing limits it."""
     given = config.get("configurable") or {}
     found: Allowance | None = given.get(ALLOWANCE_KEY)
-    return get_gate(config).allowance if found is None else found
+    return (gate or get_gate(config)).allowance if found is None else found
 
 
 def is_pause(value: object) -> bool:

@@ -13,7 +13,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from math import isfinite
 from operator import is_
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from langchain_core.messages import (
     AIMessage,
@@ -71,27 +71,12 @@ _Sent: TypeAlias = tuple[str, str, ToolCall]
 """A call: the id under which it is sent, the name that the model wrote, and what is sent."""
 
 
-class _Checked(NamedTuple):
-    """The messages that a request began with, and what was written of them."""
-
-    messages: Sequence[BaseMessage]
-    writer: _Writer
-
-
-class _Known(NamedTuple):
-    """What is remembered of a conversation.
-
-    Attributes:
-        latest: What its latest request began with.
-        base: What the request of its latest task began with.
-        system: Its instructions.
-        shown_system: What is shown of them.
-    """
-
-    latest: _Checked | None
-    base: _Checked | None
-    system: Sequence[BaseMessage] | None
-    shown_system: Sequence[BaseMessage]
+_Known: TypeAlias = tuple[
+    "_Writer | None", "_Writer | None", Sequence[BaseMessage] | None, Sequence[BaseMessage]
+]
+"""What is remembered of a conversation: what has written the beginnings of its latest request and
+of that of its latest task, its instructions, and what is shown of them."""
+_NOTHING_KNOWN: Final[_Known] = (None, None, None, ())
 
 
 class RequestBuilder:
@@ -110,6 +95,7 @@ class RequestBuilder:
 
     def __init__(self, rules: ClientRules) -> None:
         self.rules = rules
+        self._needs_user_turns = rules.needs_user_turns
         self._known: dict[Any, _Known] = {}
 
     def build(
@@ -123,32 +109,34 @@ class RequestBuilder:
         count, first = len(messages), 0
         while first < count and messages[first].type == "system":
             first += 1
-        system, given = [*messages[:first]], [*messages[first:]]
+        system, given, count = [*messages[:first]], [*messages[first:]], count - first
         key = (given[0].id or id(given[0]) if given else None, hidden, view and view.mark)
-        if (known := self._known.pop(key, None)) is None:
-            known = _Known(None, None, None, ())
-        latest, base, known_system, shown_system = known
-        if known_system != system:
+        latest, base, known, shown_system = self._known.pop(key, _NOTHING_KNOWN)
+        if known != system:
             shown_system = view.introduce(system) if view else system
-        for checked in (latest, base):
+        for before in (latest, base):
             # By identity: a message that was changed is another object.
-            if checked and _begins_with(given, checked.messages):
-                begun, writer = len(checked.messages), checked.writer.copy()
+            if before and before.count <= count and all(map(is_, before.read, given)):
+                begun = before.count
                 break
         else:
-            begun, writer = 0, _Writer(self.rules, hidden)
-        whole = _find_whole(given, begun)
+            before, begun = None, 0
+        whole, new = _find_whole(given, begun, count), given[begun:]
+        # One message is shown for each.
+        shown = view.show(new) if view else new
+        latest = _Writer(self.rules, hidden, before, given[:whole], whole)
         if whole > begun:
-            writer.write(_show(given[begun:whole], view))
-        latest = _Checked(given[:whole], writer)
+            latest.write(shown[: whole - begun])
         if given and given[-1].type == "human":
             base = latest
-        self._known[key] = _Known(latest, base, system, shown_system)
+        self._known[key] = latest, base, system, shown_system
         if len(self._known) > self.KEPT:
             del self._known[next(iter(self._known))]
-        written = writer.copy()
-        written.write(_show(given[whole:], view))
-        return [*shown_system, *_close(written.messages, self.rules)]
+        end = _Writer(self.rules, hidden, latest)
+        end.write(shown[whole - begun :])
+        if self._needs_user_turns:
+            _add_user_turns(end.messages)
+        return [*shown_system, *end.messages]
 
 
 def build_request(
@@ -179,36 +167,31 @@ def has_calls(messages: Sequence[BaseMessage]) -> bool:
     return bool([1 for each in messages if type(each) is AIMessage and each.tool_calls])
 
 
-def _begins_with(messages: Sequence[BaseMessage], known: Sequence[BaseMessage]) -> bool:
-    """Return whether a conversation begins with some messages, the same objects."""
-    return len(known) <= len(messages) and all(map(is_, known, messages))
+def _find_whole(messages: Sequence[BaseMessage], begun: int, place: int) -> int:
+    """Return the place from which on messages may look different with those to come.
 
-
-def _show(messages: Sequence[BaseMessage], view: View | None) -> Sequence[BaseMessage]:
-    return view.show(messages) if view else messages
-
-
-def _find_whole(messages: Sequence[BaseMessage], begun: int) -> int:
-    """Return the place from which on messages may look different with those to come."""
-    place = len(messages) - 1
-    while place > begun and messages[place].type not in _REPLY:
+    Args:
+        messages: The conversation.
+        begun: The place before which they do not.
+        place: Where it ends.
+    """
+    while place > begun and messages[place - 1].type not in _REPLY:
         place -= 1
     # A paused reply is answered by its continuation.
     while place > begun and messages[place - 1].type in _REPLY:
         place -= 1
-    return max(place, begun)
+    return place
 
 
-def _close(messages: list[BaseMessage], rules: ClientRules) -> list[BaseMessage]:
-    """Add what a conversation of a provider begins and ends with."""
-    if not rules.needs_user_turns or not messages:
-        return messages
+def _add_user_turns(messages: list[BaseMessage]) -> None:
+    """Add what a conversation of some providers begins and ends with."""
+    if not messages:
+        return
     if messages[0].type in _REPLY:
         messages.insert(0, HumanMessage(BEGIN))
     last = messages[-1]
     if last.type in _REPLY and last.response_metadata.get("stop_reason") != "pause_turn":
         messages.append(HumanMessage(GO_ON))
-    return messages
 
 
 class _Writer:
@@ -217,6 +200,9 @@ class _Writer:
     Args:
         rules: What the client accepts.
         hidden: Ids of messages that are left out.
+        before: The writer that has written the beginning of the request; it is not changed.
+        read: The messages that will have been written, as they came.
+        count: How many these are.
 
     Attributes:
         messages: The messages of the request.
@@ -224,18 +210,21 @@ class _Writer:
         number: How many ids were made.
     """
 
-    def __init__(self, rules: ClientRules, hidden: frozenset[str]) -> None:
-        self.messages: list[BaseMessage] = []
-        self.used: set[str] = set()
-        self.number = 0
+    def __init__(
+        self,
+        rules: ClientRules,
+        hidden: frozenset[str],
+        before: _Writer | None = None,
+        read: Sequence[BaseMessage] = (),
+        count: int = 0,
+    ) -> None:
+        self.read = read
+        self.count = count
+        self.messages: list[BaseMessage] = [*before.messages] if before else []
+        self.used: set[str] = {*before.used} if before else set()
+        self.number: int = before.number if before else 0
         self._rules = rules
         self._hidden = hidden
-
-    def copy(self) -> _Writer:
-        """Return a writer that goes on from here."""
-        other = _Writer(self._rules, self._hidden)
-        other.messages, other.used, other.number = [*self.messages], {*self.used}, self.number
-        return other
 
     def write(self, messages: Sequence[BaseMessage]) -> None:
         """Write messages that begin with no result of an earlier call."""
@@ -282,12 +271,14 @@ class _Writer:
         """
         calls = message.tool_calls
         ids: list[Any] = [call["id"] for call in calls]
-        results: Any = following[: len(ids)]
-        more = following[len(ids) :]
+        count = len(ids)
+        results: Any = following[:count]
+        more = following[count:]
         if (
             self._hidden
             or message.invalid_tool_calls
-            or not (_is_plain(message) or (message.content == "" and not message.name))
+            or not (message.content == "" or _is_plain(message))
+            or (message.name and _ILLEGAL_IN_NAME.search(message.name))
             or [
                 result.tool_call_id
                 for result in results
@@ -298,11 +289,13 @@ class _Writer:
             ]
             != ids
             or (more and [each for each in more if each.type in _RESULT])
-            or None in ids
-            or not all(map(_CALL_ID.fullmatch, ids))
-            or not all(map(_NAME.fullmatch, [call["name"] for call in calls]))
-            or len(self.used) + len(ids) > len(used := {*self.used, *ids})
-            or [args for call in calls if _fit_args(args := call["args"]) is not args]
+            or [
+                call
+                for call in calls
+                if not (_CALL_ID.fullmatch(call["id"] or "") and _NAME.fullmatch(call["name"]))
+                or _fit_args(args := call["args"]) is not args
+            ]
+            or len(used := {*self.used, *ids}) < len(self.used) + count
         ):
             return False
         self.used = used
@@ -571,14 +564,13 @@ def _match_results(
 def _is_plain(message: BaseMessage) -> bool:
     """Return whether a message without calls is one that any client takes, as nearly all are.
 
-    Nothing is called, for it is asked of each message. One that begins with a space or a character
-    beyond ASCII is looked at closely.
+    Hardly anything is called, for it is asked of each message. One that begins with a space or a
+    character beyond ASCII is looked at closely.
     """
-    kwargs, text = message.additional_kwargs, message.content
+    text, name, kwargs = message.content, message.name, message.additional_kwargs
     is_text = type(text) is str and "!" <= text[:1] <= "~"
-    return (
-        is_text and not message.name and not ("tool_calls" in kwargs or "function_call" in kwargs)
-    )
+    has_calls = "tool_calls" in kwargs or "function_call" in kwargs
+    return is_text and not has_calls and not (name and _ILLEGAL_IN_NAME.search(name))
 
 
 def _fit_person_name(message: BaseMessage) -> dict[str, Any]:

@@ -65,9 +65,9 @@ class Account(NamedTuple):
     @classmethod
     def find(cls, config: Mapping[str, Any]) -> Self | None:
         """Return the account of the agent at work; `None` if nothing limits what it may spend."""
-        if (allowance := get_allowance(config)) is None:
-            return None
         gate = get_gate(config)
+        if (allowance := get_allowance(config, gate)) is None:
+            return None
         return cls(gate.budgets, allowance, config, gate.arun)
 
     def build_step(self, work: Callable[[], Any]) -> PlanStep:
@@ -94,38 +94,24 @@ def ask(
     """
     account, gate, view = account or Account.find(config), get_gate(config), get_view(config)
     request = FittedRequest(model, messages, gate.hidden_messages, view)
-    sent: SentRequest = yield from send_request(model, request, config, account)
-    reply = sent.reply
+    is_charged = False
+    if account:
+        reply, is_charged = yield from _charge(model, request, config, account)
+    else:
+        reply = yield from _call(model, request, config)
     if gate.limits_tokens and isinstance(reply, AIMessage) and not get_whole_usage(reply):
         # A limit that what is not reported does not reach would be none.
         allowance = account.allowance if account else None
         call = build_noted_call(model.description, request.messages, reply, allowance)
-        call = call._replace(was_admitted=True, was_charged=sent.is_charged, is_reply=True)
+        call = call._replace(was_admitted=True, was_charged=is_charged, is_reply=True)
         yield _build_gate_step(gate, partial(gate.note_call, call, config))
     return clean_reply(reply, view.mark) if view else reply
 
 
-class SentRequest(NamedTuple):
-    """A request that a model has answered.
-
-    Attributes:
-        reply: The reply.
-        is_charged: Whether it was charged to a budget, so that it has a record.
-    """
-
-    reply: Any
-    is_charged: bool = False
-
-
-def send_request(
-    model: BoundModel,
-    request: FittedRequest,
-    config: RunnableConfig,
-    account: Account | None,
-) -> Plan[SentRequest]:
-    """Return the reply to one request, charged to an account if there is one, see `ask`."""
-    if account is None:
-        return SentRequest((yield from _call(model, request, config)))
+def _charge(
+    model: BoundModel, request: FittedRequest, config: RunnableConfig, account: Account
+) -> Plan[tuple[Any, bool]]:
+    """Return the reply to a request, and whether a budget was charged with it, see `ask`."""
     budgets, allowance, own, _ = account
     estimate = estimate_call(model.description, request.messages, allowance)
     reserved = yield account.build_step(partial(budgets.reserve, estimate, allowance, own))
@@ -141,7 +127,7 @@ def send_request(
         raise
     finally:
         budgets.charge(reserved, used, own)
-    return SentRequest(reply, bool(reserved))
+    return reply, bool(reserved)
 
 
 def _call(
@@ -216,13 +202,16 @@ def ask_beside(
     verdict = yield _build_gate_step(gate, partial(gate.enter, Step.MODEL, config))
     if isinstance(verdict, Halt) or (verdict and may_pause):
         raise CallRefused(verdict)
-    account = Account.find(config)
-    sent: SentRequest = yield from send_request(model, request, config, account)
+    is_charged, account = False, Account.find(config)
+    if account:
+        reply, is_charged = yield from _charge(model, request, config, account)
+    else:
+        reply = yield from _call(model, request, config)
     allowance = account.allowance if account else None
-    call = build_noted_call(model.description, request.messages, sent.reply, allowance)
-    call = call._replace(was_admitted=not verdict, was_charged=sent.is_charged, reply_id="")
+    call = build_noted_call(model.description, request.messages, reply, allowance)
+    call = call._replace(was_admitted=not verdict, was_charged=is_charged, reply_id="")
     yield _build_gate_step(gate, partial(gate.note_call, call, config))
-    return sent.reply
+    return reply
 
 
 def note_dropped(

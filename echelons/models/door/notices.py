@@ -101,7 +101,7 @@ def get_view(config: Mapping[str, Any]) -> View | None:
 
 def clean_reply(reply: Any, mark: str) -> Any:
     """Return a model's reply without its thread's mark, which is for no other reader."""
-    if not isinstance(reply, AIMessage):
+    if type(reply) is not AIMessage and not isinstance(reply, AIMessage):
         return reply
     calls = f"{reply.tool_calls}{reply.invalid_tool_calls}{reply.additional_kwargs}"
     if not may_have_mark(f"{reply.name} {reply.content} {calls}"):
