@@ -229,7 +229,7 @@ MENDINGS: dict[str, tuple[str, Any]] = {
     "person names": ("_ILLEGAL_IN_NAME", Anything()),
     "arguments": ("_fit_args", keep),
     "text of an empty reply": ("NO_TEXT", ""),
-    "first and last": ("_close", lambda messages, rules: messages),
+    "first and last": ("_add_user_turns", keep),
     "files that a client cannot send": ("_can_send", lambda block, rules: True),
     "blank texts": ("_is_blank", lambda block: False),
     "empty replies": ("_has_no_text", lambda content: False),
