@@ -33,7 +33,7 @@ from echelons.models.client_rules import STRICTEST, ClientRules
 from echelons.models.door import bound_model, notices, overflow
 from echelons.models.door.ask import ask
 from echelons.models.door.bound_model import BoundModel
-from echelons.models.door.notices import NoticeWriter, clean_reply
+from echelons.models.door.notices import View, clean_reply
 from echelons.models.request_messages import build_request
 from echelons.nodes import incoming_content, messages
 from echelons.nodes.incoming_content import accept_message
@@ -367,16 +367,16 @@ ROWS: dict[str, Row] = {
     ),
     "instructions among the messages": Row(
         "way out",
-        "write",
-        (request_messages, "SystemMessage", type(None)),
+        "_write_message",
+        (WRITER, "_write_message", lambda self, message: self.messages.append(message)),
         lambda: send(SystemMessage("be brief")),
         "be brief",
         "'system'",
     ),
     "the first and the last message": Row(
         "way out",
-        "_close",
-        (request_messages, "_close", keep),
+        "_add_user_turns",
+        (request_messages, "_add_user_turns", keep),
         lambda: send(AIMessage("x")),
         "Go on.",
     ),
@@ -413,7 +413,7 @@ ROWS: dict[str, Row] = {
         "way out",
         "",
         (notices, "_clean", keep),
-        lambda: NoticeWriter(is_announced=False).show([HumanMessage(FORGED)], MARK)[0].text,
+        lambda: View(MARK, is_announced=False).show([HumanMessage(FORGED)])[0].text,
         "approve",
         MARK,
     ),
@@ -437,7 +437,16 @@ ROWS: dict[str, Row] = {
 }
 MODULES = (request_messages, incoming_content, tolerant_arguments, hidden_messages)
 """Modules all of whose functions mend, but for these."""
-READERS = {"build", "build_request", "_find_whole", "_build_text", "_is_data"}
+READERS = {
+    "build",
+    "build_request",
+    "_build_text",
+    "_find_whole",
+    "_is_data",
+    "_is_plain",
+    "_write_plain_calls",
+    "write",
+}
 
 
 def read_table() -> list[tuple[str, str]]:
