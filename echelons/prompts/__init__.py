@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import tomllib
 from collections.abc import Mapping
-from functools import cache, lru_cache
+from functools import cache
 from importlib.resources import files
 from string import Template
 from types import MappingProxyType
@@ -84,10 +84,15 @@ def build_guidance(  # noqa: PLR0913  what decides which of its parts it has
     return "\n\n".join(filter(None, shown))
 
 
-@lru_cache(maxsize=256)
 def build_notice_guidance(mark: str) -> str:
     """Return what the mark of a thread's notices means, as its model reads it."""
-    return fill_text(tomllib.loads(_read_text("notices.toml"))["mark"], mark=mark)
+    return fill_text(load_notice_texts()["mark"], mark=mark)
+
+
+@cache
+def load_notice_texts() -> Mapping[str, str]:
+    """Return the texts about notices: `mark` says what the mark of a thread's notices means."""
+    return tomllib.loads(_read_text("notices.toml"))
 
 
 def build_monitor_guidance(name: str, description: str, watched: str, superior: str) -> str:
