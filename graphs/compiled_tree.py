@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from time import monotonic
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import uuid4, uuid5
 
 from langchain_core.runnables import RunnableConfig
@@ -63,8 +63,8 @@ from echelons.graphs.level_graph import (
 )
 from echelons.graphs.pregel.state_updates import EditableGraph
 from echelons.graphs.probe import probe_tree
-from echelons.graphs.provider_limits import check_tool_limits
-from echelons.graphs.shown_tools import resolve_upward_tools
+from echelons.graphs.provider_limits import ToolLimits
+from echelons.graphs.shown_tools import list_built_in_tools, resolve_upward_tools
 from echelons.guards.budget import ALLOWANCE_KEY, NO_ALLOWANCE, Allowance
 from echelons.guards.limits import Limits
 from echelons.guards.permissions import RulesByName, extend_rules
@@ -73,6 +73,7 @@ from echelons.human import Human
 from echelons.identity.lineage import ECHELONS_NS, Identity
 from echelons.messaging.notice import MARK_KEY, create_mark
 from echelons.monitors.monitor import PlacedMonitor
+from echelons.nodes.model_call.model_input import supports_tool_calls
 from echelons.nodes.planning.task_router import TaskRouter
 from echelons.nodes.tool_execution.async_only import find_async_only
 from echelons.text.input_limits import shorten_repr
@@ -363,7 +364,6 @@ def _build_levels(agent: Agent) -> _Levels:
     tools = probe_tree(agent)
     policy, models = agent.delegation or DEFAULT_POLICY, resolve_models(agent)
     check_budgets(agent, models)
-    check_tool_limits(agent, models, tools)
     levels = _LevelFactory(
         models=models,
         tools=tools,
@@ -380,6 +380,7 @@ def _build_levels(agent: Agent) -> _Levels:
         limits=agent.limits,
         decisions=LedgerDecisions(),
     )
+    levels.check_tools(agent)
     # LangGraph gives each its scope, and those of the levels below to the root.
     transformers: dict[int, Any] = {
         id(each): each
@@ -391,6 +392,15 @@ def _build_levels(agent: Agent) -> _Levels:
     root = builder.compile(name=agent.name, transformers=[*transformers.values()])
     monitors = place_monitors(agent, levels.models, levels.policies)
     return _Levels(root, fingerprint_tree(agent), find_async_only(agent), monitors, models)
+
+
+class _Place(NamedTuple):
+    """The place of an agent, as far as it decides which built-in tools it is shown."""
+
+    model: Any
+    reports: bool
+    policy: DelegationPolicy
+    upward_tools: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -467,11 +477,31 @@ class _LevelFactory:
         )
         return build_agent_level(agent, position, below)
 
+    def check_tools(self, root: Agent, superior: str = "") -> None:
+        """Check the tools of all agents of a tree, see `ToolLimits.check`."""
+
+        def list_built_in(agent: Agent, names: frozenset[str]) -> Sequence[str]:
+            place = _Place(
+                self.models[agent.name],
+                bool(superior) or agent is not root,
+                self.policies[agent.name],
+                self.upward_tools[agent.name],
+            )
+            return list_built_in_tools(agent, place, names, supports_tool_calls(place.model))
+
+        above = (superior,) if superior else ()
+        ToolLimits(self.models, self.tools, self.middleware, list_built_in, above).check(root)
+
     def _build_spawned_level(self, superior: str, above: RulesByName, spawned: Agent) -> LazyLevel:
         """Return the level of an agent that was made at run time, the root of a tree of its own.
 
-        Names below it are for itself, so those of two made after the same agent do not meet.
+        Names below it are for itself, so those of two made after the same agent do not meet. What
+        is wrong with it is known when it runs, and is then its failure.
         """
+        build = partial(self._build_spawned, superior, above, spawned)
+        return LazyLevel(spawned.name, build)
+
+    def _build_spawned(self, superior: str, above: RulesByName, spawned: Agent) -> LevelBuilder:
         tools = probe_tree(spawned)
         policy, depth = self.policies[superior], measure_heights(spawned)[spawned.name]
         policies = {superior: policy, **resolve_policies(spawned, policy)}
@@ -488,8 +518,8 @@ class _LevelFactory:
             budgeted=find_budgeted(spawned, superior in self.budgeted),
             upward_tools=resolve_upward_tools(spawned, policies, superior),
         )
-        build = partial(inner.build_level, spawned, above, superior, is_spawned=True)
-        return LazyLevel(spawned.name, build)
+        inner.check_tools(spawned, superior)
+        return inner.build_level(spawned, above, superior, is_spawned=True)
 
     def _get_timeout(self, member: Member, policy: DelegationPolicy) -> float | None:
         """Return the seconds of a subordinate; those of a policy are not meant for people."""

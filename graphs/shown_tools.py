@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from langchain_core.tools import BaseTool
 
@@ -81,8 +81,32 @@ def resolve_upward_tools(
     return needed
 
 
+class AgentPlace(Protocol):
+    """What decides which built-in tools an agent is shown, see `LevelPosition`."""
+
+    @property
+    def model(self) -> Any:
+        """Its model, or the function that chooses it."""
+        ...
+
+    @property
+    def reports(self) -> bool:
+        """Whether it has a superior."""
+        ...
+
+    @property
+    def policy(self) -> DelegationPolicy:
+        """Its delegation policy."""
+        ...
+
+    @property
+    def upward_tools(self) -> frozenset[str]:
+        """Which of `report` and `send_message` its place needs."""
+        ...
+
+
 def list_built_in_tools(
-    agent: Agent, position: LevelPosition, own_tools: Collection[str], can_call: bool
+    agent: Agent, position: AgentPlace, own_tools: Collection[str], can_call: bool
 ) -> tuple[str, ...]:
     """Return the names of the built-in tools that an agent's model is shown, in their order.
 
@@ -162,7 +186,7 @@ def _add_roster(schema: DelegationTool, roster: str) -> DelegationTool:
     return schema
 
 
-def _list_possible(agent: Agent, position: LevelPosition) -> tuple[str, ...]:
+def _list_possible(agent: Agent, position: AgentPlace) -> tuple[str, ...]:
     impossible = set[str]()
     spawn = agent.permissions.spawn
     impossible |= {*SHOWN_TOOLS[:4]} - {*_list_delegating(agent, spawn)}

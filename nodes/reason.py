@@ -92,7 +92,7 @@ from echelons.nodes.planning.tool_calls import (
 )
 from echelons.nodes.planning.tool_schemas import build_read_result_schema
 from echelons.plans import arun_plan_steps, run_plan_steps
-from echelons.tree.names import PATH_SEPARATOR, REPORT
+from echelons.tree.names import MAX_TOOLS, PATH_SEPARATOR, REPORT
 from echelons.workspace.changes import WORKSPACE_KEY
 
 if TYPE_CHECKING:
@@ -480,7 +480,8 @@ class Reason(Node):
             # A middleware may add messages.
             return bound, shorten if settings.model_calls else None, ()
         bind = settings.bind_more if bound.unbound is None else bound.unbound.bind_tools
-        if bind is None or found is not Examination.CUT:
+        has_room = len(settings.shown_tools) < MAX_TOOLS
+        if bind is None or found is not Examination.CUT or not has_room:
             return bound, shorten, ()
         more = (build_read_result_schema(),)
         if bound is self._bound_model and self._reading_model:

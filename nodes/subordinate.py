@@ -33,7 +33,13 @@ from echelons.delegation.request import (
     render_facts,
 )
 from echelons.delegation.spawned_agents import NEVER_BEGUN
-from echelons.errors import DelegationError, InvalidInput, MisplacedRequest, UnreadableRecord
+from echelons.errors import (
+    ConfigurationError,
+    DelegationError,
+    InvalidInput,
+    MisplacedRequest,
+    UnreadableRecord,
+)
 from echelons.guards.circuit_breaker import AttemptOutcome
 from echelons.guards.gate import HALT_KEY, SPAWNED_RUN_KEY, Halt, Pause, Step, get_gate
 from echelons.guards.permissions import ALL_GRANTED, GRANT_KEY
@@ -287,7 +293,16 @@ class Subordinate(Node):
             begun=held.find_begin(named) if held else None,
         )
         failure = _reject_misplaced(request, tuple(path.split(PATH_SEPARATOR)))
-        return options, failure or self._reject_input(request)
+        return options, failure or self._reject_level() or self._reject_input(request)
+
+    def _reject_level(self) -> LevelFailure | None:
+        """Return why a spawned agent cannot be made of what it was given; `None` if it can."""
+        try:
+            # Its level is compiled when something is first read of it.
+            _ = self._carried_keys
+        except ConfigurationError as error:
+            return LevelFailure(f"invalid_agent: {error}", AttemptOutcome.NOTHING)
+        return None
 
     def _find_circuit(self, path: str) -> str:
         """Return the path of the circuit of a spawned agent, which it shares with its like."""

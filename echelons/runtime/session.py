@@ -59,6 +59,8 @@ from echelons.errors import (
     UnknownPath,
 )
 from echelons.graphs.agent_models import check_budgets
+from echelons.graphs.probe import probe_tree
+from echelons.graphs.provider_limits import check_tool_names
 from echelons.guards.budget import Budget, format_amount
 from echelons.guards.prices import Prices, check_prices
 from echelons.human import Human
@@ -183,6 +185,8 @@ class Session:
             raise InvalidDatabase(database)
         options.check_saver(database)
         profiles = check_spawnable(spawnable)
+        for profile in profiles.values():
+            check_tool_names(profile.member, probe_tree(profile.member))
         folder = None if workspace is None else Workspace(workspace)
         self._given_theme = check_theme(theme)
         self.prices = check_prices(prices)

@@ -64,6 +64,8 @@ SHOWN_TOOLS = (
     PIN,
 )
 """Built-in tools that an agent can be shown, in their order."""
+MAX_TOOLS = 128
+"""Tools of a request that OpenAI and Azure take."""
 EARLIER_TOOLS = frozenset({ASK_SUPERIOR, ASK_USER, ASK_LATER})
 """Names that `ask` had before: threads have them, and calls of them are still understood."""
 BUILT_IN_TOOLS = EARLIER_TOOLS.union(SHOWN_TOOLS, {READ_RESULT})
