@@ -80,7 +80,7 @@ bench-peers: $(READY) ## Measure beside other frameworks, each in an environment
 	@$(BIN)/python tests/benchmarks/peers/run.py $(ARGS)
 
 # make proof PART=replies tries only what any model may reply; PART=kills only what a death does.
-PROOF_replies := tests/properties/test_requests_are_accepted.py
+PROOF_replies := tests/properties/test_requests_are_accepted.py tests/properties/test_next_turn_answers.py
 PROOF_kills := tests/crash
 PROOF_ := tests/crash tests/scenarios $$(grep -rl --include='test_*.py' 'from tests.proof' tests)
 

@@ -471,11 +471,12 @@ class _Writer:
         kind, wire_format = str(block.get("type")), self._rules.wire_format
         if wire_format == "openai":
             return kind in _PLAIN
+        if kind == "thinking" and wire_format == "anthropic" and not block.get("signature"):
+            # Servers that speak its protocol may not sign; it takes only signed ones.
+            return False
         if is_own:
             return True
         if wire_format == "anthropic":
-            if kind == "thinking" and not block.get("signature"):
-                return False
             return kind in _ANTHROPIC_BLOCKS or kind.endswith("_tool_result")
         return False
 
@@ -603,9 +604,14 @@ def _fit_json(value: Any) -> Any:
 
 def _is_json_object(text: Any) -> bool:
     try:
-        return isinstance(json.loads(text), dict)
-    except (TypeError, ValueError):
+        return isinstance(json.loads(text, parse_constant=_refuse_constant), dict)
+    except (TypeError, ValueError, RecursionError):
         return False
+
+
+def _refuse_constant(word: str) -> None:
+    # Python reads `NaN` and `Infinity`, which no JSON has.
+    raise ValueError(word)
 
 
 def _is_data(block: Mapping[str, Any]) -> bool:

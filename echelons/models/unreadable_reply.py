@@ -8,6 +8,7 @@ error, in place of the reply that they would have streamed.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from langchain_core.messages import AIMessage, InvalidToolCall
@@ -17,29 +18,56 @@ _FAULT = "the arguments are no JSON object"
 
 
 def read_unreadable(error: ValidationError) -> AIMessage | None:
-    """Return a reply whose calls are all invalid; `None` if the error is about something else.
+    """Return a reply in which such calls are invalid; `None` if the error is about something else.
 
-    The rest of the reply is lost with the error: its text, the names of its calls, its usage.
+    What the client would have added to the finished message is lost with the error, such as its
+    usage.
 
     Examples:
         >>> try:
         ...     AIMessage("", tool_calls=[{"name": "look", "args": [1], "id": "1"}])
         ... except ValidationError as error:
-        ...     read_unreadable(error).invalid_tool_calls[0]["args"]
-        '[1]'
+        ...     call = read_unreadable(error).invalid_tool_calls[0]
+        ...     call["name"], call["args"]
+        ('look', '[1]')
     """
-    calls: list[InvalidToolCall] = []
+    written: dict[int, Any] = {}
     for fault in error.errors(include_url=False):
         match fault["loc"]:
-            case ("tool_calls", int(), "args"):
-                args = _dump(fault["input"])
-                kind: Any = "invalid_tool_call"
-                calls.append(
-                    InvalidToolCall(type=kind, name=None, args=args, id=None, error=_FAULT)
-                )
+            case ("tool_calls", int(place), "args"):
+                written[place] = fault["input"]
             case _:
                 return None
-    return AIMessage("", invalid_tool_calls=calls) if calls else None
+    if not written:
+        return None
+    fields = _find_fields(error)
+    calls = fields.get("tool_calls") or [{}] * (max(written) + 1)
+    broken = [_build_invalid(calls[place], args) for place, args in written.items()]
+    fields["tool_calls"] = [each for n, each in enumerate(calls) if each and n not in written]
+    fields["invalid_tool_calls"] = [*(fields.get("invalid_tool_calls") or ()), *broken]
+    return AIMessage(**{"content": "", **fields})
+
+
+def _find_fields(error: ValidationError) -> dict[str, Any]:
+    """Return what the message would have been made of; empty if that is not to be found.
+
+    The error itself has only the faulty values. The rest stands where it was raised.
+    """
+    frames, place = list[Any](), error.__traceback__
+    while place is not None:
+        frames.append(place.tb_frame)
+        place = place.tb_next
+    for frame in reversed(frames):
+        data = frame.f_locals.get("data")
+        if frame.f_code.co_name == "__init__" and isinstance(data, Mapping):
+            return dict(data) if "tool_calls" in data else {}
+    return {}
+
+
+def _build_invalid(call: Mapping[str, Any], args: Any) -> InvalidToolCall:
+    kind: Any = "invalid_tool_call"
+    name, call_id = call.get("name"), call.get("id")
+    return InvalidToolCall(type=kind, name=name, args=_dump(args), id=call_id, error=_FAULT)
 
 
 def _dump(value: Any) -> str:

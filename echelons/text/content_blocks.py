@@ -23,6 +23,8 @@ _SOURCES = ("url", "base64", "file_id", "data", "id")
 # As servers take it: of either alphabet, also without its padding or broken into lines.
 _BASE64 = re.compile(r"[A-Za-z0-9+/_\s-]*+=*+\s*+")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:\S")
+_ADDRESS = re.compile(r"(?:https?|gs|s3)://\S", re.IGNORECASE)
+"""Addresses of pictures that at least one of the large providers reads."""
 _DATA_URL = re.compile(r"data:([^;,]*)((?:;[^;,]*)*),", re.IGNORECASE)
 _PICTURES = frozenset(
     {"image/png", "image/jpeg", "image/gif", "image/webp", "image/heic", "image/heif"}
@@ -144,21 +146,21 @@ def _find_picture_fault(block: Mapping[str, Any]) -> str:
     address = block.get("image_url") or block.get("url") or ""
     if isinstance(address, Mapping):
         address = address.get("url") or ""
+    is_base64 = True
     if match := _DATA_URL.match(address) if isinstance(address, str) else None:
         kind, data = match[1], address[match.end() :]
-        if ";base64" not in match[2].lower() or not _BASE64.fullmatch(data):
-            return " has data that are no base64"
+        is_base64 = ";base64" in match[2].lower() and bool(_BASE64.fullmatch(data))
+    elif isinstance(address, str) and address and not _ADDRESS.match(address):
+        return f" has the url {shorten_repr(address)}, which no provider opens"
     if isinstance(source := block.get("source"), Mapping) and source.get("type") == "base64":
         kind, data = source.get("media_type") or "", source.get("data") or ""
-        if not isinstance(data, str) or not _BASE64.fullmatch(data):
-            return " has data that are no base64"
+        is_base64 = isinstance(data, str) and bool(_BASE64.fullmatch(data))
     if kind and str(kind).lower() not in _PICTURES:
         known = ", ".join(sorted(_PICTURES))
         return f" is {shorten_repr(kind)}, and models read {known}"
     # No text in base64 has one character more than a multiple of four.
-    if isinstance(data, str) and data and len("".join(data.split()).rstrip("=")) % 4 == 1:
-        return " has data that are no base64"
-    return ""
+    has_rest = isinstance(data, str) and len("".join(data.split()).rstrip("=")) % 4 == 1
+    return "" if is_base64 and not has_rest else " has data that are no base64"
 
 
 def _measure_data(block: Any) -> int:

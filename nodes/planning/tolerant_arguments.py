@@ -163,7 +163,8 @@ def adopt_written_arguments(message: AIMessage) -> AIMessage:
         if (arguments := _read_object(call.get("args"))) is None:
             broken.append(call)
         else:
-            whole: Any = {**call, "type": "tool_call", "args": arguments}
+            named = call.get("name") or ""
+            whole: Any = {**call, "name": named, "type": "tool_call", "args": arguments}
             del whole["error"]
             calls.append(whole)
     if len(broken) == len(message.invalid_tool_calls):

@@ -41,6 +41,8 @@ FAULTY: list[tuple[dict[str, Any], str]] = [
     (picture(mime_type=None), "has no mime_type"),
     ({"type": "image"}, "has no data"),
     ({"type": "image", "url": "menu.png"}, "has the url 'menu.png'"),
+    ({"type": "image", "url": "file:///menu.png"}, "has the url 'file:///menu.png', which no"),
+    ({"type": "image_url", "image_url": {"url": "menu.png"}}, "has the url 'menu.png', which no"),
     ({"type": "image_url", "image_url": {"url": ""}}, "has no address"),
     ({"type": "image_url", "image_url": {"url": "data:text/html;base64,AAAA"}}, "is 'text/html'"),
     (

@@ -8,7 +8,13 @@ from __future__ import annotations
 
 from echelons.testing.openai_server.apis import Blocks
 from echelons.testing.openai_server.loopback_server import AnthropicServer, OpenAIServer
-from echelons.testing.openai_server.responses import Drop, Hang, HttpError
+from echelons.testing.openai_server.responses import (
+    Drop,
+    Hang,
+    HttpError,
+    Response,
+    ResponseWriter,
+)
 from echelons.testing.openai_server.wire import ChatRequest
 
 __all__ = [
@@ -19,4 +25,6 @@ __all__ = [
     "Hang",
     "HttpError",
     "OpenAIServer",
+    "Response",
+    "ResponseWriter",
 ]

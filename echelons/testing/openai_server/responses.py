@@ -11,7 +11,7 @@ import threading
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from echelons.errors import InvalidScript
 from echelons.testing.openai_server import wire
@@ -77,8 +77,9 @@ class ResponseWriter(BaseHTTPRequestHandler):
         self.wfile.write(b"%x\r\n%s\r\n" % (len(raw), raw))
 
 
+@runtime_checkable
 class Response(Protocol):
-    """A step of the server's script."""
+    """A step of the server's script; one of a test's own may write anything."""
 
     def respond(self, request: ChatRequest, writer: ResponseWriter) -> None:
         """Write the response to a request, or as much of it as the step sends."""
@@ -211,7 +212,7 @@ def as_response(step: object) -> Response:
     Raises:
         InvalidScript: It is no step.
     """
-    if isinstance(step, HttpError | Hang | Drop):
+    if isinstance(step, Response):
         return step
     if isinstance(step, Blocks):
         return ReplyResponse(step)

@@ -146,6 +146,14 @@ def test_arguments_are_json() -> None:
     assert said.tool_calls[0]["args"] == {"what": "nan", "deep": {"1": ["inf"], "set": [1]}}
 
 
+def test_arguments_in_blocks_are_json() -> None:
+    block = {"type": "function_call", "call_id": "1", "name": "look", "arguments": '{"a": NaN}'}
+
+    said = send(reply(call(a=float("nan")), content=[block]), rules=RESPONSES)[0]
+
+    assert said.content[0]["arguments"] == '{"a": "nan"}'
+
+
 @ALL
 @pytest.mark.parametrize("content", ["", " \n", [], [{"type": "text", "text": " "}], [""]])
 def test_empty_reply_gets_a_text(content: Any, rules: ClientRules) -> None:
@@ -237,8 +245,14 @@ def test_signed_blocks_are_never_changed() -> None:
     assert alone.content == [thinking, {"type": "text", "text": NO_TEXT}]
 
 
-def test_unsigned_thinking_is_not_sent_back_to_another_provider() -> None:
-    said = AIMessage([{"type": "thinking", "thinking": "hm"}, {"type": "text", "text": "done"}])
+@pytest.mark.parametrize("provider", ["", "anthropic"])
+@pytest.mark.parametrize("signed", [{}, {"signature": ""}])
+def test_unsigned_thinking_is_not_sent_back(provider: str, signed: dict[str, Any]) -> None:
+    blocks: list[Any] = [
+        {"type": "thinking", "thinking": "hm", **signed},
+        {"type": "text", "text": "done"},
+    ]
+    said = AIMessage(blocks, response_metadata={"model_provider": provider})
 
     assert send(said, TASK, rules=ANTHROPIC)[0].content == [{"type": "text", "text": "done"}]
 
