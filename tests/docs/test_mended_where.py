@@ -22,6 +22,7 @@ from langchain_core.messages import (
     SystemMessage,
     ToolMessage,
 )
+from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.tools import StructuredTool
 
 from echelons import SqliteCheckpointer
@@ -155,6 +156,18 @@ def ask_twice() -> str:
     return str(run_plan_steps(ask(BoundModel.from_runnable(Model(responses=["a"])), said, {})).text)
 
 
+def ask_for_list() -> Any:
+    """Return the calls of a reply whose client has put a list into the arguments of a call."""
+
+    class Model(FakeListChatModel):
+        def _generate(self, *given: Any, **more: Any) -> Any:
+            reply = reply_of({**call_of(), "args": [1]})
+            return ChatResult(generations=[ChatGeneration(message=reply)])
+
+    model = BoundModel.from_runnable(Model(responses=["a"]))
+    return model.build_step([HumanMessage("go")], {}).run().invalid_tool_calls
+
+
 def mend_tool() -> Any:
     def look(size: int, tags: list[str]) -> str:
         return "seen"
@@ -185,6 +198,20 @@ ROWS: dict[str, Row] = {
         (messages, "sanitize_arguments", keep),
         lambda: sanitize_message(reply_of(call_of(value={1: {2}}))).tool_calls,
         "{'1': [2]}",
+    ),
+    "numbers of more than 64 bits": Row(
+        "entrance",
+        "sanitize_message",
+        (messages, "sanitize_arguments", keep),
+        lambda: sanitize_message(reply_of(call_of(value=2**70))).tool_calls,
+        f"'{2**70}'",
+    ),
+    "replies that a client cannot read": Row(
+        "entrance",
+        "",
+        (bound_model, "read_unreadable", lambda error: None),
+        ask_for_list,
+        "'args': '[1]'",
     ),
     "missing or doubled ids of calls in one reply": Row(
         "entrance",
@@ -334,7 +361,7 @@ ROWS: dict[str, Row] = {
     ),
     "blocks that repeat calls": Row(
         "way out",
-        "_fit_call_block _is_json_object",
+        "_fit_call_block _is_json_object _refuse_constant",
         (WRITER, "_fit_call_block", lambda self, block, open_calls: block),
         lambda: send(
             reply_of(call_of("a b"), content=[{"type": "tool_use", "id": "1", "name": "a b"}]),
