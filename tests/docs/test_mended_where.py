@@ -202,7 +202,7 @@ ROWS: dict[str, Row] = {
     "numbers of more than 64 bits": Row(
         "entrance",
         "sanitize_message",
-        (messages, "sanitize_arguments", keep),
+        (messages, "sanitize_value", keep),
         lambda: sanitize_message(reply_of(call_of(value=2**70))).tool_calls,
         f"'{2**70}'",
     ),
