@@ -226,7 +226,7 @@ class Reason(Node):
         messages, noted = [*past.messages, *joined.state["messages"]], None
         bound, shorten, more = self._offer_reading(bound, messages)
         if settings.memory:
-            system, messages, noted = settings.memory.shorten(system, messages, config)
+            system, messages, noted = settings.memory.shorten(system, messages, config, shorten)
         model_input, answer = (
             ModelInput(system, messages, past, joined.state, more),
             ModelAnswer(),
@@ -350,7 +350,9 @@ class Reason(Node):
         messages, noted = [*past.messages, *joined.state["messages"]], None
         bound, shorten, more = self._offer_reading(bound, messages)
         if settings.memory:
-            system, messages, noted = await settings.memory.ashorten(system, messages, config)
+            system, messages, noted = await settings.memory.ashorten(
+                system, messages, config, shorten
+            )
         model_input, answer = (
             ModelInput(system, messages, past, joined.state, more),
             ModelAnswer(),

@@ -25,6 +25,7 @@ from echelons.memory.settings import Memory
 from echelons.memory.summaries import Summaries, SummaryRequest, extract_summary
 from echelons.models.door.ask import CallRefused, ask_beside
 from echelons.models.door.bound_model import BoundModel
+from echelons.models.door.notices import Shorten
 from echelons.models.fitting import find_latest_step, find_task, fit_step, is_task, shorten_call
 from echelons.models.hidden_messages import leave_out_hidden
 from echelons.nodes.memory.token_count import APPROXIMATION_KEY, TokenCounter
@@ -91,28 +92,43 @@ class PromptMemory:
         system: SystemMessage | None,
         messages: list[BaseMessage],
         config: RunnableConfig,
+        shorten: Shorten | None = None,
     ) -> MemoryView:
         """Return what the model reads of a conversation.
+
+        Args:
+            system: Its instructions.
+            messages: The conversation.
+            config: The config of the node.
+            shorten: Shows a part of each long result, with the id by which it is read on.
 
         Raises:
             ContextTooLarge: The instructions, the pins and the task do not fit alone.
             UnreadableRecord: Stored summaries are damaged.
         """
-        return run_plan_steps(self._plan_view(system, messages, config))
+        return run_plan_steps(self._plan_view(system, messages, config, shorten))
 
     async def ashorten(
         self,
         system: SystemMessage | None,
         messages: list[BaseMessage],
         config: RunnableConfig,
+        shorten: Shorten | None = None,
     ) -> MemoryView:
         """Async version of `shorten`."""
-        return await arun_plan_steps(self._plan_view(system, messages, config))
+        return await arun_plan_steps(self._plan_view(system, messages, config, shorten))
 
     def _plan_view(
-        self, system: SystemMessage | None, messages: list[BaseMessage], config: RunnableConfig
+        self,
+        system: SystemMessage | None,
+        messages: list[BaseMessage],
+        config: RunnableConfig,
+        shorten: Shorten | None,
     ) -> Plan[MemoryView]:
-        plan, used = self._plan(system, messages, config), list[Usage]()
+        messages = [*leave_out_hidden(messages, get_gate(config).hidden_messages)]
+        # What the model reads of them counts, and what is cut further keeps the id of its result.
+        shown = shorten(messages) if shorten else messages
+        plan, used = self._plan(system, shown, config), list[Usage]()
         try:
             request = next(plan)
             while True:
@@ -121,7 +137,11 @@ class PromptMemory:
             view: MemoryView = end.value
         if used:
             view = view._replace(noted={**view.noted, "usage": sum(used, Usage()).model_dump()})
-        return view
+        if shown is messages:
+            return view
+        # The others are shortened when they are sent: hooks of middleware get all of them.
+        whole = {id(new): old for new, old in zip(shown, messages, strict=True)}
+        return view._replace(messages=[whole.get(id(each), each) for each in view.messages])
 
     def _summarize(
         self, request: SummaryRequest, config: RunnableConfig, used: list[Usage]
@@ -144,7 +164,6 @@ class PromptMemory:
     def _plan(
         self, system: SystemMessage | None, messages: list[BaseMessage], config: RunnableConfig
     ) -> MemoryPlan:
-        messages = [*leave_out_hidden(messages, get_gate(config).hidden_messages)]
         counter = TokenCounter.build(messages, self._tool_tokens)
         fitting = _Fitting(self._settings, system, messages, counter)
         known = summaries = find_summaries(messages)

@@ -13,8 +13,11 @@ import pytest
 from langchain.agents.middleware import AgentMiddleware
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.tools import tool
+from pydantic import BaseModel
 
-from echelons import Agent, Limits, Session, SqliteCheckpointer
+from echelons import Agent, Contract, Human, Limits, Session, SqliteCheckpointer
+from echelons.memory import Memory
+from echelons.middleware import DelegationMiddleware
 from echelons.testing import Call, ScriptedModel, delegate
 
 if TYPE_CHECKING:
@@ -318,3 +321,121 @@ def test_no_limit_shows_all(world: World) -> None:
         world.send(session, "go")
 
     assert find_results(model) == [f"p\n{LINES}"]
+
+
+@pytest.mark.parametrize("tokens", [1_000, 25_000])
+@pytest.mark.parametrize("cuts", ["memory", "refusal"])
+def test_result_that_is_cut_further_keeps_its_id(world: World, cuts: str, tokens: int) -> None:
+    def script(messages: Sequence[BaseMessage]) -> Any:
+        size = sum(len(str(each.content)) for each in messages)
+        if cuts == "refusal" and size > 9_000:
+            raise ValueError("400 context_length_exceeded")
+        if messages[-1].text == "the page":
+            return Call("fetch", {"page": "first"})
+        return "fine"
+
+    model = ScriptedModel(script)
+    memory = Memory(budget=3_000, summarizer="extractive") if cuts == "memory" else None
+    limits = Limits(result_tokens=tokens)
+    agent = Agent("head", model=model, tools=[fetch], memory=memory, limits=limits)
+    with Session(agent, ":memory:") as session:
+        for task in ("the page", "hello", "hello"):
+            assert world.send(session, task).text == "fine"
+
+    accepted = [each for each in model.calls[1:] if sum(map(measure, each.messages)) <= 15_000]
+    notes = [
+        CUT.search(str(m.text)) for each in accepted for m in each.messages if m.type == "tool"
+    ]
+    assert len(notes) == len(accepted) >= 3
+    assert len({note and note[3] for note in notes}) == 1
+    assert {note and note[2] for note in notes} == {str(len(f"first\n{LINES}"))}
+    assert all("read_result" in each.tools for each in accepted)
+
+
+def measure(message: BaseMessage) -> int:
+    return len(str(message.content))
+
+
+def test_results_within_the_budget_of_a_memory_are_whole_for_hooks(world: World) -> None:
+    seen: list[int] = []
+
+    class Watch(AgentMiddleware[Any, Any]):
+        def wrap_model_call(self, request: Any, handler: Any) -> Any:
+            seen.append(max(map(measure, request.messages)))
+            return handler(request)
+
+        async def awrap_model_call(self, request: Any, handler: Any) -> Any:
+            seen.append(max(map(measure, request.messages)))
+            return await handler(request)
+
+    model = ScriptedModel([Call("fetch", {"page": "p"}), "done"])
+    memory = Memory(budget=3_000, summarizer="extractive")
+    agent = Agent(
+        "head", model=model, tools=[fetch], middleware=[Watch()], limits=SMALL, memory=memory
+    )
+    with Session(agent, ":memory:") as session:
+        world.send(session, "the page")
+
+    assert seen[-1] == len(LINES) + 2
+    assert CUT.search(find_results(model)[-1])
+
+
+def test_value_of_a_contract_is_whole(world: World) -> None:
+    class Report(BaseModel):
+        text: str
+
+    seen: list[Any] = []
+
+    class Reader(DelegationMiddleware):
+        def wrap_delegation(self, request: Any, handler: Any) -> Any:
+            response = handler(request)
+            seen.append(response.value)
+            return response
+
+        async def awrap_delegation(self, request: Any, handler: Any) -> Any:
+            response = await handler(request)
+            seen.append(response.value)
+            return response
+
+    whole = Report(text=LINES[:20_000])
+    leaf = Agent("leaf", contract=Contract(output=Report))
+    model = ScriptedModel(
+        {
+            "head": lambda m: delegate("leaf", "go") if m[-1].type == "human" else to_json(whole),
+            "leaf": [to_json(whole)],
+        }
+    )
+    agent = Agent(
+        "head",
+        model=model,
+        subordinates=[leaf],
+        middleware=[Reader()],
+        contract=Contract(output=Report),
+        limits=SMALL,
+    )
+    with Session(agent, ":memory:") as session:
+        result = world.send(session, "go")
+
+    assert CUT.search(find_results(model)[-1])
+    assert (seen, result.value) == ([whole], whole)
+
+
+def to_json(value: BaseModel) -> str:
+    return value.model_dump_json()
+
+
+def test_people_read_and_are_read_whole_but_by_a_model(world: World) -> None:
+    model = ScriptedModel([delegate("ann", LINES), "done"])
+    agent = Agent("head", model=model, subordinates=[Human("ann")], limits=SMALL)
+    with Session(agent, ":memory:") as session:
+        [question] = world.send(session, "go").questions
+        assert question.value == LINES
+        result = world.answer(session, {question.id: f"signed\n{LINES}"})
+        stored = session.thread_store.get(session.thread_id).messages
+
+    assert (result.text, result.response and result.response.subordinate_responses[0].agent) == (
+        "done",
+        "ann",
+    )
+    assert [str(each.text) for each in stored if each.type == "tool"] == [f"signed\n{LINES}"]
+    assert CUT.search(find_results(model)[-1])
