@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterator, Mapping
 from contextlib import aclosing
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, cast
 
 from langchain_core.runnables import Runnable, RunnableConfig
@@ -20,6 +20,8 @@ from echelons.checkpoints.queries import OneCheckpoint, ReadPlan, Saver, arun_pl
 from echelons.checkpoints.threads.pending_work import list_triggered_nodes
 from echelons.graphs.edges import DelegationEntry
 from echelons.graphs.pregel.direct_entry import DirectGraph
+from echelons.graphs.pregel.inline_writes import InlineGraph
+from echelons.graphs.queue_channels import WAITING, store_whole
 from echelons.graphs.spawned_levels import BuildLevel, SpawnedLevels
 from echelons.graphs.state import DelegationInput, DelegationOutput, DelegationState
 from echelons.langgraph_internals import CHECKPOINT_MAP_KEY
@@ -87,14 +89,29 @@ def build_delegation_graph(
     first = route.choose_first_node
     own = [name for name, node in queue.nodes.items() if node == name]
     if len(own) == len(members):
-        return DirectGraph(entry=first, **compile_nodes(own))
+        return DelegationGraph(entry=first, **compile_nodes(own))
     with_nodes = lru_cache(MAX_RESUMED_GRAPHS)(
-        lambda own: DirectGraph(entry=first, **compile_nodes(own))
+        lambda own: DelegationGraph(entry=first, **compile_nodes(own))
     )
     return CrowdGraph(entry=first, members=members, with_nodes=with_nodes, **compile_nodes(()))
 
 
-class CrowdGraph(DirectGraph):
+class DelegationGraph(DirectGraph):
+    """A delegation graph, whose runs store their state whole unless they have a queue."""
+
+    @cached_property
+    def single_runner(self) -> InlineGraph:
+        """The copy that runs one request."""
+        return InlineGraph(**store_whole(self.run_fields))
+
+    def _prepare_run(self, given: Any, config: RunnableConfig | None) -> tuple[InlineGraph, Any]:
+        # The task of a run has the same input again when it is resumed.
+        if type(given) is not dict or WAITING in given:
+            return super()._prepare_run(given, config)
+        return self.single_runner, self._start(given, config)
+
+
+class CrowdGraph(DelegationGraph):
     """The delegation graph of subordinates that share a node.
 
     A run that began when there were fewer waits in the node of a subordinate itself. It is

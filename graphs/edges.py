@@ -224,6 +224,12 @@ def _build_delegation_sends(
         queue = queues.setdefault(thread, [])
         queue.append((order if not queue else order.without_deadline()).stored())
     return [
-        Send("delegate", {"queue": queue, "head": dict(heads.get(thread) or {})})
-        for thread, queue in queues.items()
+        Send("delegate", _build_input(queue, heads.get(thread))) for thread, queue in queues.items()
     ]
+
+
+def _build_input(queue: list[dict[str, Any]], head: Head | None) -> dict[str, Any]:
+    given: dict[str, Any] = {"queue": queue[:1], "head": dict(head or {})}
+    if waiting := queue[1:]:
+        given["waiting"] = waiting
+    return given

@@ -4,7 +4,6 @@ LangGraph reads them for every graph that it compiles. So their annotations are 
 would be evaluated each time, and their reducers stand in channels, whose signatures are not read.
 """
 
-import operator
 from typing import Annotated, Any, NotRequired, TypeAlias
 
 from langgraph.channels import BinaryOperatorAggregate
@@ -14,14 +13,8 @@ from typing_extensions import TypedDict
 
 from echelons.checkpoints.delta_channels import Entries, Messages
 from echelons.graphs.parts_channel import Parts
+from echelons.graphs.queue_channels import Answers, LatestEntries, WaitingRequests
 from echelons.messaging.notice import keep_first
-
-Answers: TypeAlias = Annotated[list[Any], BinaryOperatorAggregate(list[Any], operator.add)]
-"""Type of a state key that collects answers, as messages in the order in which they come."""
-
-Heads: TypeAlias = Annotated[dict[str, Any], BinaryOperatorAggregate(dict[str, Any], operator.or_)]
-"""Type of a state key that collects the latest heads of threads, by thread id."""
-
 
 NoticeMark: TypeAlias = Annotated[str, BinaryOperatorAggregate(str, keep_first)]
 """Type of the state key with the mark of a thread's notices: the first that it was given stays."""
@@ -94,7 +87,8 @@ class DelegationState(TypedDict):
     """State of a delegation graph.
 
     Attributes:
-        queue: The remaining queued requests, all for one thread.
+        queue: The request that comes next, and what an earlier version has queued behind it.
+        waiting: The requests after it, all for one thread.
         head: The head of that thread's latest segment.
         messages: The answers so far.
         heads: The thread's head, for the superior's state.
@@ -102,16 +96,18 @@ class DelegationState(TypedDict):
     """
 
     queue: list[dict[str, Any]]
+    waiting: NotRequired[WaitingRequests]
     head: NotRequired[dict[str, Any] | None]
     messages: Answers
-    heads: NotRequired[Heads]
-    parts: NotRequired[Parts]
+    heads: NotRequired[LatestEntries]
+    parts: NotRequired[LatestEntries]
 
 
 class DelegationInput(TypedDict):
     """Input of a delegation graph, sent by a level."""
 
     queue: list[dict[str, Any]]
+    waiting: NotRequired[WaitingRequests]
     head: NotRequired[dict[str, Any] | None]
 
 
@@ -119,5 +115,5 @@ class DelegationOutput(TypedDict):
     """Output of a delegation graph; its keys have reducers, as several run in parallel."""
 
     messages: Answers
-    heads: NotRequired[Heads]
-    parts: NotRequired[Parts]
+    heads: NotRequired[LatestEntries]
+    parts: NotRequired[LatestEntries]

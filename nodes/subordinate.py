@@ -450,7 +450,7 @@ def _end_grants(
 ) -> None:
     """Give back what an attempt has not spent, unless its agent has asked and is to go on."""
     given = config["configurable"]
-    if step.next_attempt is None and not state["queue"][1:]:
+    if not (step.next_attempt or state["queue"][1:] or state.get("waiting")):
         # The end of a delegation graph is not stored: the answer is, with the task that runs it.
         task = given["checkpoint_ns"].split(NS_SEP)[-2].rpartition(NS_END)[2]
         given = {**given, TASK_ID_KEY: task}

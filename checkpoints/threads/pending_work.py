@@ -364,7 +364,12 @@ def build_open_agent(saved: CheckpointTuple, answered: Collection[str]) -> OpenA
     # A delegation that has not begun names its subordinates only in its superior's send. The
     # sends of finished delegations stay there until the whole step has ended.
     sent = (send.arg for send in values.get(TASKS) or () if isinstance(send.arg, Mapping))
-    orders = [order for each in (values, *sent) for order in each.get("queue") or ()]
+    orders = [
+        order
+        for each in (values, *sent)
+        for name in ("queue", "waiting")
+        for order in each.get(name) or ()
+    ]
     requests = [order["request"] for order in orders]
     return OpenAgent(
         identity.path,

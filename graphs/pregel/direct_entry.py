@@ -12,6 +12,7 @@ itself. A nested graph whose config is the one around it is run without.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from functools import cached_property
 from typing import Any, TypeAlias
 
 from langchain_core.runnables import RunnableConfig
@@ -32,25 +33,34 @@ class DirectGraph(EditableGraph):
         self.entry = entry
         keys = self.builder.schemas[self.builder.input_schema]
         triggers = [f"{BRANCH_PREFIX}{node}" for node in self.builder.nodes]
-        self._runner = InlineGraph(**{**kwargs, "input_channels": [*keys, *triggers]})
+        self.run_fields = {**kwargs, "input_channels": [*keys, *triggers]}
+
+    @cached_property
+    def runner(self) -> InlineGraph:
+        """The copy that runs."""
+        return InlineGraph(**self.run_fields)
 
     def stream(
         self, input: Any, config: RunnableConfig | None = None, **kwargs: Any
     ) -> Iterator[Any]:
         """Run the graph, see `CompiledStateGraph.stream`."""
-        given = self._with_entry_trigger(input, config)
-        return self._runner.stream(given, _without_inherited(config), **kwargs)
+        runner, given = self._prepare_run(input, config)
+        return runner.stream(given, _without_inherited(config), **kwargs)
 
     def astream(
         self, input: Any, config: RunnableConfig | None = None, **kwargs: Any
     ) -> AsyncIterator[Any]:
         """Async version of `stream`."""
-        given = self._with_entry_trigger(input, config)
-        return self._runner.astream(given, _without_inherited(config), **kwargs)
+        runner, given = self._prepare_run(input, config)
+        return runner.astream(given, _without_inherited(config), **kwargs)
 
-    def _with_entry_trigger(self, given: Any, config: RunnableConfig | None) -> Any:
-        if not isinstance(given, Mapping):
-            return given
+    def _prepare_run(self, given: Any, config: RunnableConfig | None) -> tuple[InlineGraph, Any]:
+        """Return the copy that runs an input, and the input as it takes it."""
+        started = self._start(given, config) if isinstance(given, Mapping) else given
+        return self.runner, started
+
+    def _start(self, given: Mapping[str, Any], config: RunnableConfig | None) -> dict[str, Any]:
+        """Return an input with the trigger of the first node."""
         return {**given, f"{BRANCH_PREFIX}{self.entry(given, config or {})}": None}
 
 

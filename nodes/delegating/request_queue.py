@@ -104,12 +104,12 @@ class RequestQueue:
 
     def advance(self, state: Mapping[str, Any], step: NextStep, head: Head | None) -> Command[Any]:
         """Return the command that applies a step; `head` is that of the thread that has run."""
-        order, rest = step.order, list(state["queue"][1:])
+        order, queue = step.order, list(state["queue"][1:])
         update: dict[str, Any] = {}
         if head:
             update["heads"] = {order.thread_id: head}
         if step.next_attempt:
-            rest.insert(0, step.next_attempt.stored())
+            queue.insert(0, step.next_attempt.stored())
         elif step.answer and order.race_entry:
             entry = build_part_entry(step.answer, step.place, step.attempts)
             update["parts"] = {order.request.id: entry}
@@ -121,11 +121,13 @@ class RequestQueue:
             warning = self._warn(step.config) if order.is_new and order.spawned else ""
             message = build_tool_message(order, step.answer, warning=warning, segment=segment)
             update["messages"] = [mark_refused(message) if step.refused else message]
-        if rest and not step.next_attempt:
-            waited = QueuedRequest.load(rest[0])
-            rest[0] = self._with_deadline(waited, step.config).stored()
-        update["queue"] = rest
-        return Command(update=update, goto=self.choose_node(rest[0], step.config) if rest else ())
+        if not queue and (waiting := state.get("waiting")):
+            queue, update["waiting"] = [waiting[0]], 1
+        if queue and not step.next_attempt:
+            waited = QueuedRequest.load(queue[0])
+            queue[0] = self._with_deadline(waited, step.config).stored()
+        update["queue"] = queue
+        return Command(update=update, goto=self.choose_node(queue[0], step.config) if queue else ())
 
     def _leave_out_model(self, order: QueuedRequest, agent: str) -> QueuedRequest:
         """Return a queued request without the candidates that have the model of an agent.

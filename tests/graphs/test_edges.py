@@ -67,7 +67,8 @@ def follows(*messages: BaseMessage, **state: Any) -> Any:
 
 def orders(send: Send) -> list[QueuedRequest]:
     assert send.node == "delegate"
-    return [QueuedRequest.load(each) for each in send.arg["queue"]]
+    [first], waiting = send.arg["queue"], send.arg.get("waiting", [])
+    return [QueuedRequest.load(each) for each in (first, *waiting)]
 
 
 # Without open calls

@@ -55,8 +55,8 @@ def response(status: Status = Status.FULFILLED, **more: Any) -> DelegationRespon
     return DelegationResponse(request_id="r1", agent="eat", status=status, **more)
 
 
-def advanced(*queue: QueuedRequest, head: Head | None = None) -> Any:
-    state = {"queue": [each.stored() for each in queue]}
+def advanced(*queue: QueuedRequest, head: Head | None = None, **more: Any) -> Any:
+    state = {"queue": [each.stored() for each in queue], **more}
     step = desk().decide_next_step(queue[0], response(result="pizza"), CONFIG)
     return desk().advance(state, step, head)
 
@@ -109,6 +109,27 @@ def test_after_the_last_order_a_delegation_ends() -> None:
     assert command.goto == ()
     assert command.update["queue"] == []
     assert [each.text for each in command.update["messages"]] == ["pizza"]
+
+
+def test_after_an_order_comes_the_first_that_waits() -> None:
+    waiting = [order("sleep", 2).stored(), order("fly", 3).stored()]
+
+    command = advanced(order(), waiting=waiting)
+
+    assert command.goto == "dispatch"
+    assert command.update["waiting"] == 1
+    [following] = command.update["queue"]
+    assert following["request"].pop("deadline") > 0, "its time is told when it begins"
+    assert following == waiting[0]
+
+
+def test_what_an_earlier_version_has_queued_comes_before_what_waits() -> None:
+    first, second, third = order(number=1), order("sleep", 2), order("fly", 3)
+
+    update = advanced(first, second, waiting=[third.stored()]).update
+
+    assert [each["call_id"] for each in update["queue"]] == ["call-2"]
+    assert "waiting" not in update
 
 
 def test_after_an_order_comes_the_next_of_its_queue() -> None:
