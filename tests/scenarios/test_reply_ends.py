@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import pytest
@@ -20,7 +22,8 @@ from echelons import Agent, Contract, Permissions, Session
 from echelons.delegation.request import DelegationResponse
 from echelons.models.reply_end import MAX_PAUSES
 from echelons.testing import Call, OpenAIServer, Reply, ScriptedModel, delegate, report
-from tests.told_lines import get_last
+from tests.fork_server import REPOSITORY, ForkServer
+from tests.scenarios.drivers.reporting import THREAD, build_tree, pass_on
 
 if TYPE_CHECKING:
     from tests.scenarios.conftest import World
@@ -38,14 +41,6 @@ def look() -> str:
 def pay() -> str:
     """Pay the bill."""
     raise ValueError("the card was refused")
-
-
-def pass_on(subordinate: str) -> Script:
-    def play(messages: Sequence[BaseMessage]) -> Any:
-        last = get_last(messages)
-        return delegate(subordinate, "go") if last.type == "human" else str(last.text)
-
-    return play
 
 
 def ask_leaf(
@@ -487,3 +482,26 @@ def test_reported_result_may_be_any_json(world: World, result: Any) -> None:
     _, response, _ = ask_leaf(world, [report("fulfilled", result)])
 
     assert json.loads(response.result) == result
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
+@pytest.mark.parametrize(
+    ("outcome", "text"),
+    [
+        ({"outcome": "happened", "result": "paid"}, "All is paid."),
+        ({"outcome": "not_happened"}, "The bill is still open."),
+        ("run_again", "All is paid."),
+    ],
+)
+def test_report_waits_for_a_call_that_a_crash_cut_short(
+    world: World, tmp_path: Path, fork_server: ForkServer, outcome: Any, text: str
+) -> None:
+    database = tmp_path / "bill.sqlite"
+    words = ("-m", "tests.scenarios.drivers.reporting", str(database))
+    process = fork_server.start(*words, cwd=REPOSITORY)
+    process.communicate()
+    with Session(build_tree(lambda: "paid"), database, thread=THREAD) as session:
+        [question] = world.resume(session).questions
+        assert question.path == ("head", "mid", "leaf")
+
+        assert world.answer(session, {question.id: outcome}).text == text
