@@ -198,6 +198,11 @@ class ToolArguments:
             return _mend(arguments, schema, model.model_validate)
         return _mend(arguments, schema, build_check(schema)) if schema else None
 
+    def find_misfit(self, arguments: Mapping[str, Any]) -> str:
+        """Return why arguments do not fit a tool that checks them itself; empty if they do."""
+        schema = self._tool.args_schema
+        return find_mismatch(arguments, schema) if isinstance(schema, Mapping) else ""
+
     def describe(self) -> str:
         """Return what arguments the tool takes, for a model whose call was refused."""
         keys = ("required", "properties", "$defs")

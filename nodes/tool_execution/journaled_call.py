@@ -195,17 +195,38 @@ class JournaledCall:
         return self._build_error_result(error, failure, config)
 
     def _add_note(self, outcome: Any) -> Any:
-        """Return an output whose answer tells the model of changed arguments, if there are any."""
-        if not self.is_edited:
+        """Return an output whose answer tells the model what it must know of the arguments.
+
+        That is what a person has changed, and what a tool takes that checks them itself and has
+        refused them, such as one of an MCP server.
+        """
+        has_schema = isinstance(self._tool.args_schema, Mapping)
+        if not (self.is_edited or has_schema):
             return outcome
-        note = self._build_note()
 
         def add(answer: ToolMessage) -> ToolMessage:
-            content, block = answer.content, {"type": "text", "text": note}
+            notes = [self._build_note()] if self.is_edited else []
+            if has_schema and answer.status == "error":
+                notes += filter(None, [self._build_advice()])
+            if not notes:
+                return answer
+            content, note = answer.content, "\n".join(notes)
+            block = {"type": "text", "text": note}
             noted = f"{content}\n{note}" if isinstance(content, str) else [*content, block]
             return answer.model_copy(update={"content": noted})
 
         return change_answer(outcome, self.tool_call["id"], add)
+
+    @property
+    def _tool(self) -> BaseTool:
+        return self.tools.tools_by_name[self.call.tool]
+
+    def _build_advice(self, *, is_refused: bool = False) -> str:
+        """Return what to send in place of arguments that do not fit; empty if they do."""
+        arguments = ToolArguments(self._tool)
+        misfits = is_refused or arguments.find_misfit(self.tool_call["args"])
+        wanted = arguments.describe() if misfits else ""
+        return f"Send arguments of this schema: {wanted}" if wanted else ""
 
     def _build_note(self) -> str:
         shown = json.dumps(self.tool_call["args"], default=repr, ensure_ascii=False)
@@ -226,7 +247,7 @@ class JournaledCall:
         if not isinstance(error, ToolInvocationError):
             return error
         # LangGraph takes every error of pydantic for one of the call, also one in the tool's body.
-        schema = self.tools.tools_by_name[self.call.tool].args_schema
+        schema = self._tool.args_schema
         if isinstance(schema, type) and error.source.title in (
             schema.__name__,
             getattr(schema, "model_config", {}).get("title"),
@@ -240,13 +261,15 @@ class JournaledCall:
         """Return the update of a call whose tool failed, or that was not run without a failure."""
         if failure is None:
             text = f"{INVALID_CALL_TEXT}{get_failure_log(config).redact(read_error_text(error))}"
-            if wanted := ToolArguments(self.tools.tools_by_name[self.call.tool]).describe():
-                text = f"{text}\nSend arguments of this schema: {wanted}"
+            if advice := self._build_advice(is_refused=True):
+                text = f"{text}\n{advice}"
             return {"messages": [mark_refused(self._build_message(text, "error"))]}
         text = failure.reason
         if isinstance(error, ToolException):
             # Its text is written for the model: all of it.
             text = failure.add_reference(get_failure_log(config).redact(read_error_text(error)))
+        if advice := self._build_advice():
+            text = f"{text}\n{advice}"
         answer = self._build_message(f"Error: {text}", "error")
         if self.raised is not None:
             self.raised.append(error)

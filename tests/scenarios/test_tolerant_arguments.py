@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import json
 from enum import StrEnum
+from hashlib import sha256
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import pytest
 from langchain.agents.middleware import AgentMiddleware
 from langchain_core.messages import AIMessage
-from langchain_core.tools import BaseTool, InjectedToolCallId, StructuredTool, tool
+from langchain_core.tools import (
+    BaseTool,
+    InjectedToolCallId,
+    StructuredTool,
+    ToolException,
+    tool,
+)
 from langgraph.types import Command
 from pydantic import BaseModel
 
@@ -280,3 +287,42 @@ def test_refusal_says_what_came_and_what_to_send(world: World) -> None:
     assert "message: " in error
     assert "came: message=''" in error
     assert 'send arguments such as {"message": ' in error
+
+
+@pytest.mark.parametrize("kind", TOOLS)
+def test_journal_has_the_digest_of_what_was_received(
+    world: World, saver: SqliteCheckpointer, kind: str
+) -> None:
+    digests: list[Any] = []
+
+    def note(city: str, tags: list[str]) -> str:
+        """Note."""
+        query = "SELECT json_extract(value, '$.arguments') FROM ledger_values WHERE key GLOB ?"
+        digests.append((tags, *saver.conn.execute(query, ("*/effect/*",)).fetchone()))
+        return "noted"
+
+    form = SCHEMA if kind == "schema" else None
+    noting = StructuredTool.from_function(note, args_schema=form)
+    given = {"city": "Rome", "tags": '["a"]'}
+    model = ScriptedModel([Call("note", given), "done"])
+
+    world.send(Session(Agent("head", model=model, tools=[noting]), saver), "go")
+
+    received = sha256(json.dumps(given, sort_keys=True).encode()).hexdigest()
+    assert digests == [(["a"], received)]
+
+
+def test_error_of_a_tool_that_checks_by_itself_says_what_to_send(world: World) -> None:
+    def check(**given: Any) -> str:
+        if not isinstance(given["nights"], int):
+            raise ToolException("nights must be a number")
+        return "booked"
+
+    strict = StructuredTool.from_function(check, description="Book.", args_schema=SCHEMA)
+    model = ScriptedModel([Call("check", {"nights": "many"}), "done"])
+    with Session(Agent("head", model=model, tools=[strict]), ":memory:") as session:
+        world.send(session, "go")
+
+    error = str(model.calls[-1].messages[-1].text)
+    assert error.startswith("Error: ") and "nights must be a number" in error
+    assert "Send arguments of this schema: " in error and '"required": ["city"]' in error

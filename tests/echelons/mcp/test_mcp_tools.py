@@ -15,7 +15,7 @@ import anyio
 import pytest
 from langchain_core.messages import ToolMessage
 
-from echelons import Agent, DelegationPolicy, Session
+from echelons import Agent, DelegationPolicy, Permissions, Session
 from echelons.errors import McpServerFailed, WrongAnswer
 from echelons.mcp import HttpServer, StdioServer, mcp_connection, open_mcp_tools
 from echelons.testing import Call, ScriptedModel, delegate
@@ -331,3 +331,52 @@ def _list_children() -> list[str]:
         ["ps", "-o", "pid=", "--ppid", str(os.getpid())], capture_output=True, text=True, check=True
     )
     return [each for each in shown.stdout.split() if Path(f"/proc/{each}").exists()]
+
+
+ODD_CALLS: list[tuple[dict[str, Any], str]] = [
+    ({"copies": None, "card": None}, "pen in red, [], 1, ''"),
+    ({"paper": " GOLD"}, "pen in gold, [], 1, ''"),
+    ({"ribbons": '["blue"]'}, "pen in red, ['blue'], 1, ''"),
+    ({"card": {"to": "Ann"}}, """pen in red, [], 1, '{"to": "Ann"}'"""),
+]
+
+
+@pytest.mark.parametrize("depth", [1, 2])
+def test_arguments_that_a_server_does_not_take_are_mended_once(
+    shop: Sequence[Any], depth: int
+) -> None:
+    calls = [Call("wrap", {"article": "pen", **given}) for given, _ in ODD_CALLS]
+    tree, model = build_tree(shop, *calls)
+    if depth == 1:
+        tree = Agent("buyer", "Buys things", model=model, tools=shop)
+
+    with Session(tree, ":memory:") as session:
+        assert session.send("Buy").result().finished
+
+    assert read_results(model) == [result for _, result in ODD_CALLS]
+
+
+def test_error_of_arguments_that_cannot_be_mended_says_what_to_send(shop: Sequence[Any]) -> None:
+    tree, model = build_tree(shop, Call("wrap", {"article": "pen", "copies": "many"}))
+
+    with Session(tree, ":memory:") as session:
+        assert session.send("Buy").result().finished
+
+    [error] = read_results(model)
+    assert error.startswith("Error executing tool wrap: ")
+    assert "Send arguments of this schema: " in error
+    assert '"copies": {"default": 1' in error
+    assert '"required": ["article"]' in error
+
+
+def test_approval_sees_mended_arguments(shop: Sequence[Any]) -> None:
+    given = {"article": "pen", "ribbons": '["blue"]', "paper": "Gold", "copies": None}
+    model = ScriptedModel([Call("wrap", given), "wrapped"])
+    rules = Permissions(approvals={"wrap": "ask"})
+    buyer = Agent("buyer", model=model, tools=[*shop], permissions=rules)
+    with Session(buyer, ":memory:") as session:
+        [question] = session.send("Buy").result().questions
+        assert "{'article': 'pen', 'ribbons': ['blue'], 'paper': 'gold'}" in str(question.value)
+        assert session.answer({question.id: "approve"}).result().text == "wrapped"
+
+    assert model.calls[-1].messages[-1].text == "pen in gold, ['blue'], 1, ''"

@@ -7,7 +7,7 @@ import os
 import socket
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import uvicorn
 from mcp.server.fastmcp import Context, FastMCP
@@ -34,6 +34,19 @@ def price(article: str) -> str:
     """Return the price of an article."""
     note(f"price {article}")
     return f"{article}: {len(article)} EUR"
+
+
+@server.tool()
+def wrap(
+    article: str,
+    paper: Literal["red", "gold"] = "red",
+    ribbons: list[str] = [],  # noqa: B006  as its schema says so
+    copies: int = 1,
+    card: str = "",
+) -> str:
+    """Wrap an article."""
+    note(f"wrap {article}")
+    return f"{article} in {paper}, {ribbons}, {copies}, {card!r}"
 
 
 @server.tool()
