@@ -37,6 +37,7 @@ _REFUSALS: Final = re.compile(
             r"request_too_large|request exceeds the maximum size",
             # Gemini.
             r"(token count|input tokens?|number of (input )?tokens)\b.{0,40}\bexceeds?",
+            r"token count\b.{0,40}\bonly supports up to|payload size exceeds",
             # Mistral, llama.cpp, LM Studio, Ollama, vLLM, SGLang, Together, TGI.
             r"too large for model with",
             r"(greater|longer) than (the |this )?(\w+'?s? )*(context|maximum model) length",
@@ -47,10 +48,17 @@ _REFUSALS: Final = re.compile(
             r"context the overflows|context overflow|overflows? the context",
             r"`?inputs`? tokens \+ `?max_new_tokens`? must be",
             r"must be less than max_seq_len",
+            # vLLM, whose room for the reply is what the prompt leaves.
+            r"max_tokens must be at least 1, got -|exceeds the max_model_len",
+            r"`?inputs`? must have less than \d",
+            # OpenAI: one message of more characters than any may have.
+            r"messages?\[\d+\].{0,40}string too long",
             # Groq and OpenAI: more than the limit of a minute in one request.
-            r"reduce your message size|request too large for",
+            r"reduce your message size|request too large|request body too large",
             # Cohere, xAI, GitHub, Kimi, Cerebras, GLM, DashScope, MiniMax.
-            r"too many tokens|token limit exceeded|exceeded model token limit",
+            r"too many (input )?tokens|token limit exceeded|exceeded model token limit",
+            r"prompt_tokens_exceeded|tokens_limit_reached|exceed max message tokens",
+            r"input length\b.{0,20}\bexceeds",
             r"maximum (prompt|input|allowed input) length",
             r"exceeds the limit of \d",
             r"current length is \d+ while limit is",
@@ -65,12 +73,15 @@ _OTHER_LIMITS: Final = re.compile(
     r"throttl|rate.?limit|too many requests|quota|please wait|per (minute|day)", re.IGNORECASE
 )
 """What is said of limits that a later request of the same length would keep."""
-_NEVER_FITS: Final = re.compile(r"reduce your message size|request too large", re.IGNORECASE)
+_NEVER_FITS: Final = re.compile(
+    r"reduce your message size|request (body )?too large", re.IGNORECASE
+)
 _LIMIT: Final = re.compile(
     r"(?:max\w* (?:\w+ )?(?:context |prompt |model |allowed )?(?:input )?"
     r"(?:length|size|window|limit)"
     r"|maximum number of (?:input )?tokens(?: allowed)?|context (?:length|size|window|limit)"
     r"|token limit|limit is|limit of|\blimit\b|must be <=|n_ctx|less than max_seq_len"
+    r"|max_model_len|must have less than|only supports up to|max input tokens"
     r"|length should be \[\d+,)"
     r"(?:(?! by )[^0-9]){0,24}?(\d[\d,_]*)"
     r"|(\d[\d,_]*)(?: tokens?)? max",

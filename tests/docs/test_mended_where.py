@@ -446,8 +446,8 @@ ROWS: dict[str, Row] = {
     ),
     "arguments that a tool does not take as they came": Row(
         "tool",
-        "mend_call _mend mend validate_arguments describe_refusal describe _model _schema"
-        " build_check _get_schema _shorten",
+        "mend_call _mend mend validate_arguments describe_refusal describe find_misfit _model"
+        " _schema build_check _get_schema _shorten",
         (tolerant_arguments, "_mend", lambda *_: None),
         mend_tool,
         "{'size': 1, 'tags': ['a']}",

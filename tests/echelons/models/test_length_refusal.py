@@ -80,6 +80,42 @@ REFUSALS = [
     ),
     ("`inputs` tokens + `max_new_tokens` must be <= 4096. Given: 5000 `inputs` tokens", 4096, 5000),
     ("length of prompt_tokens (163280) must be less than max_seq_len (32768).", 32768, 163280),
+    (
+        "This model's maximum context length is 4096 tokens. However, you requested 512 output "
+        "tokens and your prompt contains at least 5000 input tokens, for a total of at least 5512 "
+        "tokens. Please reduce the length of the input prompt.",
+        4096,
+        5512,
+    ),
+    ("max_tokens must be at least 1, got -186.", 0, 0),
+    ("The engine prompt length 33000 exceeds the max_model_len 32768.", 32768, 33000),
+    ("Requested tokens (2285) exceed context window of 2048", 2048, 2285),
+    ("the input length exceeds the context length", 0, 0),
+    (
+        "Trying to keep the first 4687 tokens when context the overflows. However, the model is "
+        "loaded with context length of only 4096 tokens, which is not enough.",
+        4096,
+        4687,
+    ),
+    ("Input validation error: `inputs` must have less than 1024 tokens. Given: 1200", 1024, 1200),
+    # Gemini at Vertex, Nova and others at Bedrock
+    (
+        "Unable to submit request because the input token count is 1100000 but model only supports "
+        "up to 1048576. Reduce the input token count and try again.",
+        1048576,
+        1100000,
+    ),
+    ("Request payload size exceeds the limit: 20971520 bytes.", 20971520, 0),
+    ("Input Tokens Exceeded: Number of input tokens exceeds maximum length.", 0, 0),
+    ("too many tokens: size limit exceeded by 90 tokens. Try using shorter or fewer inputs", 0, 0),
+    # One message of OpenAI's; Doubao
+    (
+        "Invalid 'messages[3].content': string too long. Expected a string with maximum length "
+        "10485760, but got a string with length 11000000 instead.",
+        10485760,
+        11000000,
+    ),
+    ("Total tokens of image and text exceed max message tokens", 0, 0),
     # Groq, xAI, Kimi, Cerebras, GitHub, GLM, DashScope, MiniMax, Cohere
     (
         "413 Request too large for model `llama` on tokens per minute (TPM): Limit 6000, Requested "
@@ -98,6 +134,12 @@ REFUSALS = [
         8192,
         9000,
     ),
+    (
+        "tokens_limit_reached: Request body too large for gpt-4o model. Max size: 8000 tokens.",
+        8000,
+        0,
+    ),
+    ("Too many input tokens. Max input tokens: 4096, request input token count: 5000", 4096, 5000),
     ("prompt token count of 145000 exceeds the limit of 128000", 128000, 145000),
     ("Prompt exceeds max length", 0, 0),
     ("Range of input length should be [1, 30720]", 30720, 0),
@@ -114,6 +156,9 @@ OTHERS = [
     "Invalid value for 'content': expected a string, got null",
     "Connection error.",
     "the file is too long",
+    "Invalid 'tools[0].function.name': string too long. Expected maximum length 64, got 70",
+    "This model supports at most 4096 completion tokens, whereas you provided 8000.",
+    "max_tokens must be at least 1, got 0.",
 ]
 
 
