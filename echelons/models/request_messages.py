@@ -51,6 +51,11 @@ _STEM_LENGTH = 30
 _ILLEGAL_IN_NAME = re.compile(r"[\s<|\\/>]+")
 _CALL_BLOCKS = {"tool_use": "id", "tool_call": "id", "function_call": "call_id"}
 """Types of content blocks that repeat a call, with the key of its id."""
+_REPEATED_CALLS = {
+    "anthropic": ("tool_use", "tool_call"),
+    "responses": ("function_call", "tool_call"),
+}
+"""Those that clients send; another client's, of an earlier model, they would pass on."""
 _PLAIN = frozenset({"text", "refusal"})
 _ANTHROPIC_BLOCKS = frozenset(
     {"text", "thinking", "redacted_thinking", "server_tool_use", "mcp_tool_use", "compaction"}
@@ -489,10 +494,10 @@ class _Writer:
 
         The calls are taken in their order: ids that were doubled are other ones by now.
         """
-        if self._rules.wire_format not in ("anthropic", "responses"):
+        kind = str(block["type"])
+        if kind not in _REPEATED_CALLS.get(self._rules.wire_format, ()):
             # The client sends the calls themselves.
             return None
-        kind = str(block["type"])
         key = _CALL_BLOCKS[kind]
         same_id = [one for one in open_calls if one[0][0] == block.get(key)]
         same_name = [one for one in open_calls if one[0][2] == block.get("name")]

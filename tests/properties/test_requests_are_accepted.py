@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -24,7 +24,6 @@ from langchain_core.messages import (
 from langchain_openai import ChatOpenAI
 from pydantic import SecretStr
 
-from echelons.models import request_messages
 from echelons.models.client_rules import STRICTEST, describe_client
 from echelons.models.request_messages import RequestBuilder, build_request
 from echelons.testing.provider_rules import (
@@ -37,6 +36,7 @@ from echelons.testing.provider_rules import (
     find_fault,
 )
 from tests.proof import sample
+from tests.properties.switches import WAY_OUT
 
 KEY = SecretStr("k")
 CHAT = ChatOpenAI(model="gpt-test", api_key=KEY)
@@ -90,6 +90,17 @@ REPLY_BLOCKS: list[Any] = [
 PROVIDERS = ["", "openai", "anthropic", "google_genai"]
 
 
+def build_use(call: Any) -> dict[str, Any]:
+    """Return the block that repeats a call, as Anthropic writes it."""
+    return {"type": "tool_use", "id": call["id"], "name": call["name"], "input": call["args"]}
+
+
+def build_function_call(call: Any) -> dict[str, Any]:
+    """Return it as OpenAI's Responses API writes it."""
+    written = {"name": call["name"], "arguments": json.dumps(call["args"])}
+    return {"type": "function_call", "call_id": call["id"], **written}
+
+
 def make_reply(dice: random.Random) -> list[BaseMessage]:
     """Return a reply, and most results of its calls, in some order."""
     calls: list[Any] = []
@@ -108,14 +119,15 @@ def make_reply(dice: random.Random) -> list[BaseMessage]:
     if dice.random() < 0.5:
         content = [dice.choice(REPLY_BLOCKS) for _ in range(dice.randrange(3))]
         for call in calls if dice.random() < 0.7 else []:
-            content.append(
-                {"type": "tool_use", "id": call["id"], "name": call["name"], "input": call["args"]}
-            )
+            content.append(dice.choice([build_use, build_function_call])(call))
     provider = dice.choice(PROVIDERS)
     if provider == "anthropic" and isinstance(content, list):
         # It writes none of the blocks that it does not take.
         content = [each for each in content if each not in FOREIGN_BLOCKS]
     more = dice.choice([{}, {}, {"tool_calls": [{}]}, {"refusal": None}])
+    if "function_call" in str(content):
+        # The Responses API puts nothing else there.
+        more = {}
     end = dice.choice(["stop", "tool_calls", "length", "end_turn"])
     reply = AIMessage(
         content,
@@ -209,57 +221,12 @@ def test_request_begins_with_the_request_before(client: tuple[str, Any, Rules]) 
             before = sent if isinstance(said[end - 1], HumanMessage | ToolMessage) else []
 
 
-def keep(value: Any) -> Any:
-    return value
-
-
-class Anything:
-    """A pattern that matches everything, and is found nowhere."""
-
-    def fullmatch(self, text: str) -> bool:
-        return True
-
-    def search(self, text: str) -> bool:
-        return False
-
-
-MENDINGS: dict[str, tuple[str, Any]] = {
-    "names": ("_NAME", Anything()),
-    "ids": ("_CALL_ID", Anything()),
-    "person names": ("_ILLEGAL_IN_NAME", Anything()),
-    "arguments": ("_fit_args", keep),
-    "text of an empty reply": ("NO_TEXT", ""),
-    "first and last": ("_add_user_turns", keep),
-    "files that a client cannot send": ("_can_send", lambda block, rules: True),
-    "blank texts": ("_is_blank", lambda block: False),
-    "empty replies": ("_has_no_text", lambda content: False),
-    "unanswered calls": (
-        "_match_results",
-        lambda messages, calls, renamed: ([], list(messages)),
-    ),
-}
-METHODS: dict[str, tuple[str, Callable[..., Any]]] = {
-    "blocks of replies": ("_takes_block", lambda self, block, is_own: True),
-    "blocks of replies as a whole": ("_fit_reply_blocks", lambda self, said, *_: said.content),
-    "blocks of calls": ("_fit_call_block", lambda self, block, open_calls: block),
-    "results": ("_fit_result_content", lambda self, content, shown: content),
-    "ids that were used": ("_make_id", lambda self, old: old),
-    "messages of users": ("_fit_message", lambda self, message: message),
-    "replies": ("_fit_reply", lambda self, message, *_: message),
-}
-
-
 def count_faults() -> int:
     return sum(len(find_faults(client, range(300))) for client in CLIENTS)
 
 
-@pytest.mark.parametrize("mending", [*MENDINGS, *METHODS])
+@pytest.mark.parametrize("mending", WAY_OUT)
 def test_each_mending_is_needed(mending: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    if mending in MENDINGS:
-        name, without = MENDINGS[mending]
-        monkeypatch.setattr(request_messages, name, without)
-    else:
-        name, without = METHODS[mending]
-        monkeypatch.setattr(request_messages._Writer, name, without)
+    WAY_OUT[mending].switch_off(monkeypatch)
 
     assert count_faults() > 0

@@ -146,6 +146,15 @@ def test_arguments_are_json() -> None:
     assert said.tool_calls[0]["args"] == {"what": "nan", "deep": {"1": ["inf"], "set": [1]}}
 
 
+@pytest.mark.parametrize(("rules", "kind"), [(ANTHROPIC, "function_call"), (RESPONSES, "tool_use")])
+def test_block_of_a_call_of_another_client_is_left_out(rules: ClientRules, kind: str) -> None:
+    block = {"type": kind, "id": "1", "call_id": "1", "name": "look", "arguments": "{}"}
+
+    said = send(reply(call(), content=[block]), result(), rules=rules)[0]
+
+    assert (said.content, said.tool_calls) == ([], [call()])
+
+
 def test_arguments_in_blocks_are_json() -> None:
     block = {"type": "function_call", "call_id": "1", "name": "look", "arguments": '{"a": NaN}'}
 
