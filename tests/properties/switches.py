@@ -10,7 +10,7 @@ import pytest
 from echelons.models import request_messages
 from echelons.models.door import bound_model
 from echelons.nodes import incoming_content, messages
-from echelons.nodes.planning import reply_handler, tool_calls
+from echelons.nodes.planning import reply_handler
 
 WRITER = request_messages._Writer
 
