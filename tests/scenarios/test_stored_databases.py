@@ -23,6 +23,7 @@ earlier one of step 3 know no pause. CONTRIBUTING says when there is to be anoth
 `drivers/dismissed_team.py` with the first code that could. `budgeted.db` has one whose turn and
 requests have budgets, written likewise by `drivers/budgeted_team.py`. `waiting.db` has turns that
 wait in the middle of a message, written by `drivers/waiting_team.py`, which says with what code.
+So does `drivers/queued_team.py`, for the queues of a person in `queued.db`.
 
 They are never written anew: what is stored by a release must be read by all later
 ones, and a test that fails here has found a name that is stored and was changed.
@@ -58,7 +59,13 @@ from echelons.errors import (
 )
 from echelons.testing import ScriptedModel
 from tests.accounts import check_accounts
-from tests.scenarios.drivers import budgeted_team, dismissed_team, schema_steps, waiting_team
+from tests.scenarios.drivers import (
+    budgeted_team,
+    dismissed_team,
+    queued_team,
+    schema_steps,
+    waiting_team,
+)
 from tests.scenarios.drivers.stored import FAILING, KEY, PLAIN, SEALED, TASK, Trees, turn_id
 
 if TYPE_CHECKING:
@@ -576,3 +583,20 @@ def test_question_asked_for_later_is_answered_in_the_next_turn(world: World, wai
         [question] = session.inbox()
         world.answer(session, {question.id: "Rome"})
         assert "Rome" in world.send(session, "go on").text
+
+
+@pytest.mark.parametrize("thread", queued_team.THREADS)
+def test_queue_of_a_person_goes_on_where_it_stood(
+    world: World, tmp_path: Path, thread: str
+) -> None:
+    path = Path(shutil.copy(FIXTURES / "queued.db", tmp_path))
+    with Session(queued_team.build_team(thread), path, thread=thread) as session:
+        assert not world.answer(session, queued_team.build_answer(session)).finished
+        text = world.answer(session, queued_team.build_answer(session)).text
+
+        places = [text.index(f"the {paper} is signed") for paper in queued_team.PAPERS]
+        assert places == sorted(places)
+        [anna] = session.trace().subordinates
+        tasks = [(request.task, request.status) for request in anna.requests]
+        assert tasks == [(f"Sign the {paper}", "fulfilled") for paper in queued_team.PAPERS]
+        assert all(link.holds for link in session.thread_store.verify(session.thread_id))

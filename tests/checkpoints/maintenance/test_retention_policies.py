@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-from langchain_core.messages import HumanMessage
+from langchain_core.messages import BaseMessage, HumanMessage, ToolMessage
 from langgraph.types import Command, interrupt
 
-from echelons import Agent, Session, SqliteCheckpointer, ThreadStore
+from echelons import Agent, Human, Session, SqliteCheckpointer, ThreadStore
 from echelons.checkpoints.maintenance.retention_policies import (
     KeepLatest,
     KeepTurns,
@@ -19,7 +19,7 @@ from echelons.checkpoints.maintenance.retention_policies import (
     Strategy,
 )
 from echelons.errors import InvalidStrategy
-from echelons.testing import Call, ScriptedModel, delegate
+from echelons.testing import Call, ScriptedModel, delegate, delegate_many
 
 
 @pytest.mark.parametrize("policy", [KeepLatest, KeepTurns, KeepYounger])
@@ -172,6 +172,30 @@ def test_an_unfinished_turn_is_kept_beside_the_finished_ones(saver: SqliteCheckp
     assert sources.count("input") == 2
     graph.invoke(Command(resume="yes"), CONFIG)
     assert said(graph)[-2:] == ["a human said yes", "three"]
+
+
+@pytest.mark.parametrize("is_fan_out", [False, True])
+def test_a_queue_that_is_half_done_goes_on(saver: SqliteCheckpointer, is_fan_out: bool) -> None:
+    tasks = [delegate("anna", f"paper {number}") for number in range(4)]
+    calls = [delegate_many(*tasks)] if is_fan_out else tasks
+
+    def head(messages: Sequence[BaseMessage]) -> Any:
+        answers = [str(message.text) for message in messages if isinstance(message, ToolMessage)]
+        return " ".join(answers) if answers else calls
+
+    model = ScriptedModel({"head": head})
+    below = [Human("anna"), Agent("bert")]
+    graph = Agent("head", model=model, subordinates=below).compile(saver)
+    graph.invoke({"messages": [HumanMessage("go")]}, CONFIG)
+    for number in range(2):
+        graph.invoke(Command(resume=f"signed {number}"), CONFIG)
+
+    saver.prune(["t"])
+
+    for number in range(2, 4):
+        graph.invoke(Command(resume=f"signed {number}"), CONFIG)
+    places = [said(graph)[-1].index(f"signed {number}") for number in range(4)]
+    assert places == sorted(places)
 
 
 def test_what_is_younger_than_an_age_is_kept(
