@@ -85,10 +85,6 @@ def sanitize_arguments(arguments: dict[str, Any]) -> dict[str, Any]:
 def _sanitize_key(key: Any) -> Any:
     if isinstance(key, str):
         return _sanitize_text(key)
-    if key is None or isinstance(key, (bool, int, float)):
-        # As JSON writes it.
-        return json.dumps(key)
-    # A tuple of numbers, or an object of a client.
     try:
         return _sanitize_text(str(key))
     except Exception:  # noqa: BLE001  an object's own `__str__` may fail

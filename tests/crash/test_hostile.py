@@ -224,7 +224,7 @@ def keep(data: dict[Any, Any]) -> str:
     ("key", "kept"),
     [
         *(((1, 2), "'(1, 2)'"), (frozenset({1}), "'frozenset({1})'"), (b"x", "\"b'x'\"")),
-        *((1j, "'1j'"), (Mute(), "'Mute'"), (5, "5"), (None, "None")),
+        *((1j, "'1j'"), (Mute(), "'Mute'"), (5, "'5'"), (None, "'None'")),
     ],
     ids=repr,
 )
