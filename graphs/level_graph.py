@@ -52,7 +52,7 @@ from echelons.nodes.memory.memory_tools import MemoryTools
 from echelons.nodes.memory.prompt_memory import PromptMemory
 from echelons.nodes.model_call.long_results import LongResults
 from echelons.nodes.model_call.model_input import ModelFunction, supports_tool_calls
-from echelons.nodes.model_call.system_prompt import ListingPrompt, SystemPrompt
+from echelons.nodes.model_call.system_prompt import SystemPrompt
 from echelons.nodes.planning.repeated_calls import RepeatRules
 from echelons.nodes.planning.spawn_plan import SpawnRules
 from echelons.nodes.planning.task_router import TaskRouter
@@ -334,7 +334,7 @@ def _build_settings(
     if guidance:
         roster = describe_subordinates(agent.subordinates)
         guidance = "\n\n".join(filter(None, (guidance, roster)))
-    rules, prompt = None, SystemPrompt(agent.prompt, guidance)
+    rules = None
     if spawn:
         rules = SpawnRules(
             spawn,
@@ -344,10 +344,9 @@ def _build_settings(
             contact_user=can_contact_user,
             max_depth=position.max_depth,
         )
-        prompt = ListingPrompt(agent.prompt, guidance, rules)
     return ReasonSettings(
         model,
-        prompt,
+        SystemPrompt(agent.prompt, guidance),
         callable_tools,
         router,
         position.policy,

@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import BaseMessage, SystemMessage, ToolMessage
+from langchain_core.messages import BaseMessage, ToolMessage
 from langchain_core.runnables import Runnable, RunnableConfig
 
 from echelons.delegation.policy import DelegationPolicy
@@ -25,7 +25,7 @@ from echelons.identity.lineage import (
     Identity,
     require_identity,
 )
-from echelons.identity.thread_history import ThreadHistory
+from echelons.identity.thread_history import Past, ThreadHistory
 from echelons.langgraph_internals import TASK_ID_KEY
 from echelons.messaging.mail import Mail
 from echelons.messaging.sibling_messages import SiblingRule
@@ -37,7 +37,7 @@ from echelons.nodes.delegating.cancel_on_stop import CancelOnStop
 from echelons.nodes.memory.prompt_memory import PromptMemory
 from echelons.nodes.model_call.long_results import Examination, LongResults
 from echelons.nodes.model_call.model_input import ModelAnswer, ModelFunction, ModelInput
-from echelons.nodes.model_call.system_prompt import SystemPrompt, list_dismissed
+from echelons.nodes.model_call.system_prompt import SystemPrompt
 from echelons.nodes.planning.cut_reply import (
     CancelOnIntervention,
     CutOnIntervention,
@@ -79,6 +79,7 @@ from echelons.nodes.planning.reply_handler import (
     build_cut_update,
     build_relay_update,
 )
+from echelons.nodes.planning.roster_changes import list_roster_notices
 from echelons.nodes.planning.segment_end import (
     build_direct_update,
     build_halt_update,
@@ -216,13 +217,13 @@ class Reason(Node):
             joined = given.add_messages(build_mail_messages(mail, identity))
         past = self._history.load_past(joined.state.get("previous"), config)
         past = past.hide_cut(joined.state) if settings.has_hooks else past
+        joined = self._announce_changes(past, joined, config)
         bound = self._bound_model or self._chooser.choose(past, joined.state, config)
         if isinstance(bound, Halt):
             return given.rebase_update(build_halt_update(bound, given.state["messages"], identity))
         system = settings.prompt.build(past, joined.state, config)
         if isinstance(system, Halt):
             return given.rebase_update(build_halt_update(system, given.state["messages"], identity))
-        system = self._note_dismissed(system, gate, identity)
         messages, noted = [*past.messages, *joined.state["messages"]], None
         bound, shorten, more = self._offer_reading(bound, messages)
         if settings.memory:
@@ -344,9 +345,9 @@ class Reason(Node):
             joined = given.add_messages(build_mail_messages(mail, identity))
         past = await self._history.aload_past(joined.state.get("previous"), config)
         past = past.hide_cut(joined.state) if settings.has_hooks else past
+        joined = self._announce_changes(past, joined, config)
         bound = self._bound_model or await self._chooser.achoose(past, joined.state, config)
         system = await settings.prompt.abuild(past, joined.state, config)
-        system = self._note_dismissed(system, gate, identity)
         messages, noted = [*past.messages, *joined.state["messages"]], None
         bound, shorten, more = self._offer_reading(bound, messages)
         if settings.memory:
@@ -459,15 +460,14 @@ class Reason(Node):
             return {}
         return build_unanswered_update(state["messages"]) if self._passes_on_questions else None
 
-    def _note_dismissed(
-        self, system: SystemMessage | None, gate: Gate, identity: Identity
-    ) -> SystemMessage | None:
-        """Return the system message, with those of the agent's subordinates that were dismissed."""
-        if not gate.dismissals:
-            return system
-        below = gate.dismissals.list_below(PATH_SEPARATOR.join(identity.path))
-        declared = self._settings.callable_tools.subordinates
-        return list_dismissed(system, [name for name in declared if name in below])
+    def _announce_changes(
+        self, past: Past, joined: JoinedState, config: RunnableConfig
+    ) -> JoinedState:
+        """Return the state with a notice of the subordinates that have come or gone."""
+        settings = self._settings
+        rules, declared = settings.spawn_rules, settings.callable_tools.subordinates
+        notices = list_roster_notices(past, joined.state, rules, declared, config)
+        return joined.add_messages(notices) if notices else joined
 
     def _offer_reading(
         self, bound: BoundModel, messages: Sequence[BaseMessage]

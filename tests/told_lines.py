@@ -8,6 +8,7 @@ from typing import Any
 
 from langchain_core.messages import BaseMessage, ToolMessage
 
+from echelons.delegation.roster import read_whole_roster
 from echelons.identity.lineage import MAIL_KEY, NOTICES_KEY, USER_ANSWERS_KEY
 
 
@@ -33,16 +34,17 @@ _NOTICE = re.compile(r"\[told to you\] |~\d{12} |.* asked the user: .* The answe
 
 def list_notices(messages: Sequence[BaseMessage]) -> list[list[str]]:
     """Return for each result what the library says beside it to the agent that reads it."""
-    return [
-        each.response_metadata.get(NOTICES_KEY, [])
-        for each in messages
-        if isinstance(each, ToolMessage)
-    ]
+    return [_get_beside(each) for each in messages if isinstance(each, ToolMessage)]
+
+
+def _get_beside(message: BaseMessage) -> list[str]:
+    beside = message.response_metadata.get(NOTICES_KEY)
+    return beside if isinstance(beside, list) else []
 
 
 def read_whole(message: BaseMessage) -> str:
     """Return a result and what the library says beside it, a line each."""
-    return "\n".join([str(message.text), *message.response_metadata.get(NOTICES_KEY, ())])
+    return "\n".join([str(message.text), *_get_beside(message)])
 
 
 def get_last(messages: Sequence[BaseMessage]) -> Any:
@@ -73,6 +75,16 @@ def is_own_notice(message: BaseMessage) -> bool:
     """Return whether a message of its own is a notice, and no mail."""
     mail = message.response_metadata.get(MAIL_KEY) if message.type == "human" else None
     return bool(mail and mail["kind"] == "notice")
+
+
+def list_spawned(messages: Sequence[BaseMessage]) -> list[str]:
+    """Return the names of the spawned agents that are there, as far as a model is told."""
+    tasks = [place for place, each in enumerate(messages) if is_said(each)]
+    task = tasks[-1] if tasks else 0
+    earlier = read_whole_roster(messages[:task])
+    kept = {name: each for name, each in earlier.items() if not each.until}
+    roster = read_whole_roster(messages[task:], kept)
+    return [name for name, each in roster.items() if each.role]
 
 
 def without_outcomes(text: object) -> str:

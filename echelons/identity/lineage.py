@@ -34,6 +34,9 @@ PARTS_KEY = "parts"
 SPAWNED_KEY = "spawned"
 """Likewise: the specifications of the spawned agents that calls go to, by call id and name."""
 
+ROSTER_KEY = "roster"
+"""Likewise, of a notice or a result: what it tells of subordinates that come and go, by name."""
+
 REQUESTS_KEY = "requests"
 """Likewise: the fields of requests that cannot be derived from the message, by call id."""
 

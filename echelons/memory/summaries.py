@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Generator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Self
 
 from pydantic import TypeAdapter, ValidationError
@@ -51,6 +51,7 @@ class Summaries:
         topics: The latest turns among those, oldest first.
         paragraphs: Those before, oldest first.
         pins: The texts that the agent has pinned in what they cover.
+        roster: What they cover has told of subordinates that came or went, by name.
     """
 
     upto: str = ""
@@ -58,15 +59,18 @@ class Summaries:
     topics: tuple[str, ...] = ()
     paragraphs: tuple[str, ...] = ()
     pins: tuple[str, ...] = ()
+    roster: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
     def stored(self) -> dict[str, Any]:
         """Return them as JSON."""
+        roster = {name: [*each] for name, each in self.roster.items()}
         return {
             "upto": self.upto,
             "count": self.count,
             "topics": list(self.topics),
             "paragraphs": list(self.paragraphs),
             "pins": list(self.pins),
+            **({"roster": roster} if roster else {}),
         }
 
     @classmethod

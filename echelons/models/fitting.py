@@ -14,6 +14,8 @@ from typing import Any, Final
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
 from echelons.identity.lineage import MAIL_KEY
+from echelons.messaging.mail import Mail
+from echelons.models.roster_notice import list_lost_notices
 
 TokenCount = Callable[[Sequence[BaseMessage]], int]
 """Returns the tokens of some messages."""
@@ -39,6 +41,21 @@ _SEALED_FIELDS = frozenset(
 def fit_messages(
     messages: Sequence[BaseMessage], limit: int, count: TokenCount
 ) -> list[BaseMessage]:
+    """Return as much of a conversation as fits into a number of tokens, see `_fit_rest`.
+
+    What is left out may have told of subordinates that are there: then a notice after the
+    instructions does.
+    """
+    if count(messages) <= limit:
+        return [*messages]
+    if not (told := list_lost_notices(messages, ())):
+        return _fit_rest(messages, limit, count)
+    shown = _fit_rest(messages, limit - count(told), count)
+    begin = _find_begin(shown)
+    return [*shown[:begin], *list_lost_notices(messages, shown), *shown[begin:]]
+
+
+def _fit_rest(messages: Sequence[BaseMessage], limit: int, count: TokenCount) -> list[BaseMessage]:
     """Return as much of a conversation as fits into a number of tokens.
 
     The instructions stay. These are shortened, in this order, and only as far as needed: the
@@ -51,12 +68,7 @@ def fit_messages(
         limit: Most tokens.
         count: Counts tokens.
     """
-    if count(messages) <= limit:
-        return [*messages]
-    begin = next(
-        (place for place, each in enumerate(messages) if not isinstance(each, SystemMessage)),
-        len(messages),
-    )
+    begin = _find_begin(messages)
     system, rest = [*messages[:begin]], [*messages[begin:]]
     left = limit - count(system)
     latest = find_latest_step(rest)
@@ -90,6 +102,12 @@ def fit_messages(
             shorten_message(head[0], 0)
         ]
     return [*system, *head, *fit_step(step, left - count(head), count)]
+
+
+def _find_begin(messages: Sequence[BaseMessage]) -> int:
+    """Return the place of the first message that is no instruction."""
+    places = (n for n, each in enumerate(messages) if not isinstance(each, SystemMessage))
+    return next(places, len(messages))
 
 
 def fit_step(step: Sequence[BaseMessage], limit: int, count: TokenCount) -> list[BaseMessage]:
@@ -354,5 +372,7 @@ def _build_note(step: Sequence[BaseMessage], limit: int) -> BaseMessage:
                 f"{call['name']}({json.dumps(shorten_arguments(call['args'], limit), default=str)})"
                 for call in message.tool_calls
             ]
-    text = " | ".join(filter(None, parts))
-    return HumanMessage(f"[A step of yours, shortened: {text}]")
+    text = json.dumps(" | ".join(filter(None, parts)), ensure_ascii=False)
+    noted = Mail(0, "", "", "", "notice").to_metadata()
+    said = f"A step of yours, shortened: {text}"
+    return HumanMessage(said, response_metadata={MAIL_KEY: noted})

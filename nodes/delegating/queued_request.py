@@ -15,10 +15,12 @@ from echelons.delegation.aggregation import SHARED_PREFIXES, is_dismissed, settl
 from echelons.delegation.candidates import NO_CANDIDATES, Candidates
 from echelons.delegation.race import RaceEntry
 from echelons.delegation.request import DelegationRequest, DelegationResponse, Status
+from echelons.delegation.roster import build_entry
 from echelons.errors import UnreadableRecord
 from echelons.identity.lineage import (
     DELEGATED_KEY,
     NOTICES_KEY,
+    ROSTER_KEY,
     WARNING_KEY,
     derive_message_id,
     derive_request_id,
@@ -293,6 +295,10 @@ def build_tool_message(
         metadata[WARNING_KEY] = warning
     if notices := [*_iter_notices(queued, answer, warning, segment)]:
         metadata[NOTICES_KEY] = notices
+    if made := queued.spawned.get(answer.agent):
+        ends, stays = _find_end(made, answer, segment), bool(answer.questions)
+        entry = None if ends else build_entry(made, stays=stays).stored()
+        metadata[ROSTER_KEY] = {answer.agent: entry}
     return ToolMessage(
         content,
         id=derive_message_id(queued.thread_id, f"answer/{queued.request.id}"),
@@ -322,10 +328,21 @@ def _iter_notices(
 
 def _describe_spawned(stored: Mapping[str, Any], answer: DelegationResponse, segment: str) -> str:
     """Return what a superior is told of the spawned agent that has answered it."""
-    if stored.get("kind") == "drone" and not answer.questions:
-        return f"{answer.agent}, a drone, has ended with this answer"
-    is_over = segment and stored.get("segment") != segment
-    if is_over and not (stored.get("keep") or answer.questions):
-        return f"{answer.agent} has ended with this answer: so has the task it was made for"
+    if end := _find_end(stored, answer, segment):
+        return end
     stays = "" if stored.get("keep") else " until your present task has ended"
     return f"{answer.agent} is there{stays}; call_subordinate reaches it by this name"
+
+
+def _find_end(stored: Mapping[str, Any], answer: DelegationResponse, segment: str) -> str:
+    """Return how a spawned agent has ended with its answer; empty if it is there."""
+    if answer.questions:
+        return ""
+    if is_dismissed(answer):
+        return f"{answer.agent} is gone: it was dismissed"
+    if stored.get("kind") == "drone":
+        return f"{answer.agent}, a drone, has ended with this answer"
+    is_over = segment and stored.get("segment") != segment
+    if is_over and not stored.get("keep"):
+        return f"{answer.agent} has ended with this answer: so has the task it was made for"
+    return ""

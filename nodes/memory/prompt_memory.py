@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Generator, Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -17,6 +18,7 @@ from langchain_core.messages.utils import count_tokens_approximately
 from langchain_core.runnables import RunnableConfig
 
 from echelons.delegation.request import Usage
+from echelons.delegation.roster import RosterEntry, read_roster
 from echelons.errors import ContextTooLarge
 from echelons.guards.gate import get_gate
 from echelons.identity.failures import get_failure_log
@@ -28,6 +30,7 @@ from echelons.models.door.bound_model import BoundModel
 from echelons.models.door.notices import Shorten
 from echelons.models.fitting import find_latest_step, find_task, fit_step, is_task, shorten_call
 from echelons.models.hidden_messages import leave_out_hidden
+from echelons.models.roster_notice import recall_roster
 from echelons.nodes.memory.token_count import APPROXIMATION_KEY, TokenCounter
 from echelons.nodes.memory.window import (
     find_summaries,
@@ -165,7 +168,9 @@ class PromptMemory:
         self, system: SystemMessage | None, messages: list[BaseMessage], config: RunnableConfig
     ) -> MemoryPlan:
         counter = TokenCounter.build(messages, self._tool_tokens)
-        fitting = _Fitting(self._settings, system, messages, counter)
+        identity = require_identity(config)
+        segment = identity.request_id or identity.turn
+        fitting = _Fitting(self._settings, system, messages, counter, segment)
         known = summaries = find_summaries(messages)
         window = messages[find_window(messages, summaries) :]
         budget, recent = self._settings.budget, self._settings.recent
@@ -180,7 +185,7 @@ class PromptMemory:
             if view.tokens > budget:
                 view = fitting.shorten_latest_step(summaries, window)
         if view.tokens > budget:
-            path = PATH_SEPARATOR.join(require_identity(config).path)
+            path = PATH_SEPARATOR.join(identity.path)
             raise ContextTooLarge(path, view.tokens, budget)
         read = [*([view.system] if view.system else []), *view.messages]
         noted: dict[str, Any] = {
@@ -208,7 +213,9 @@ class _Fitting:
         system: SystemMessage | None,
         messages: list[BaseMessage],
         counter: TokenCounter,
+        segment: str,
     ) -> None:
+        self._segment = segment
         self._budget = settings.budget
         self._system = system
         self._messages = messages
@@ -244,7 +251,8 @@ class _Fitting:
         folded = yield from summaries.plan_fold(
             [each for each in texts if each], old[-1].id or "", place, pins, share
         )
-        return folded, window[place:]
+        roster = read_roster(old, self._segment, summaries.roster)
+        return replace(folded, roster=roster), window[place:]
 
     def build_view(
         self, summaries: Summaries, window: list[BaseMessage], *, trims: bool = False
@@ -257,6 +265,7 @@ class _Fitting:
             shown = [*(shorten_call(each, limit) for each in window[:last]), *window[last:]]
         if find_task(shown) < 0 and (task := self._find_task()):
             shown = [task, *shown]
+        shown = [*_recall_roster(summaries), *shown]
         return self._count_view(summaries, window, shown, self._characters // SUMMARY_SHARE)
 
     def shorten_latest_step(self, summaries: Summaries, window: list[BaseMessage]) -> _View:
@@ -266,6 +275,7 @@ class _Fitting:
         """
         task = self._find_task()
         head, step = [task] if task else [], [each for each in window if not is_task(each)]
+        head = [*_recall_roster(summaries), *head]
         least = self._count_view(summaries, window, head, 0)
         if least.tokens > self._budget:
             return least
@@ -297,6 +307,12 @@ class _Fitting:
         """Return the latest task, whose steps may be summarised with it."""
         place = find_task(self._messages)
         return self._messages[place] if place >= 0 else None
+
+
+def _recall_roster(summaries: Summaries) -> list[BaseMessage]:
+    """Return a notice of the subordinates of which summarised messages have told."""
+    entries = ((name, RosterEntry(*each)) for name, each in summaries.roster.items())
+    return [recall_roster((*entries,))] if summaries.roster else []
 
 
 def _add_summaries(

@@ -28,6 +28,7 @@ from echelons.delegation.policy import DelegationPolicy
 from echelons.delegation.relayed_request import RelayedRequest
 from echelons.delegation.request import CURRENT_REQUEST_KEY, store_request_budget
 from echelons.delegation.request_builder import RequestLimits
+from echelons.delegation.roster import MAX_LISTED
 from echelons.identity.lineage import (
     END_KEY,
     MAIL_KEY,
@@ -84,7 +85,7 @@ from echelons.nodes.planning.relay_messages import (
 )
 from echelons.nodes.planning.repeated_tasks import find_answered
 from echelons.nodes.planning.segment_end import build_question_report
-from echelons.nodes.planning.spawn_plan import MAX_LISTED, SpawnPlan, SpawnRules
+from echelons.nodes.planning.spawn_plan import SpawnPlan, SpawnRules
 from echelons.nodes.planning.tolerant_arguments import adopt_written_arguments
 from echelons.nodes.planning.tool_calls import (
     CallableTools,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Any, Final
+from typing import Any
 
 from echelons.delegation.agent_specification import (
     MAX_ROLE,
@@ -34,9 +34,6 @@ from echelons.identity.thread_history import Head, Past
 from echelons.nodes.planning.tool_schemas import SpawnSubordinateArgs
 from echelons.text.sanitize import join_printable
 from echelons.tree.names import PATH_SEPARATOR
-
-MAX_LISTED: Final = 32
-"""Most spawned agents that a model is told about."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,9 +15,11 @@ from langgraph.errors import GraphInterrupt
 from langgraph.types import interrupt
 from pydantic import ValidationError
 
+from echelons.delegation.roster import DISMISSED
 from echelons.guards.gate import get_gate
 from echelons.identity.lineage import (
     QUESTIONS_KEY,
+    ROSTER_KEY,
     UNANSWERED_KEY,
     USER_ANSWERS_KEY,
     require_identity,
@@ -26,6 +28,7 @@ from echelons.identity.thread_history import ThreadHistory
 from echelons.langgraph_internals import READ_KEY
 from echelons.messaging.agent_question import AgentQuestion, MissedAnswer, is_missed_answer
 from echelons.messaging.user_answer import UserAnswer
+from echelons.models.door.notices import mark_notice
 from echelons.nodes.incoming_content import render_value
 from echelons.nodes.planning.refused_calls import mark_refused
 from echelons.nodes.planning.tool_schemas import (
@@ -106,7 +109,9 @@ def _dismiss_subordinate(
     text = f"{name} is dismissed, with all below it"
     if cut := get_gate(config).dismiss(name, config):
         text = f"{text}; what came of these calls is not known: {', '.join(cut)}"
-    return {"messages": [_build_answer(call, text)]}
+    noted = mark_notice(_build_answer(call, text))
+    metadata = {**noted.response_metadata, ROSTER_KEY: {name: DISMISSED.stored()}}
+    return {"messages": [noted.model_copy(update={"response_metadata": metadata})]}
 
 
 def _build_kept_update(

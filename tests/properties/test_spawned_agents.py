@@ -23,11 +23,11 @@ from echelons.checkpoints.queries import run_plan
 from echelons.checkpoints.threads.dismissal import dismiss_agent
 from echelons.testing import Call, ScriptedModel
 from tests.proof import sample
+from tests.told_lines import is_said, list_spawned
 
 AT_ONCE, TOTAL = 3, 8
 IN_TURN = "in a turn"
 MADE = re.compile(r"((?:mortal|drone)-[0-9a-f]{8})[ ,]")
-LISTED = re.compile(r"^- (\S+): \"", re.MULTILINE)
 
 
 class Killed(BaseException):
@@ -76,18 +76,14 @@ class Branch:
         return str(self.config["configurable"].get("checkpoint_id", ""))
 
 
-def lists(messages: Sequence[BaseMessage]) -> list[str]:
-    return LISTED.findall(str(messages[0].text))
-
-
 def play(messages: Sequence[BaseMessage]) -> Any:
     """Do what the task says, as JSON; then say who was there at first, and who is there now."""
-    tasks = [place for place, each in enumerate(messages) if each.type == "human"]
-    if not messages[tasks[-1] + 1 :]:
-        said = json.loads(str(messages[-1].text))
+    tasks = [place for place, each in enumerate(messages) if is_said(each)]
+    if not any(each.type == "ai" for each in messages[tasks[-1] :]):
+        said = json.loads(str(messages[tasks[-1]].text))
         return [Call(name, arguments) for name, arguments in said["calls"]] or "nothing to do"
     results = [str(each.text) for each in messages[tasks[-1] :] if each.type == "tool"]
-    return json.dumps({"there": lists(messages), "results": results})
+    return json.dumps({"there": list_spawned(messages), "results": results})
 
 
 class Growing(RuleBasedStateMachine):

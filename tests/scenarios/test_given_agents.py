@@ -14,7 +14,7 @@ from echelons.testing import Call, ScriptedModel
 from tests.fork_server import REPOSITORY, ForkServer
 from tests.scenarios.conftest import World
 from tests.scenarios.drivers.giving import open_session
-from tests.told_lines import get_last
+from tests.told_lines import get_last, list_spawned
 
 DRIVER = "tests.scenarios.drivers.giving"
 
@@ -133,7 +133,7 @@ def test_a_spawned_agent_that_may_make_some_is_given_one(
     world: World, saver: SqliteCheckpointer
 ) -> None:
     def scout(messages: Any) -> Any:
-        made = re.findall(r'^- (guide-\S+): "', str(messages[0].text), re.MULTILINE)
+        made = [each for each in list_spawned(messages) if each.startswith("guide")]
         if made and get_last(messages).type == "human":
             return Call("call_subordinate", {"subordinate": made[0], "message": "lead"})
         return f"said: {get_last(messages).text}"
@@ -144,7 +144,7 @@ def test_a_spawned_agent_that_may_make_some_is_given_one(
         if messages[-1].text == "go":
             given = {"role": "scout", "message": "look", "keep": True}
             return Call("spawn_subordinate", given)
-        [name] = re.findall(r'^- (scout-\S+): "', str(messages[0].text), re.MULTILINE)
+        [name] = list_spawned(messages)
         return Call("call_subordinate", {"subordinate": name, "message": "look again"})
 
     model = ScriptedModel({"head": lead, "scout": scout, "guide": ["this way"]})

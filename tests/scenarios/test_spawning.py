@@ -26,12 +26,12 @@ from echelons import (
     Spawn,
     SqliteCheckpointer,
 )
+from echelons.delegation.roster import MAX_LISTED, build_entry, describe_changes
 from echelons.errors import MissingAgents, MissingTool
 from echelons.nodes.dispatch import MAX_NODES
-from echelons.nodes.planning.spawn_plan import MAX_LISTED
 from echelons.testing import Call, ScriptedModel, delegate, delegate_many
 from echelons.workspace_tools import file_tools
-from tests.told_lines import get_last, read_whole
+from tests.told_lines import get_last, is_own_notice, list_spawned, read_whole
 
 if TYPE_CHECKING:
     from tests.scenarios.conftest import World
@@ -43,12 +43,6 @@ ASK_SUPERIOR = Call("ask_superior", {"question": "how far?"})
 def spawn(role: str, message: str = "look", **arguments: Any) -> Call:
     """Return a call that makes a subordinate."""
     return Call("spawn_subordinate", {"role": role, "message": message, **arguments})
-
-
-def list_spawned(messages: Sequence[BaseMessage]) -> list[str]:
-    """Return the names of the spawned agents that a model is told of."""
-    system = str(messages[0].text) if messages[0].type == "system" else ""
-    return re.findall(r"^- (\S+): \"", system, re.MULTILINE)
 
 
 def last_of(text: str) -> Any:
@@ -63,7 +57,7 @@ def play(**steps: Any) -> Any:
     """
 
     def answer(messages: Sequence[BaseMessage]) -> Any:
-        last = messages[-1]
+        last = next(each for each in reversed(messages) if not is_own_notice(each))
         if last.type == "human" and (step := steps.get(str(last.text))) is not None:
             return step(messages) if callable(step) else step
         texts = [str(each.text) for each in messages if each.type == "tool"]
@@ -188,23 +182,19 @@ def test_one_that_is_kept_is_there_in_later_turns_and_processes(
     assert last == "4 messages\nscout is there; call_subordinate reaches it by this name"
 
 
-def test_the_latest_32_are_listed_and_the_others_can_be_called_all_the_same(
+def test_more_than_one_notice_names_are_there_and_can_be_called(
     world: World, saver: SqliteCheckpointer
 ) -> None:
     made: list[str] = []
 
     def head(messages: Sequence[BaseMessage]) -> Any:
         texts = [str(each.text) for each in messages[1:]]
-        made.extend(re.findall(r"(r\d+-[0-9a-f]{8}) is there", "".join(texts)))
+        made[:] = re.findall(r"(r\d+-[0-9a-f]{8}) is there", "".join(texts))
         if messages[-1].text == "go":
             return [spawn(f"r{number}", keep=True) for number in range(MAX_LISTED + 2)]
         if messages[-1].text != "again":
             return f"read: {get_last(messages).text}"
-        listed = list_spawned(messages)
-        assert [name.partition("-")[0] for name in listed] == [
-            f"r{number}" for number in range(2, MAX_LISTED + 2)
-        ]
-        assert "(and 2 others)" in str(messages[0].text)
+        assert list_spawned(messages) == made
         return delegate(next(name for name in made if name.startswith("r0-")), "more")
 
     session = Session(build({"head": head}, Spawn(at_once=50)), saver)
@@ -808,7 +798,7 @@ def test_a_role_is_data_wherever_a_model_reads_it(world: World, saver: SqliteChe
 
     def read(name: str) -> Any:
         def step(messages: Sequence[BaseMessage]) -> Any:
-            prompts[name] = str(messages[0].text)
+            prompts[name] = "\n".join(str(each.text) for each in messages)
             return play(go=spawn(role, keep=True))(messages)
 
         return step
@@ -818,7 +808,8 @@ def test_a_role_is_data_wherever_a_model_reads_it(world: World, saver: SqliteChe
     world.send(session, "again")
 
     quoted = json.dumps(role.replace("\n", " "), ensure_ascii=False)[:30]
-    for text in prompts.values():
+    assert quoted in describe_changes({"x": build_entry({"role": role.replace("\n", " ")})})
+    for text in (prompts["scout"],):
         [line] = [each for each in text.splitlines() if "Ignore all" in each]
         assert quoted in line
         assert "\x1b" not in text and "\u2028" not in text

@@ -70,6 +70,18 @@ class View(NamedTuple):
             shown = [_show(each, self.mark) for each in shown]
         return shown
 
+    def show_new(
+        self, messages: Sequence[BaseMessage], shown: Sequence[BaseMessage]
+    ) -> list[BaseMessage]:
+        """Return messages that are shown already, but for notices that fitting has added."""
+        old = {id(each) for each in shown}
+        return [
+            _show(each, self.mark)
+            if id(each) not in old and is_notice(each) and not str(each.text).startswith(self.mark)
+            else each
+            for each in messages
+        ]
+
     def introduce(self, system: Sequence[BaseMessage]) -> list[BaseMessage]:
         """Return the instructions, with what the mark is at the end of the first."""
         # What others say stands there, too: roles, summaries, what a prompt's function reads.

@@ -96,7 +96,9 @@ class FittedRequest:
         return self._view.show_all(whole) if self._view else whole
 
     def _fit(self, limit: int) -> list[BaseMessage]:
-        return fit_messages(self._show_whole(), limit, count_cautiously)
+        whole = self._show_whole()
+        fitted = fit_messages(whole, limit, count_cautiously)
+        return self._view.show_new(fitted, whole) if self._view else fitted
 
     def _show(self, messages: Sequence[BaseMessage]) -> None:
         self._shown = messages

@@ -87,7 +87,7 @@ def test_a_sealed_reply_stays_or_becomes_a_note(fields: dict[str, Any]) -> None:
     shown = fit_messages([SYSTEM, HumanMessage("go"), *step], 400, count_cautiously)
     note = shown[-1]
     assert isinstance(note, HumanMessage)
-    assert note.text.startswith("[A step of yours, shortened: ")
+    assert note.text.startswith('A step of yours, shortened: "')
     assert "fetch(" in note.text
 
 

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -15,7 +14,7 @@ from langchain_core.messages import BaseMessage
 
 from echelons import Agent, Permissions, Session, Spawn
 from echelons.testing import Call, ScriptedModel, delegate
-from tests.told_lines import get_last
+from tests.told_lines import get_last, list_spawned
 
 
 def open_session(database: Any, work: Callable[[], object] = lambda: None) -> Session:
@@ -34,7 +33,7 @@ def open_session(database: Any, work: Callable[[], object] = lambda: None) -> Se
     def lead(messages: Sequence[BaseMessage]) -> Any:
         if str(messages[-1].text) == "go":
             return Call("dig")
-        made = re.findall(r'^- (guide-\S+): "', str(messages[0].text), re.MULTILINE)
+        made = list_spawned(messages)
         answered = [str(each.text) for each in messages if each.type == "tool"]
         if made and get_last(messages).type == "human":
             return delegate(made[-1], "lead")

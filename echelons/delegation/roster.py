@@ -1,0 +1,142 @@
+"""What an agent has been told of the subordinates that it has beside its declared ones. Pure.
+
+They come and go while its thread goes on, so they stand in notices and beside results, and never
+in its instructions: a request then begins with the one before.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from echelons.delegation.spawned_agents import GIVEN
+from echelons.identity.lineage import ROSTER_KEY, SPAWNED_KEY
+from echelons.prompts import fill_text, load_tool_texts
+from echelons.tree.names import DISMISS_SUBORDINATE, SPAWN_SUBORDINATE
+
+if TYPE_CHECKING:
+    from langchain_core.messages import BaseMessage
+
+MAX_LISTED: Final = 32
+"""Most subordinates that one notice names."""
+
+
+class RosterEntry(NamedTuple):
+    """What an agent has been told of a subordinate.
+
+    Attributes:
+        role: What it was made for, quoted; empty for one that was dismissed.
+        until: The segment with which it ends; empty for one that stays.
+    """
+
+    role: str = ""
+    until: str = ""
+
+    def stored(self) -> list[str]:
+        """Return it as JSON."""
+        return [*self]
+
+
+DISMISSED: Final = RosterEntry()
+Roster = Mapping[str, RosterEntry]
+"""What an agent has been told of subordinates, by name."""
+StoredRoster = Mapping[str, tuple[str, str]]
+"""The same as it is stored with summaries."""
+Changes = Mapping[str, RosterEntry | None]
+"""Changes of a roster: `None` for a spawned agent that has ended."""
+
+
+def build_entry(spec: Mapping[str, Any], *, stays: bool = False) -> RosterEntry:
+    """Return the entry of a spawned agent that is there, from its stored specification.
+
+    One that has asked stays until it has answered, whatever has ended before.
+    """
+    role = json.dumps(str(spec.get("role", "")), ensure_ascii=False)
+    return RosterEntry(role, "" if stays or spec.get("keep") else str(spec.get("segment", "")))
+
+
+def read_roster(
+    messages: Iterable[BaseMessage],
+    segment: str,
+    before: StoredRoster | None = None,
+) -> dict[str, RosterEntry]:
+    """Return what some messages tell of subordinates, after what was told before them.
+
+    Those that have ended with an earlier segment are not in it: that they would was told, too.
+    """
+    roster = read_whole_roster(messages, before)
+    return {name: each for name, each in roster.items() if each.until in ("", segment)}
+
+
+def read_whole_roster(
+    messages: Iterable[BaseMessage], before: StoredRoster | None = None
+) -> dict[str, RosterEntry]:
+    """Return what some messages tell of subordinates, whatever has ended since."""
+    roster = {name: RosterEntry(*each) for name, each in (before or {}).items()}
+    for message in messages:
+        metadata = message.response_metadata
+        if metadata and message.type in ("human", "tool"):
+            for name, entry in _read_changes(metadata).items():
+                roster.pop(name, None)
+                if entry is not None:
+                    roster[name] = entry
+    return roster
+
+
+def find_changes(known: Roster, living: Roster, dismissed: Collection[str]) -> Changes:
+    """Return what an agent has to be told that it does not know.
+
+    Args:
+        known: What it has been told.
+        living: The spawned agents that are there.
+        dismissed: Its declared subordinates that were dismissed.
+    """
+    present = {name for name, entry in known.items() if entry.role}
+    return {
+        **{name: entry for name, entry in living.items() if name not in present},
+        **dict.fromkeys(present - living.keys() - {*dismissed}),
+        **{name: DISMISSED for name in sorted(dismissed) if known.get(name) != DISMISSED},
+    }
+
+
+def describe_changes(changes: Changes) -> str:
+    """Return changes of a roster as a model reads them.
+
+    Examples:
+        >>> print(describe_changes({"scout-1": RosterEntry('"finds paths"'), "clerk": DISMISSED}))
+        You also have these subordinates, which call_subordinate reaches by name, with what each \
+was made for: scout-1 "finds paths". Of your subordinates, these are gone, and nothing reaches \
+them: clerk.
+    """
+    texts: list[str] = []
+    made = load_tool_texts(SPAWN_SUBORDINATE)
+    living = [
+        f"{name} {each.role}{made['until'] if each.until else ''}"
+        for name, each in changes.items()
+        if each and each.role
+    ]
+    if living:
+        texts.append(_fill(made["living"], living))
+    if gone := [name for name, each in changes.items() if not (each and each.role)]:
+        texts.append(_fill(load_tool_texts(DISMISS_SUBORDINATE)["gone"], gone))
+    return " ".join(texts)
+
+
+def _fill(text: str, names: Collection[str]) -> str:
+    latest = [*names][-MAX_LISTED:]
+    others = f" (and {more} others)" if (more := len(names) - len(latest)) else ""
+    return fill_text(text, names=f"{', '.join(latest)}{others}").strip()
+
+
+def _read_changes(metadata: Mapping[str, Any]) -> Changes:
+    if isinstance(changes := metadata.get(ROSTER_KEY), Mapping):
+        return {
+            str(name): RosterEntry(*map(str, each)) if isinstance(each, list) else None
+            for name, each in changes.items()
+        }
+    made = metadata.get(SPAWNED_KEY)
+    specs = made.get(GIVEN) if isinstance(made, Mapping) else None
+    if not isinstance(specs, Mapping):
+        return {}
+    return {name: build_entry(each) for name, each in specs.items() if isinstance(each, Mapping)}
