@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +20,7 @@ from echelons import Agent, Budget, Limits, Session
 from echelons.identity.lineage import SHORTENED_KEY
 from echelons.memory import Memory
 from echelons.models.cautious_count import count_cautiously
-from echelons.testing import Call, OpenAIServer, ScriptedModel, delegate
+from echelons.testing import AnthropicServer, Call, OpenAIServer, Reply, ScriptedModel, delegate
 from echelons.testing.openai_server import HttpError
 
 if TYPE_CHECKING:
@@ -248,70 +246,115 @@ def test_the_client_of_openai_is_understood(world: World, levels: int, streams: 
     assert len(refused) == 1
 
 
+def say(limit: int, size: int) -> dict[str, str]:
+    """Return what servers write that have a context of so many tokens."""
+    return {
+        "openai": f"This model's maximum context length is {limit} tokens. However, your messages "
+        f"resulted in {size} tokens.",
+        "anthropic": f"prompt is too long: {size} tokens > {limit} maximum",
+        "vllm": f"This model's maximum context length is {limit} tokens. However, you requested "
+        f"{size + 256} tokens ({size} in the messages, 256 in the completion).",
+        "vllm without room": f"max_tokens must be at least 1, got {limit - size}.",
+        "llama.cpp": f"request ({size} tokens) exceeds the available context size ({limit} "
+        "tokens), try increasing it",
+        "ollama": f"prompt too long; exceeded max context length by {size - limit} tokens",
+        "gemini": f"The input token count ({size}) exceeds the maximum number of tokens allowed "
+        f"({limit}).",
+        "bedrock": "ValidationException: Input is too long for requested model.",
+        "mistral": f"Prompt contains {size} tokens and 0 draft tokens, too large for model with "
+        f"{limit} maximum context length",
+    }
+
+
+CLIENTS = [
+    f"{kind}{more}" for kind in ("chat", "responses", "anthropic") for more in ("", " streamed")
+]
+WINDOW = 4_000
+"""Tokens, of four characters each, that the servers take."""
+
+
 @contextmanager
-def serve_anthropic(script: Callable[[Any], Any]) -> Iterator[ChatAnthropic]:
-    """Serve replies, and refusals where the script returns a text, to the real client."""
+def serve(client: str, refused: list[int], text: str = "") -> Iterator[tuple[Any, OpenAIServer]]:
+    """Serve a leaf that fetches, to a real client, and refuse what is longer than the window."""
+    kind, _, streams = client.partition(" ")
 
-    class Handler(BaseHTTPRequestHandler):
-        def log_message(self, format: str, *args: Any) -> None:
-            """Keep silent."""
-
-        def do_POST(self) -> None:
-            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            answer = script(body)
-            if isinstance(answer, str):
-                error = {"type": "invalid_request_error", "message": answer}
-                self._send(400, {"type": "error", "error": error})
-                return
-            reason = "tool_use" if answer[0]["type"] == "tool_use" else "end_turn"
-            usage = {"input_tokens": 9, "output_tokens": 9}
-            whole = {"id": "m", "type": "message", "role": "assistant", "model": "m"}
-            self._send(200, {**whole, "content": answer, "stop_reason": reason, "usage": usage})
-
-        def _send(self, status: int, value: Any) -> None:
-            data = json.dumps(value).encode()
-            self.send_response(status)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    options: Any = {"api_key": "k", "max_retries": 0, "disable_streaming": True}
-    url = f"http://127.0.0.1:{server.server_address[1]}"
-    try:
-        yield ChatAnthropic(model="claude-test", base_url=url, **options)  # type: ignore[call-arg]
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
-
-
-def test_the_client_of_anthropic_is_understood(world: World) -> None:
-    refused: list[int] = []
-
-    def answer(body: Any) -> Any:
-        if (size := len(json.dumps(body["messages"])) // 4) > 4096:
+    def play(request: Any) -> Any:
+        said = request.body["input" if kind == "responses" else "messages"]
+        if (size := len(json.dumps(said)) // 4) > WINDOW:
             refused.append(size)
-            return f"prompt is too long: {size} tokens > 4096 maximum"
-        if isinstance(body["messages"][-1]["content"], str):
-            return [
-                {
-                    "type": "tool_use",
-                    "id": f"c{len(body['messages'])}",
-                    "name": "fetch",
-                    "input": {"page": "1"},
-                }
-            ]
-        return [{"type": "text", "text": "Fetched."}]
+            known = say(WINDOW, size)
+            return HttpError(
+                400, message=known[text or ("anthropic" if kind == "anthropic" else "openai")]
+            )
+        is_task = said[-1].get("role") == "user" and "tool_result" not in str(said[-1])
+        calls = [Call("fetch", {"page": "1"})] if is_task else []
+        return Reply("" if is_task else "Fetched.", calls, usage=(7, 3))
 
-    with serve_anthropic(answer) as model, Session(build_tree(model, 1), ":memory:") as session:
-        for _ in range(2):
-            assert world.send(session, "Fetch").text == "Fetched."
-    assert len(refused) == 1
+    options: dict[str, Any] = {"api_key": "k", "max_retries": 0, "disable_streaming": not streams}
+    server = AnthropicServer(play) if kind == "anthropic" else OpenAIServer(play)
+    with server:
+        if kind == "anthropic":
+            yield ChatAnthropic(model_name="claude-test", base_url=server.url, **options), server
+            return
+        is_responses = kind == "responses"
+        yield (
+            ChatOpenAI(
+                model="gpt-test", base_url=server.url, use_responses_api=is_responses, **options
+            ),
+            server,
+        )
+
+
+@pytest.mark.parametrize("remembers", [False, True])
+@pytest.mark.parametrize("client", CLIENTS)
+def test_real_clients_of_strict_servers_are_understood(
+    world: World, client: str, remembers: bool
+) -> None:
+    refused: list[int] = []
+    # Its budget holds what the server does not take.
+    memory = Memory(budget=60_000, summarizer="extractive") if remembers else None
+    with serve(client, refused) as (model, server):
+        agent = build_tree(model, 1, memory=memory)
+        with Session(agent, ":memory:") as session:
+            for turn in range(3):
+                budget = Budget(calls=2, tokens=100_000)
+                result = world.send(session, "Fetch", budget=budget)
+                assert (result.text, result.status) == ("Fetched.", "finished")
+                # Only the first long request was refused: the next ones know the length.
+                assert 1 <= len(refused) <= 2, turn
+            calls = session.usage().total.model_calls
+            spent = sum(each.spent for each in session.usage().grants if each.unit == "calls")
+            messages = session.thread_store.get(session.thread_id).messages
+    assert (server.refused, server.errors) == ([], [])
+    assert calls == spent == len(server.requests) - len(refused) == 6
+    assert [str(each.text).count(LONG) for each in messages if each.type == "tool"] == [1, 1, 1]
+
+
+@pytest.mark.parametrize("remembers", [False, True])
+@pytest.mark.parametrize("server", say(1, 2))
+def test_texts_of_other_servers_are_understood_of_a_client_that_is_not_known(
+    world: World, server: str, remembers: bool
+) -> None:
+    window = Window(2000, lambda size: RuntimeError(say(2000, size)[server]))
+    memory = Memory(budget=60_000, summarizer="extractive") if remembers else None
+    model = ScriptedModel(script_tree(window))
+    with Session(build_tree(model, 3, memory=memory), ":memory:") as session:
+        assert world.send(session, "Fetch").text == "Fetched."
+        refused = len(window.refused)
+        assert 1 <= refused <= 4
+        assert world.send(session, "Fetch").text == "Fetched."
+        assert len(window.refused) == refused
+
+
+@pytest.mark.parametrize("server", ["vllm", "llama.cpp", "gemini", "mistral", "ollama", "bedrock"])
+def test_texts_of_servers_that_speak_as_openai_are_understood(world: World, server: str) -> None:
+    refused: list[int] = []
+    with serve("chat streamed", refused, server) as (model, strict):
+        with Session(build_tree(model, 1), ":memory:") as session:
+            for _ in range(2):
+                assert world.send(session, "Fetch").text == "Fetched."
+                assert 1 <= len(refused) <= 3
+            assert session.usage().total.model_calls == len(strict.requests) - len(refused)
 
 
 def test_a_profile_says_how_much_a_model_reads(world: World) -> None:
