@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +19,7 @@ from echelons.errors import ThreadBusy, ThreadNotFound, UnknownMessage
 from echelons.memory import Memory
 from echelons.models.hidden_messages import HIDDEN_RESULT
 from echelons.testing import Call, ScriptedModel, delegate
+from echelons.testing.crash import fork
 
 if TYPE_CHECKING:
     from tests.scenarios.conftest import World
@@ -226,3 +230,54 @@ def test_reasons_are_listed(world: World) -> None:
         "tool": ("has blocks that not all providers take: image",),
         "ai": ("is long: 30,000 characters",),
     }
+
+
+def test_a_thread_that_another_process_runs_is_refused_by_its_name(tmp_path: Path) -> None:
+    path = tmp_path / "t.sqlite"
+    agent, _ = build_tree(1)
+    with Session(agent, path, thread="rome") as session:
+        assert session.send("hello").result().text == "fine"
+
+    begun, begins = os.pipe()
+
+    def run() -> None:
+        other = Session(agent, path, thread="rome").send("hello")
+        next(iter(other))
+        os.write(begins, b"1")
+        signal.pause()
+
+    process = fork(run)
+    try:
+        assert os.read(begun, 1)
+        with Session(agent, path, thread="rome") as session:
+            [first, *_] = session.thread_store.get(session.thread_id).messages
+            assert session.repair() is not None
+            with pytest.raises(ThreadBusy, match=rf"rome.*{process.pid}") as busy:
+                session.repair(str(first.id))
+            assert busy.value.pid == process.pid
+    finally:
+        process.kill()
+    # With its process, the lease is gone.
+    with Session(agent, path, thread="rome") as session:
+        hidden = session.repair(str(first.id))
+        assert [each.id for each in hidden if each.hidden] == [first.id]
+
+
+@pytest.mark.parametrize("levels", [1, 3])
+def test_a_repair_needs_no_model(world: World, tmp_path: Path, levels: int) -> None:
+    agent, _ = build_tree(levels)
+    with Session(agent, tmp_path / "t.sqlite") as session:
+        poison(world, session, levels)
+
+    def choose(state: Any, runtime: Any) -> Any:
+        raise RuntimeError("no key")
+
+    other, _ = build_tree(levels)
+    broken = replace(other, model=choose)
+    with Session(broken, tmp_path / "t.sqlite") as session:
+        result = find_poison(world.do(session, "repair"))
+        assert [each.hidden for each in world.do(session, "repair", result.id)] == [True]
+        assert world.do(session, "repair", undo=True) == []
+        world.do(session, "repair", result.id)
+    with Session(agent, tmp_path / "t.sqlite") as session:
+        assert world.send(session, "hello").text == "fine"

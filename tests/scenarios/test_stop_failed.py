@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import sqlite3
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from langchain.agents.middleware import AgentMiddleware
+from langchain_core.messages import AIMessage
 from langgraph.types import interrupt
 
-from echelons import Agent, Session
-from echelons.errors import UnfinishedTurn
+from echelons import Agent, Session, SqliteCheckpointer
+from echelons.errors import NothingRunning, StorageError, UnfinishedTurn
 from echelons.memory import Memory
 from echelons.testing import Call, ScriptedModel, delegate
+from echelons.testing.crash import die, fork
 
 if TYPE_CHECKING:
     from tests.scenarios.conftest import World
@@ -152,3 +157,113 @@ def test_a_stopped_turn_of_a_changed_tree_is_ended(world: World, tmp_path: Path)
     other = Agent("head", model=ScriptedModel({"*": ["done"]}))
     with Session(other, tmp_path / "s.sqlite") as session:
         assert world.send(session, "again").text == "done"
+
+
+LONG = "long " * 20_000
+"""More than the free pages of a small database hold."""
+
+
+def fill_disk(saver: SqliteCheckpointer) -> Callable[[], object]:
+    """Let no page be added to a database; return what lets it."""
+    saver.conn.execute("PRAGMA max_page_count = 1")
+    return lambda: saver.conn.execute(f"PRAGMA max_page_count = {2**31}")
+
+
+def lock_database(saver: SqliteCheckpointer) -> Callable[[], object]:
+    """Hold the lock of a database as another process would; return what gives it back."""
+    other = sqlite3.connect(saver.path, isolation_level=None, check_same_thread=False)
+    other.execute("BEGIN IMMEDIATE")
+    return other.close
+
+
+def interrupt_by_keyboard(saver: SqliteCheckpointer) -> Callable[[], object]:
+    raise KeyboardInterrupt
+
+
+def refuse(saver: SqliteCheckpointer) -> Callable[[], object]:
+    raise ValueError("Error code: 400 - a provider refuses what is in the thread")
+
+
+BREAKS: dict[str, tuple[Callable[[SqliteCheckpointer], Callable[[], object]], type]] = {
+    "full disk": (fill_disk, StorageError),
+    "locked database": (lock_database, StorageError),
+    "keyboard": (interrupt_by_keyboard, KeyboardInterrupt),
+    "provider": (refuse, ValueError),
+}
+
+
+def build_breaking(levels: int, place: str, break_it: Callable[[], object]) -> Agent:
+    """Return a tree whose leaf breaks something, in its model or in a tool, in its first turn."""
+
+    def work() -> str:
+        """Work."""
+        if place == "tool":
+            break_it()
+        return LONG
+
+    def answer(messages: Any) -> Any:
+        is_first = str(messages[-1].text) == "go"
+        if is_first and place == "model":
+            break_it()
+        if not is_first:
+            return "done"
+        return Call("work") if place == "tool" else AIMessage(LONG)
+
+    def pass_on(below: str) -> Any:
+        return lambda said: (
+            delegate(below, str(said[-1].text)) if said[-1].type == "human" else "done"
+        )
+
+    model = ScriptedModel({"leaf": answer, "mid": pass_on("leaf"), "head": pass_on("mid")})
+    agent = Agent("leaf", model=model, tools=[work])
+    for name in ("mid", "head")[: levels - 1]:
+        agent = Agent(name, model=model, subordinates=[agent])
+    return agent
+
+
+@pytest.mark.parametrize("levels", [1, 3])
+@pytest.mark.parametrize("place", ["model", "tool"])
+@pytest.mark.parametrize("kind", BREAKS)
+def test_what_a_turn_has_raised_does_not_keep_its_thread(
+    world: World, tmp_path: Path, kind: str, place: str, levels: int
+) -> None:
+    if kind == "keyboard" and type(world).__name__ == "Async":
+        pytest.skip("an event loop does not survive it")
+    break_it, error = BREAKS[kind]
+    mends = list[Callable[[], object]]()
+    saver = SqliteCheckpointer(tmp_path / "s.sqlite", busy_timeout=0.05)
+    agent = build_breaking(levels, place, lambda: mends.append(break_it(saver)))
+    with saver, Session(agent, saver) as session:
+        try:
+            world.send(session, "go")
+        except BaseException as raised:
+            assert isinstance(raised, error), raised
+        else:
+            # A subordinate, or a tool, that fails tells its superior, or its model.
+            assert kind == "provider" and (levels == 3 or place == "tool")
+        for mend in mends:
+            mend()
+        with suppress(NothingRunning):
+            world.do(session, "stop")
+        assert world.send(session, "again").text == "done"
+        assert world.send(session, "and again").text == "done"
+        assert session.trace() and session.usage().total.model_calls
+
+
+@pytest.mark.parametrize("levels", [1, 3])
+@pytest.mark.parametrize("place", ["model", "tool"])
+def test_a_turn_that_its_process_has_not_survived_does_not_keep_its_thread(
+    world: World, tmp_path: Path, place: str, levels: int
+) -> None:
+    path = tmp_path / "s.sqlite"
+
+    def run() -> None:
+        Session(build_breaking(levels, place, die), path).send("go").result()
+
+    assert fork(run).wait() < 0
+    with Session(build_breaking(levels, place, die), path) as session:
+        with pytest.raises(UnfinishedTurn):
+            world.send(session, "again")
+        world.do(session, "stop")
+        assert world.send(session, "again").text == "done"
+        assert world.send(session, "and again").text == "done"

@@ -57,3 +57,33 @@ def test_a_thread_that_does_not_go_on_is_repaired(echelons: Callable[..., Result
         next(iter(run))
         assert echelons("repair", "--undo", "--db", str(database)).exit_code == 7
         run.close()
+
+
+def test_help_has_examples(echelons: Callable[..., Result]) -> None:
+    told = echelons("repair", "--help")
+
+    assert told.exit_code == 0
+    assert "Examples" in told.stdout and "echelons repair --undo --json" in told.stdout
+    assert "--undo" in told.stdout and "--json" in told.stdout
+
+
+def test_thread_with_nothing_to_hide_says_so(echelons: Callable[..., Result]) -> None:
+    database = Path("echelons.sqlite")
+    with Session(Agent("head", model=ScriptedModel(["fine"])), database, thread="rome") as session:
+        session.send("hello").result()
+
+    listed = echelons("repair", "--db", str(database))
+    assert (listed.exit_code, listed.stdout) == (0, "")
+    assert "nothing that a provider may refuse in thread rome" in listed.stderr
+    told = json.loads(echelons("repair", "--db", str(database), "--json").stdout)
+    assert told == {"thread": "rome", "messages": []}
+
+
+def test_unknown_threads_and_databases_are_named(echelons: Callable[..., Result]) -> None:
+    assert echelons("repair", "--db", "none.sqlite").exit_code == 3
+    with Session(Agent("head", model=ScriptedModel(["fine"])), "echelons.sqlite") as session:
+        session.send("hello").result()
+
+    other = echelons("repair", "--db", "echelons.sqlite", "--thread", "paris")
+    assert other.exit_code == 3
+    assert "paris" in other.stderr
