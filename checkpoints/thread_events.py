@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
 
-from echelons.delegation.calls import iterate_requests, load_specifications
+from echelons.delegation.calls import is_built_in_call, iterate_requests, load_specifications
 from echelons.delegation.request_builder import load_sent_requests
 from echelons.identity.lineage import (
     CUT_KEY,
@@ -30,7 +30,7 @@ from echelons.identity.lineage import (
 from echelons.messaging.agent_question import AgentQuestion, read_question_value
 from echelons.models.door.notices import list_notices
 from echelons.text.sanitize import sanitize_value
-from echelons.tree.names import PATH_SEPARATOR
+from echelons.tree.names import ASK, PATH_SEPARATOR
 
 _LEFT_OUT = ("model", "version", "task")
 """Fields of a request that its delegation event does not repeat."""
@@ -252,6 +252,8 @@ def _build_call_events(message: AIMessage, agent: str, thread_id: str) -> Iterat
         call_id = call["id"] or ""
         kind = EventKind.DELEGATION if call_id in begun else EventKind.TOOL_CALL
         fields = {"intent": call["name"], "arguments": call["args"], "call_id": call_id}
+        if call["name"] == ASK and is_built_in_call(message, ASK):
+            fields["is_built_in"] = True
         yield ThreadEvent(kind, f"{message.id}/{call_id}", {**fields, **begun.get(call_id, {})})
     for part, parted in iterate_requests(message, message.tool_calls):
         if parted:

@@ -159,6 +159,7 @@ class _CallData:
     call_id: str = ""
     sub_agent_thread_id: str = ""
     request: dict[str, Any] | None = None
+    is_built_in: bool = False
 
 
 @dataclass(frozen=True, slots=True)

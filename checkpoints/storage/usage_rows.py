@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from echelons.checkpoints.thread_events import EventKind, ThreadEvent, WriteLocation
 from echelons.errors import CheckpointTampered
-from echelons.tree.names import BUILT_IN_TOOLS
+from echelons.tree.names import RESERVED_TOOLS
 from echelons.tree.usage_report import StoredCall
 
 _FIELDS = (
@@ -16,6 +16,7 @@ _FIELDS = (
     "$.usage.input_token_details.cache_read",
     "$.model",
     "$.intent",
+    "$.is_built_in",
 )
 _EXTRACTED = ", ".join(
     f"iif(json_valid(data), json_extract(data, '{path}'), NULL)" for path in _FIELDS
@@ -67,13 +68,14 @@ def load_call_rows(rows: Iterable[tuple[Any, ...]]) -> Iterator[CallRow]:
     Raises:
         CheckpointTampered: A row is not valid.
     """
-    for number, *texts, kind, held, read, written, cached, model, tool in rows:
+    for number, *texts, kind, held, read, written, cached, model, tool, is_built_in in rows:
         where = f"event {number}"
         if not {str}.issuperset(map(type, texts)) or held == "damaged":
             raise CheckpointTampered(where, "it is no event of a thread")
         thread_id, namespace, checkpoint_id, agent_thread_id, path, at, key = texts
         if kind == EventKind.TOOL_CALL:
-            if tool in BUILT_IN_TOOLS:
+            # Earlier versions did not note it, and had no `ask`.
+            if is_built_in or tool in RESERVED_TOOLS:
                 continue
             call = StoredCall("tool", "reported", thread_id, agent_thread_id, path, at)
         elif held == "null" or (held == "object" and read is None and written is None):
@@ -99,5 +101,5 @@ def build_call_row(
     usage: Mapping[str, Any] = event.data.get("usage") or {}
     held, details = "object" if usage else "null", usage.get("input_token_details") or {}
     tokens = usage.get("input_tokens"), usage.get("output_tokens"), details.get("cache_read")
-    names = event.data.get("model"), event.data.get("intent")
+    names = event.data.get("model"), event.data.get("intent"), event.data.get("is_built_in")
     return (number, *location, at, event.key, event.kind, held, *tokens, *names)

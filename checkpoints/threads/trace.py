@@ -16,14 +16,14 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 
 from echelons.checkpoints.thread_events import EventKind, UserAction
 from echelons.checkpoints.threads.thread import Thread
-from echelons.delegation.calls import iterate_requests
+from echelons.delegation.calls import is_built_in_call, iterate_requests
 from echelons.delegation.candidates import Candidates
 from echelons.delegation.request import DelegationRequest, DelegationResponse, Status
 from echelons.delegation.request_builder import load_candidates, request_as_sent
 from echelons.errors import UnreadableRecord
 from echelons.identity.lineage import MAIL_KEY, THREADS_KEY, derive_message_id
 from echelons.messaging.mail import Mail, load_mail
-from echelons.tree.names import BUILT_IN_TOOLS, PATH_SEPARATOR, SEND_MESSAGE
+from echelons.tree.names import PATH_SEPARATOR, SEND_MESSAGE
 
 CUT_SHORT = "cut short: its superior has ended"
 """The reason of a request that has no answer and will not get one."""
@@ -370,9 +370,11 @@ def _index_answers(following: Iterable[BaseMessage]) -> dict[str, ToolMessage]:
 
 def _list_tools(messages: Sequence[BaseMessage]) -> Iterator[str]:
     for message in messages:
+        if not isinstance(message, AIMessage):
+            continue
         threads = _get_thread_ids(message)
-        for call in message.tool_calls if isinstance(message, AIMessage) else ():
-            if call["id"] not in threads and call["name"] not in BUILT_IN_TOOLS:
+        for call in message.tool_calls:
+            if call["id"] not in threads and not is_built_in_call(message, call["name"]):
                 yield call["name"]
 
 

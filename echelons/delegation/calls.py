@@ -14,13 +14,20 @@ from echelons.delegation.join_policies import JoinPolicy, load_join
 from echelons.delegation.request import render_input
 from echelons.errors import UnreadableRecord
 from echelons.identity.lineage import (
+    ASKED_KEY,
     DELEGATED_KEY,
     MENDED_KEY,
     PARTS_KEY,
     SPAWNED_KEY,
     THREADS_KEY,
 )
-from echelons.tree.names import CALL_SUBORDINATE, DELEGATING_TOOLS, SPAWN_SUBORDINATE
+from echelons.tree.names import (
+    ASK,
+    CALL_SUBORDINATE,
+    DELEGATING_TOOLS,
+    RESERVED_TOOLS,
+    SPAWN_SUBORDINATE,
+)
 
 if TYPE_CHECKING:
     from langchain_core.messages import AIMessage, ToolCall, ToolMessage
@@ -169,6 +176,11 @@ class MendedCall(dict[str, Any]):
         mended.received = getattr(call, "received", call["args"])
         whole: ToolCall = mended
         return whole
+
+
+def is_built_in_call(message: AIMessage, name: str) -> bool:
+    """Return whether a reply's calls of a tool are of the library's, which `ask` need not be."""
+    return name in RESERVED_TOOLS or (name == ASK and ASKED_KEY in message.response_metadata)
 
 
 def find_meant_call(message: AIMessage, call: ToolCall) -> ToolCall:

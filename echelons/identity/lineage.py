@@ -106,6 +106,8 @@ PIN_KEY = "pin"
 """Metadata key of the answer to a call of `pin`: the text."""
 MENDED_KEY = "mended"
 """Metadata key of a reply: the arguments that are meant by calls that say them otherwise, by id."""
+ASKED_KEY = "asked"
+"""Metadata key of a reply whose calls of `ask` are of the library's tool, not of an agent's own."""
 PAGE_KEY = "page"
 """Metadata key of the answer to a call of `read_result`: the id of the result it is a part of."""
 
@@ -147,6 +149,7 @@ OWN_KEYS = frozenset(
         CALLS_KEY,
         PAGE_KEY,
         MENDED_KEY,
+        ASKED_KEY,
     }
 )
 """The keys that only this library may write; removed from messages that come from outside."""

@@ -69,7 +69,7 @@ MAX_TOOLS = 128
 EARLIER_TOOLS = frozenset({ASK_SUPERIOR, ASK_USER, ASK_LATER})
 """Names that `ask` had before: threads have them, and calls of them are still understood."""
 BUILT_IN_TOOLS = EARLIER_TOOLS.union(SHOWN_TOOLS, {READ_RESULT})
-"""Tools that Echelons adds to an agent's own. Their calls are no calls of tools in usage."""
+"""Tools that Echelons adds to an agent's own."""
 RESERVED_TOOLS = BUILT_IN_TOOLS - {ASK}
 """Names that no tool of an agent's own may have. Many have a tool called `ask`: such an agent keeps
 it, and is not shown the library's."""

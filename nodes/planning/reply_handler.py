@@ -30,6 +30,7 @@ from echelons.delegation.request import CURRENT_REQUEST_KEY, store_request_budge
 from echelons.delegation.request_builder import RequestLimits
 from echelons.delegation.roster import MAX_LISTED
 from echelons.identity.lineage import (
+    ASKED_KEY,
     END_KEY,
     MAIL_KEY,
     MEMORY_KEY,
@@ -384,6 +385,8 @@ def _build_notes(context: ReplyContext, plan: DelegationPlan) -> dict[str, Any]:
         kept[ROUTES_KEY] = {
             call_id: candidates.stored() for call_id, candidates in plan.candidates.items()
         }
+    if context.parsed.has_asked:
+        kept[ASKED_KEY] = True
     if context.parsed.mended:
         kept[MENDED_KEY] = dict(context.parsed.mended)
     if plan.fan_outs:

@@ -104,6 +104,7 @@ class ParsedReply:
         remaining_width: How many more calls may run in parallel with these.
         output_fault: Why the result of a report is not of the agent's contract; empty if it is.
         mended: The arguments that are meant by calls that say them otherwise, by call id.
+        has_asked: Whether it has calls of the library's `ask`.
     """
 
     requests: tuple[SubordinateCall | FanOutCall, ...] = ()
@@ -116,6 +117,7 @@ class ParsedReply:
     waits: Mapping[str, float] = field(default_factory=dict)
     output_fault: str = ""
     mended: Mapping[str, dict[str, Any]] = field(default_factory=dict)
+    has_asked: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,6 +253,7 @@ def parse_calls(
         out.waits,
         out.output_fault,
         out.mended,
+        out.has_asked,
     )
 
 
@@ -331,6 +334,7 @@ class _CallParser:
     has_waiting_report: bool = False
     asks: bool = False
     mended: dict[str, dict[str, Any]] = field(default_factory=dict)
+    has_asked: bool = False
 
     def mend(self, call: ToolCall) -> ToolCall:
         """Return a call with the arguments that are meant."""
@@ -658,6 +662,7 @@ class _CallParser:
         return may
 
     def _add_ask(self, call_id: str, args: Mapping[str, Any]) -> None:
+        self.has_asked = True
         asked = validate_arguments(AskArgs, args)
         self.asks |= isinstance(asked, str) or asked.wait
         if isinstance(asked, str):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,7 @@ import pytest
 from langchain_core.messages import AIMessage, ToolMessage
 from langgraph.types import Command
 
-from echelons import Agent, Session, SqliteCheckpointer
+from echelons import Agent, Permissions, Session, SqliteCheckpointer
 from echelons.delegation import DelegationResponse, Status
 from echelons.errors import WrongAnswer
 from echelons.identity.lineage import NOTICES_KEY
@@ -555,3 +555,24 @@ def test_tool_of_an_agents_own_may_be_called_ask() -> None:
 
     assert model.calls[0].tools == ("ask",)
     assert model.calls[1].messages[-1].text == "Ann says yes"
+
+
+def test_ask_is_a_tool_in_usage_only_if_it_is_the_agents(world: World) -> None:
+    def ask(subject: str) -> str:
+        """Ask a neighbour."""
+        return f"heard {subject}"
+
+    def count_tools(tools: Sequence[Any], **arguments: Any) -> tuple[int, tuple[str, ...]]:
+        permissions = Permissions(contact_user=True)
+        model = ScriptedModel([Call("ask", arguments), "over"])
+        agent = Agent("head", model=model, tools=[*tools], permissions=permissions)
+        with Session(agent, ":memory:") as session:
+            result = world.send(session, "go")
+            for question in result.questions:
+                result = world.answer(session, {question.id: "yes"})
+            assert result.text == "over"
+            calls = session.usage().calls
+            return sum(call.kind == "tool" for call in calls), session.trace().tools
+
+    assert count_tools([], question="May I?") == (0, ())
+    assert count_tools([ask], subject="Rome") == (1, ("ask",))

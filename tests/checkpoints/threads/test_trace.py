@@ -288,7 +288,7 @@ def test_a_run_that_waits_is_an_open_request_of_a_thread_that_is_there(
     trace = stored(saver, Call("ask", {"question": "Sure?"})).trace("t")
 
     [below] = trace.subordinates
-    assert (below.state, below.status, below.tools) == (LinkState.OK, "open", ())
+    assert (below.state, below.status, below.tools) == (LinkState.OK, "open", ("ask",))
 
 
 def test_a_thread_whose_rows_were_deleted_is_a_broken_link(saver: SqliteCheckpointer) -> None:

@@ -57,8 +57,12 @@ def count_added_calls(turns: int) -> int:
     run_plan_steps(ask(bound, [SYSTEM, *past, new[0]], config))
     messages = [SYSTEM, *past, *new[:3]]
     whole = count_calls(lambda: run_plan_steps(ask(bound, messages, config)))
-    prompt = ChatPromptValue(messages=[SYSTEM, *messages])
-    return whole - count_calls(lambda: bound.model.invoke(prompt, config, **bound.arguments))
+
+    def call_model() -> None:
+        prompt = ChatPromptValue(messages=[SYSTEM, *messages])
+        bound.model.invoke(prompt, config, **bound.arguments)
+
+    return whole - count_calls(call_model)
 
 
 def test_way_to_a_model_takes_few_calls_however_long_the_thread_is() -> None:
