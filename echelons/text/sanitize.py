@@ -64,7 +64,7 @@ def sanitize_arguments(arguments: dict[str, Any]) -> dict[str, Any]:
 
     Examples:
         >>> sanitize_arguments({"seats": {1: (2, 3)}, None: {4}})
-        {'seats': {'1': [2, 3]}, 'null': [4]}
+        {'seats': {'1': [2, 3]}, 'None': [4]}
     """
     try:
         if json.loads(json.dumps(arguments)) == arguments:

@@ -486,7 +486,7 @@ def test_arguments_that_are_no_json_leave_a_thread_that_answers(
         assert text == "done"
 
     for value in took:
-        assert [*value] == ["1", "null", "(1, 2)", "text\ufffd", "x"]
-        assert (value["1"], value["null"], value["(1, 2)"]) == ({"2.5": "a"}, [3], [4])
+        assert [*value] == ["1", "None", "(1, 2)", "text\ufffd", "x"]
+        assert (value["1"], value["None"], value["(1, 2)"]) == ({"2.5": "a"}, [3], [4])
         assert value["x"].startswith("<object object")
     assert len(took) == (0 if way == "graph" else 2)
