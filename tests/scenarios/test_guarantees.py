@@ -6,6 +6,7 @@ import contextlib
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -27,7 +28,7 @@ from echelons.monitors import Monitor
 from echelons.testing import Call, Reply, ScriptedModel, delegate
 from tests.scenarios.drivers.watched import call_when_told
 from tests.scenarios.drivers.ways import THREAD, AnySaver, InSession, OnServer, OurSaver, Way
-from tests.told_lines import get_last, is_said, without_told
+from tests.told_lines import get_last, is_said, list_spawned, without_told
 
 PAGE = Path(__file__).parents[2] / "docs" / "guarantees.md"
 WAYS: tuple[type[Way], ...] = (AnySaver, OurSaver, InSession, OnServer)
@@ -268,7 +269,7 @@ def growing() -> Agent:
         if last.text == "go":
             return Call("spawn_subordinate", made)
         # The names of those that are there stand in the prompt.
-        [name] = re.findall(r"^- (scout-[0-9a-f]{8}): ", str(messages[0].text), re.MULTILINE)
+        [name] = list_spawned(messages)
         return delegate(name, "more")
 
     def scout(messages: Sequence[BaseMessage]) -> Any:
@@ -435,6 +436,29 @@ def the_mark_of_notices_stays(way: Way, move: Moving) -> bool:
     return len(marks[0]) == 1 and marks[0] == marks[-1]
 
 
+def a_request_begins_with_the_one_before(way: Way, move: Moving) -> bool:
+    requests: list[list[str]] = []
+    scout = {"role": "scout", "message": "look", "keep": True}
+
+    def head(messages: Sequence[BaseMessage]) -> Any:
+        requests.append([str(each.content) for each in messages])
+        if not isinstance(get_last(messages), HumanMessage):
+            return "done"
+        made = list_spawned(messages)
+        return delegate(made[0], "more") if made else Call("spawn_subordinate", scout)
+
+    def agent() -> Agent:
+        model = ScriptedModel({"head": head, "*": lambda _: "seen"})
+        rules = Permissions(spawn=Spawn())
+        return Agent("head", model=model, permissions=rules, subordinates=[Agent("clerk")])
+
+    way.send(agent(), "go")
+    move()
+    way.send(agent(), "go")
+    pairs = [*pairwise(requests)]
+    return len(pairs) == 3 and all(new[: len(old)] == old for old, new in pairs)
+
+
 ROWS: tuple[Row, ...] = (
     a_question_at_any_depth_can_be_answered_later,
     every_checkpoint_names_its_agent,
@@ -458,6 +482,7 @@ ROWS: tuple[Row, ...] = (
     an_alert_of_a_monitor_is_told_once,
     an_answer_that_was_cut_off_says_so,
     the_mark_of_notices_stays,
+    a_request_begins_with_the_one_before,
 )
 
 
