@@ -14,6 +14,7 @@ import sys
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -45,6 +46,8 @@ from echelons.tree.members import (
 )
 from echelons.tree.name_themes import NameTheme, check_theme
 from echelons.tree.names import (
+    ASK,
+    EARLIER_TOOLS,
     PATH_SEPARATOR,
     PRIVATE_KEYS,
     RESERVED_TOOLS,
@@ -499,8 +502,14 @@ def _check_built_in(agent: str, names: Any) -> tuple[str, ...] | None:
     checked = tuple(list_items(names))
     for name in checked:
         if name not in SHOWN_TOOLS:
-            raise InvalidField(agent, "builtin_tools", name, BUILT_IN)
+            raise InvalidField(agent, "builtin_tools", name, _find_nearest_built_in(name))
     return checked
+
+
+def _find_nearest_built_in(name: object) -> str:
+    """Return what to give in place of a name that no built-in tool has."""
+    near = [ASK] if name in EARLIER_TOOLS else get_close_matches(str(name), SHOWN_TOOLS, n=1)
+    return f"{near[0]!r}, the nearest of the names {', '.join(SHOWN_TOOLS)}" if near else BUILT_IN
 
 
 def _check_middleware(agent: Agent) -> tuple[Any, ...]:

@@ -144,6 +144,15 @@ def test_unknown_built_in_tool_is_refused_with_the_agent(names: Any) -> None:
         Agent("head", builtin_tools=names)
 
 
+@pytest.mark.parametrize(
+    ("name", "nearest"),
+    [("reprot", "report"), ("send_mesage", "send_message"), ("ask_superior", "ask")],
+)
+def test_unknown_built_in_tool_is_refused_with_the_nearest_name(name: str, nearest: str) -> None:
+    with pytest.raises(InvalidField, match=f"'{name}'; pass a value of type '{nearest}', the n"):
+        Agent("head", builtin_tools=(name,))
+
+
 @pytest.mark.parametrize("name", ["report", "call_subordinate", "spawn_subordinate", "pin"])
 def test_built_in_tool_that_the_place_makes_impossible_is_refused(name: str) -> None:
     with pytest.raises(InvalidField, match=f"'{name}'"):

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from echelons import Agent, BreakerPolicy, DelegationPolicy, Limits, Permissions, Session, Spawn
 from echelons.agent import get_compiled
 from echelons.delegation.context import ContextPolicy
-from echelons.errors import InvalidProfile, TeamNotTrusted, UnknownProfile
+from echelons.errors import InvalidField, InvalidProfile, TeamNotTrusted, UnknownProfile
 from echelons.memory import Memory
 from echelons.profiles.builder import (
     check_team_folder,
@@ -101,6 +101,27 @@ def test_a_folder_without_python_needs_no_trust(write: Write) -> None:
 
     assert (agent.name, agent.prompt, agent.limits) == ("office", "You lead.", Limits(calls=7))
     assert get_compiled(agent) is None
+
+
+def test_built_in_tools_are_named_in_the_settings(write: Write) -> None:
+    files = {
+        "prompt.md": "You lead.\n",
+        "settings.toml": "builtin_tools = ['call_subordinate', 'ask']",
+        "clerk/prompt.md": "You look.\n",
+        "clerk/settings.toml": "builtin_tools = []",
+    }
+    agent = replace(Agent.from_folder(write(files)), model=ScriptedModel(["fine"]))
+
+    assert agent.builtin_tools == ("call_subordinate", "ask")
+    assert agent.subordinates[0].builtin_tools == ()  # type: ignore[attr-defined]
+    with Session(agent, ":memory:") as session:
+        session.send("go").result()
+    assert agent.model.calls[0].tools == ("call_subordinate", "ask")  # type: ignore[union-attr]
+
+    # A right name in a wrong place is refused when the tree is made.
+    wrong = Agent.from_folder(write({**files, "clerk/settings.toml": "builtin_tools = ['recall']"}))
+    with pytest.raises(InvalidField, match=r"clerk.*'recall'.*some of: "):
+        wrong.compile()
 
 
 def test_a_tool_on_the_third_level_runs(write: Write) -> None:

@@ -63,6 +63,8 @@ def test_a_folder_is_the_tree_and_files_that_an_agent_lacks_come_from_default(wr
         ("north/settings.toml", "[limits]\ndepth = 99", ":2", "InvalidSetting", "Limits(depth=99)"),
         ("north/settings.toml", "limits = 5", ":1", "InvalidField", "limits=5; pass a value of"),
         ("north/settings.toml", "model = 7", ":1", "InvalidField", "model=7"),
+        ("north/settings.toml", 'builtin_tools = "ask"', ":1", "InvalidField", "'ask'; pass a va"),
+        ("north/settings.toml", '\nbuiltin_tools = ["reprot"]', ":2", "InvalidField", "'report', "),
         ("north/settings.toml", "prompt = 7", ":1", "InvalidField", "prompt=7"),
         ("north/settings.toml", 'name = "two words"', ":1", "InvalidName", "'two words'"),
         ("north/settings.toml", 'name = "reason"', ":1", "InvalidName", "a node of every level"),
