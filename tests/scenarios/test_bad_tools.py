@@ -329,7 +329,8 @@ async def test_a_cancelled_run_stops_at_once_and_goes_on_when_a_human_says_what_
     assert result.text == "over"
     assert told(found["leaf"]) == ["went on"]
     assert isinstance(agent.model, ScriptedModel)
-    assert agent.model.repeated_calls == []
+    # The call of the agent beside it may be cut off, too, and is then made again.
+    assert {call.agent for call in agent.model.repeated_calls} <= {"other"}
 
 
 def test_a_tool_named_like_a_subordinate_or_with_odd_results_is_a_tool_like_any_other(
