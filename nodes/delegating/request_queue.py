@@ -91,7 +91,7 @@ class RequestQueue:
         if waiting := order.pass_answer(answer):
             return NextStep(order, config, waiting)
         if answer.end in ("filtered", "refused"):
-            order = self._leave_out_model(order, answer.agent)
+            order = self._leave_out_model(order, answer.agent, config)
         request = order.request.with_time_spent(spent)
         if may_retry and order.candidates.remaining and request.seconds != 0:
             superior = require_identity(config).thread_id
@@ -129,19 +129,31 @@ class RequestQueue:
         update["queue"] = queue
         return Command(update=update, goto=self.choose_node(queue[0], step.config) if queue else ())
 
-    def _leave_out_model(self, order: QueuedRequest, agent: str) -> QueuedRequest:
+    def _leave_out_model(
+        self, order: QueuedRequest, agent: str, config: Mapping[str, Any]
+    ) -> QueuedRequest:
         """Return a queued request without the candidates that have the model of an agent.
 
         A model that has refused a task, or its provider's filter, would do so again.
         """
-        if (model := self.models.get(agent)) is None:
+        if (model := self._get_model(agent, order, config)) is None:
             return order
         remaining = tuple(
             way
             for way in order.candidates.remaining
-            if not _is_same_model(self.models.get(way[-1]), model)
+            if not _is_same_model(self._get_model(way[-1], order, config), model)
         )
         return replace(order, candidates=replace(order.candidates, remaining=remaining))
+
+    def _get_model(self, name: str, order: QueuedRequest, config: Mapping[str, Any]) -> Any:
+        """Return the model of an agent, also of one that was made at run time."""
+        if (spec := order.spawned.get(name)) is None:
+            return self.models.get(name)
+        known = get_spawnable(config)
+        profile = known.get(str(spec.get("profile"))) if isinstance(spec, Mapping) else None
+        model = getattr(profile.member, "model", None) if profile else None
+        # It inherits that of its superior.
+        return self.models.get(require_identity(config).agent) if model is None else model
 
     def _warn(self, config: Mapping[str, Any]) -> str:
         """Return what a superior is told if what it has made is near the tree's last level."""

@@ -18,12 +18,13 @@ from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import Command, interrupt
 from pydantic import BaseModel, SecretStr
 
-from echelons import Agent, Contract, Permissions, Session
+from echelons import Agent, Contract, Permissions, Session, Spawn
 from echelons.delegation.request import DelegationResponse
 from echelons.models.reply_end import MAX_PAUSES
 from echelons.testing import Call, OpenAIServer, Reply, ScriptedModel, delegate, report
 from tests.fork_server import REPOSITORY, ForkServer
 from tests.scenarios.drivers.reporting import THREAD, build_tree, pass_on
+from tests.told_lines import get_last
 
 if TYPE_CHECKING:
     from tests.scenarios.conftest import World
@@ -174,6 +175,40 @@ def test_candidate_with_another_model_is_tried_after_a_refusal(world: World) -> 
     with Session(tree, ":memory:") as session:
         assert world.send(session, "go").text == "cooked"
     assert tried == ["first"]
+
+
+@pytest.mark.parametrize("refusing", ["cook", "spare"])
+def test_candidate_made_at_run_time_counts_with_the_model_that_it_inherits(
+    world: World, refusing: str
+) -> None:
+    tried: list[str] = []
+
+    def answer(name: str) -> Script:
+        def play(messages: Sequence[BaseMessage]) -> Any:
+            tried.append(name)
+            return AIMessage("", additional_kwargs={"refusal": "No."})
+
+        return play
+
+    def head(messages: Sequence[BaseMessage]) -> Any:
+        last = get_last(messages)
+        return Call(*ROUTED) if last.type == "human" else str(last.text)
+
+    model = ScriptedModel({"head": head, "cook": answer("cook"), "*": answer("spare")})
+    fit = {"cook": 0.5, "spare": 0.5} | {refusing: 0.9}
+    spare = Agent("spare", capabilities={"cook dinner": fit["spare"]})
+    tree = Agent(
+        "head",
+        model=model,
+        subordinates=[Agent("cook", capabilities={"cook dinner": fit["cook"]})],
+        permissions=Permissions(spawn=Spawn(profiles=("spare",))),
+    )
+    with Session(tree, ":memory:", spawnable={"spare": spare}) as session:
+        world.send(session, "go")
+        tried.clear()
+        world.do(session, "spawn", "head", "spare")
+        world.send(session, "go")
+    assert tried == [refusing]
 
 
 def pause(text: str) -> AIMessage:
