@@ -200,7 +200,7 @@ class JournaledCall:
         That is what a person has changed, and what a tool takes that checks them itself and has
         refused them, such as one of an MCP server.
         """
-        has_schema = isinstance(self._tool.args_schema, Mapping)
+        has_schema = isinstance(getattr(self._tool, "args_schema", None), Mapping)
         if not (self.is_edited or has_schema):
             return outcome
 
@@ -218,12 +218,15 @@ class JournaledCall:
         return change_answer(outcome, self.tool_call["id"], add)
 
     @property
-    def _tool(self) -> BaseTool:
-        return self.tools.tools_by_name[self.call.tool]
+    def _tool(self) -> BaseTool | None:
+        """The tool; `None` if the agent has lost it since the call began."""
+        return self.tools.tools_by_name.get(self.call.tool)
 
     def _build_advice(self, *, is_refused: bool = False) -> str:
         """Return what to send in place of arguments that do not fit; empty if they do."""
-        arguments = ToolArguments(self._tool)
+        if (tool := self._tool) is None:
+            return ""
+        arguments = ToolArguments(tool)
         misfits = is_refused or arguments.find_misfit(self.tool_call["args"])
         wanted = arguments.describe() if misfits else ""
         return f"Send arguments of this schema: {wanted}" if wanted else ""
@@ -247,7 +250,7 @@ class JournaledCall:
         if not isinstance(error, ToolInvocationError):
             return error
         # LangGraph takes every error of pydantic for one of the call, also one in the tool's body.
-        schema = self._tool.args_schema
+        schema = getattr(self._tool, "args_schema", None)
         if isinstance(schema, type) and error.source.title in (
             schema.__name__,
             getattr(schema, "model_config", {}).get("title"),
