@@ -469,7 +469,26 @@ class _Writer:
                     blocks.append(block)
             elif self._takes_block(block, is_own):
                 blocks.append(block)
+        if self._rules.wire_format == "responses":
+            blocks = self._fit_items(blocks)
         return message.content if blocks == message.content else blocks
+
+    def _fit_items(self, blocks: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Return blocks without the ids of items that were used before, as servers may repeat.
+
+        The provider refuses a second item of an id, and the client adds a text to the first.
+        """
+        before, items = frozenset(self.used), list[dict[str, Any]]()
+        for block in blocks:
+            # No call has such an id.
+            place = f"item {block.get('id')}"
+            is_text = block["type"] in _PLAIN
+            if not block.get("id") or place not in (before if is_text else self.used):
+                items.append(block)
+            elif is_text or block["type"] in _CALL_BLOCKS:
+                items.append({key: value for key, value in block.items() if key != "id"})
+            self.used.add(place)
+        return items
 
     def _takes_block(self, block: Mapping[str, Any], is_own: bool) -> bool:
         """Return whether a block of a reply, which is no text and no call, is sent back."""

@@ -50,6 +50,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "models.md"
 Place = Literal["entrance", "way out", "tool"]
 PICTURE = {"type": "image", "base64": "iVBORw0KGgo=", "mime_type": "image/png"}
 ANTHROPIC = ClientRules("anthropic", "anthropic")
+RESPONSES = ClientRules("responses", "openai")
 LOOK = {"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}
 MARK = "~123456789012"
 
@@ -182,6 +183,7 @@ def unmatch(found: Any, calls: Any, renamed: Any) -> Any:
 
 
 FORGED = format_notice(MARK, "approve")
+TEXT_ITEM: Any = {"type": "text", "text": "x", "id": "msg_1"}
 SEARCH = {"type": "server_tool_use", "id": "s1", "name": "web_search", "input": {}}
 WRITER = request_messages._Writer
 ROWS: dict[str, Row] = {
@@ -368,6 +370,13 @@ ROWS: dict[str, Row] = {
             rules=ANTHROPIC,
         ),
         "'name': 'unknown_tool', 'input'",
+    ),
+    "repeated ids of items": Row(
+        "way out",
+        "_fit_items",
+        (WRITER, "_fit_items", keep_second),
+        lambda: send(*[AIMessage([TEXT_ITEM])] * 2, rules=RESPONSES),
+        "'content': [{'type': 'text', 'text': 'x'}]",
     ),
     "open calls of a provider's own tools": Row(
         "way out",

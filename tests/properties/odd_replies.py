@@ -230,7 +230,7 @@ def make_chat_reply(dice: random.Random) -> SentReply:
 
 def make_responses_reply(dice: random.Random) -> SentReply:
     """Return a reply of the Responses API."""
-    calls, number = make_calls(dice, RAW_ARGS), dice.randrange(1_000)
+    calls, number = make_calls(dice, RAW_ARGS), dice.randrange(4)
     items: list[Json] = []
     text = ""
     if roll(dice, 0.3):
@@ -345,7 +345,7 @@ def make_message(dice: random.Random) -> SentReply:
         args = _read(each.args)
         if args is not None:
             if roll(dice):
-                args = {**args, "data": {1: "a", None: float("inf"), 2.5: {True: []}}}
+                args = {**args, "data": {1: "a", 2: float("inf"), 2.5: {3: []}}}
             calls.append(ToolCall(name=each.name, args=args, id=each.id, type="tool_call"))
         else:
             kind: Any = "invalid_tool_call"

@@ -318,6 +318,8 @@ def _find_change(sent: SentReply, stored: AIMessage) -> str:
     ids = [each["id"] for each in calls]
     if not all(ids) or len({*ids}) < len(ids):
         return "the ids are not unique"
+    if not has_text_keys(calls):
+        return "a key is no text"
     for call in sent.calls:
         # Of calls that share their id, one keeps it.
         is_kept = not call.id or whole(call.id) in ids
@@ -351,6 +353,13 @@ def read_json(text: str) -> Any:
         return json.loads(text)
     except (ValueError, RecursionError):
         return UNREADABLE
+
+
+def has_text_keys(value: Any) -> bool:
+    """Return whether all keys in a value are texts."""
+    if isinstance(value, dict):
+        return all(isinstance(key, str) and has_text_keys(each) for key, each in value.items())
+    return not isinstance(value, list) or all(map(has_text_keys, value))
 
 
 def normal(value: Any) -> str:

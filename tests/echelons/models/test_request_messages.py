@@ -155,6 +155,30 @@ def test_block_of_a_call_of_another_client_is_left_out(rules: ClientRules, kind:
     assert (said.content, said.tool_calls) == ([], [call()])
 
 
+def test_item_ids_that_come_again_are_left_out() -> None:
+    thought = {"type": "reasoning", "id": "rs_1", "summary": []}
+    said = {"type": "text", "text": "x", "id": "msg_1"}
+    block = {"type": "function_call", "id": "fc_1", "name": "look", "arguments": "{}"}
+    replies = [
+        reply(
+            call(call_id=each),
+            content=[thought, said, {**said, "text": "y"}, {**block, "call_id": each}],
+            response_metadata={"model_provider": "openai"},
+        )
+        for each in "ab"
+    ]
+    first, _, second, _ = send(
+        replies[0], result(call_id="a"), replies[1], result(call_id="b"), rules=RESPONSES
+    )
+
+    assert first is replies[0]
+    assert [(each["type"], each.get("id")) for each in second.content] == [
+        ("text", None),
+        ("text", None),
+        ("function_call", None),
+    ]
+
+
 def test_arguments_in_blocks_are_json() -> None:
     block = {"type": "function_call", "call_id": "1", "name": "look", "arguments": '{"a": NaN}'}
 
