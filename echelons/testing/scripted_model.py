@@ -242,9 +242,9 @@ class ScriptedModel(BaseChatModel):
         tools = kwargs.get("tools", ())
         record = self._log.record_start(metadata, messages, _tool_names(tools))
         if self._strict:
-            # Agents of this library call their models in this node; graphs of others may not.
-            is_agent = record.metadata.get("langgraph_node") == "reason"
-            rules = MESSAGE_RULES if is_agent else OUTSIDE_RULES
+            # Agents of this library call their models in this node; others are graphs of someone's.
+            is_foreign = record.metadata.get("langgraph_node", "reason") != "reason"
+            rules = OUTSIDE_RULES if is_foreign else MESSAGE_RULES
             if fault := find_fault(rules, ModelRequest(messages, tools)):
                 raise RequestRefused(record.agent, fault)
         return record

@@ -27,7 +27,7 @@ def sanitize_value(value: Any, depth: int = 0) -> Any:
     r"""Return a copy of JSON-like data that can be stored and sent.
 
     A surrogate pair becomes its character, a lone surrogate U+FFFD. Numbers of more than 64 bits
-    become strings, and so do keys that are none. Data nested too deep, and the end of a
+    become strings, and so do keys that JSON does not have. Data nested too deep, and the end of a
     string that is too long, are replaced by a note; `depth` is the number of lists and mappings
     around it.
 
@@ -83,8 +83,9 @@ def sanitize_arguments(arguments: dict[str, Any]) -> dict[str, Any]:
 
 
 def _sanitize_key(key: Any) -> Any:
-    if isinstance(key, str):
-        return _sanitize_text(key)
+    if key is None or isinstance(key, (str, int, float)):
+        return sanitize_value(key)
+    # No JSON has such a key: a tuple of numbers, or an object of a client.
     try:
         return _sanitize_text(str(key))
     except Exception:  # noqa: BLE001  an object's own `__str__` may fail

@@ -62,6 +62,7 @@ RAW_ARGS: list[Any] = [
     *["{", "", " ", '{"what": ', '{"what": "a', "{'what': 1}", "what=1", '{"what": 1} and', "\x00"],
     *['{"a": 1, "a": 2}', '{"what": NaN}', "[" * 300, "ü", f'{{"what": "{HALF}"}}', "{}{}"],
 ]
+ORDINARY = [("look", "{}"), ("look", '{"what": "x"}'), ("save", '{"data": {}}'), ("boom", "{}")]
 NO_OBJECTS = ["[1]", "null", "3", "true", '"{\\"what\\": \\"a\\"}"']
 TEXTS: list[Any] = ["", " ", "\n\t", "done", "ü", "see\u2028", f"a{HALF}b", "a\x00b", "x" * 3_000]
 PNG = "iVBORw0KGgo="
@@ -87,11 +88,8 @@ def image(data: Any = PNG, kind: str = "image/png") -> Json:
     return {"type": "image", "base64": data, "mime_type": kind}
 
 
-RESULT_BLOCKS: list[Any] = [
-    *["a text", "", {"type": "text", "text": "x"}, {"type": "text", "text": " "}],
-    *[{"type": "text", "text": f"a{HALF}"}, {"type": "text"}, {"type": "text", "text": None}],
+PICTURES: list[Any] = [
     *[image(), image("no base64!"), image(kind="text/html"), image(""), image(None)],
-    {"type": "image", "data": PNG, "mimeType": "image/png"},
     {"type": "image", "url": "https://a.example/b.png"},
     {"type": "image", "url": "file:///etc/passwd"},
     {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PNG}"}},
@@ -99,6 +97,15 @@ RESULT_BLOCKS: list[Any] = [
     {"type": "image_url", "image_url": None},
     {"type": "file", "base64": "aGk=", "mime_type": "application/pdf", "filename": "a.pdf"},
     {"type": "file", "base64": "aGk=", "mime_type": "text/plain"},
+    {"type": "text", "text": "x", "share": float("nan")},
+    {"type": "json", "json": {"share": float("inf"), "set": {1}}},
+]
+"""Blocks that LangChain takes from tools; a list with any other becomes a text."""
+RESULT_BLOCKS: list[Any] = [
+    *PICTURES,
+    *["a text", "", {"type": "text", "text": "x"}, {"type": "text", "text": " "}],
+    *[{"type": "text", "text": f"a{HALF}"}, {"type": "text"}, {"type": "text", "text": None}],
+    {"type": "image", "data": PNG, "mimeType": "image/png"},
     {"type": "file", "file_id": "file-1"},
     {"type": "audio", "base64": "aGk=", "mime_type": "audio/wav"},
     {"type": "video", "base64": "aGk=", "mime_type": "video/mp4"},
@@ -138,11 +145,13 @@ class SentReply:
         step: The step of its script.
         text: Its text.
         calls: Its calls, in order.
+        refusal: The words with which it refuses, where they stand apart.
     """
 
     step: Any
     text: str = ""
     calls: Sequence[SentCall] = ()
+    refusal: str = ""
 
 
 @dataclass(frozen=True)
@@ -176,6 +185,9 @@ def make_calls(dice: random.Random, odd_args: Sequence[str]) -> list[SentCall]:
         name = dice.choice(NAMES[:6] if roll(dice, 0.5) else NAMES)
         call_id = dice.choice(ODD_IDS if roll(dice, 0.4) else IDS)
         args = dice.choice(odd_args) if roll(dice, 0.3) else json.dumps(dice.choice(ARGS))
+        if roll(dice, 0.4):
+            # So that tools run, and return something odd.
+            name, args = dice.choice(ORDINARY)
         calls.append(SentCall(name, call_id, args))
         if roll(dice):
             calls.append(calls[-1])
@@ -225,7 +237,7 @@ def make_chat_reply(dice: random.Random) -> SentReply:
     choices: list[Json] = [{"index": 0, "delta": each, "finish_reason": None} for each in deltas]
     choices.append({"index": 0, "delta": {}, "finish_reason": end})
     events = [{**frame, "object": "chat.completion.chunk", "choices": [each]} for each in choices]
-    return SentReply(RawReply(whole, events), text or "", calls)
+    return SentReply(RawReply(whole, events), text or "", calls, message.get("refusal") or "")
 
 
 def make_responses_reply(dice: random.Random) -> SentReply:
@@ -379,8 +391,9 @@ def make_result(dice: random.Random) -> Any:
     """Return what a tool returns, or an exception that it raises."""
     if roll(dice, 0.02):
         return dice.choice(LONG)
-    if roll(dice, 0.4):
-        return dice.choices(RESULT_BLOCKS, k=dice.randrange(1, 4))
+    if roll(dice, 0.5):
+        blocks = dice.choice([PICTURES, RESULT_BLOCKS])
+        return dice.choices(blocks, k=dice.randrange(1, 4))
     return dice.choice(RESULTS)
 
 

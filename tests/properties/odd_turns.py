@@ -75,6 +75,7 @@ class World:
 
     Attributes:
         sent: The replies of the present trial that were sent, in order.
+        played: The number of trials so far.
     """
 
     def __init__(self) -> None:
@@ -86,7 +87,7 @@ class World:
         self._results: list[Any] = []
         self._turn = 0
         self._database: SqliteCheckpointer | None = None
-        self._played = 0
+        self.played = 0
 
     def __enter__(self) -> Self:
         self._open.enter_context(self.openai)
@@ -152,7 +153,7 @@ class World:
 
     def open_database(self) -> SqliteCheckpointer:
         """Return the database of the present trial."""
-        if self._database is None or self._played % PER_DATABASE == 0:
+        if self._database is None or self.played % PER_DATABASE == 0:
             if self._database:
                 self._database.close()
             self._database = SqliteCheckpointer(":memory:")
@@ -164,7 +165,7 @@ class World:
         self._turn = 0
         self.openai.refused.clear()
         self.anthropic.refused.clear()
-        self._played += 1
+        self.played += 1
 
     def begin_turn(self, odd: Sequence[SentReply]) -> str:
         """Prepare for a turn, and return its task."""
@@ -203,7 +204,7 @@ async def aplay(world: World, trial: Trial) -> list[str]:
 def _play(world: World, trial: Trial) -> Plan[list[str]]:
     world.begin(trial)
     agent = world.make_agent(trial.api, trial.level, trial.streams, trial.has_tools)
-    database, thread = world.open_database(), f"trial-{trial.seed}"
+    database, thread = world.open_database(), f"trial-{trial.seed}-{world.played}"
     driver: Any = GraphTurns if trial.is_graph else SessionTurns
     turns = driver(agent, database, thread)
     faults: list[str] = []
@@ -312,6 +313,8 @@ def find_changes(sent: Sequence[SentReply], stored: Sequence[AIMessage]) -> list
 def _find_change(sent: SentReply, stored: AIMessage) -> str:
     if stored.text != whole(sent.text):
         return "the text"
+    if sent.refusal not in ("", stored.additional_kwargs.get("refusal")):
+        return "the refusal"
     calls: list[Any] = [*stored.tool_calls, *stored.invalid_tool_calls]
     if len(calls) != len(sent.calls):
         return "the number of calls"

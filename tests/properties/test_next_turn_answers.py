@@ -13,9 +13,22 @@ import pytest
 
 from tests.proof import sample
 from tests.properties.odd_turns import Trial, World, aplay, play
+from tests.properties.switches import ENTRANCE, PAST_TOOL, WAY_OUT
 
 TRIALS = sample(40, 5_000)
 """Synchronously, and as many in an event loop."""
+
+MENDINGS = {**WAY_OUT, **ENTRANCE, **PAST_TOOL}
+ELSEWHERE = {
+    "person names": "no reply and no result has one",
+    "first and last": "agents ask their models after a task or a result",
+    "blank texts": "they stand in messages of users",
+    "messages of users": "they are none of a reply",
+    "objects in texts": "they could stay as they are",
+}
+"""Mendings that no reply and no result needs; other tests have them."""
+FEW = 300
+"""Trials without a mending after which it is not needed."""
 
 # Clients warn about what no server should send, and the savers of graphs about what they store.
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -25,6 +38,11 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 def world() -> Iterator[World]:
     with World() as made:
         yield made
+
+
+def play_alone(seed: int) -> list[str]:
+    with World() as world:
+        return play(world, Trial.draw(seed))
 
 
 def begin(world: str) -> int:
@@ -49,3 +67,15 @@ async def test_next_turn_answers_in_event_loop(world: World) -> None:
     for seed in range(first, first + TRIALS):
         trial = Trial.draw(seed)
         assert not (faults := await aplay(world, trial)), describe(trial, faults)
+
+
+@pytest.mark.parametrize("mending", [each for each in MENDINGS if each not in ELSEWHERE])
+def test_each_mending_is_needed(
+    mending: str, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    MENDINGS[mending].switch_off(monkeypatch)
+    seed = next((seed for seed in range(FEW) if play(world, Trial.draw(seed))), None)
+    assert seed is not None, f"{FEW} trials pass without it"
+
+    monkeypatch.undo()
+    assert play_alone(seed) == []

@@ -240,8 +240,6 @@ MESSAGE_RULES: Final[Rules] = {
 }
 """The rules of a chat model that may be anyone's, for a `ModelRequest`."""
 OUTSIDE_RULES: Final[Rules] = {
-    name: rule
-    for name, rule in MESSAGE_RULES.items()
-    if name not in ("last", "open_calls", "tools_declared")
+    name: rule for name, rule in MESSAGE_RULES.items() if name not in ("last", "tools_declared")
 }
-"""Those for a call that no agent makes, such as a test's own: it may stop in the middle."""
+"""Those for a call within someone's own graph, which may talk to one provider only."""

@@ -38,13 +38,13 @@ def test_a_conversation_without_a_human_message_is_one_turn() -> None:
 
 
 def test_a_script_starts_over_in_each_turn() -> None:
-    model = ScriptedModel(["first", "second"])
+    model = ScriptedModel(["first", "second"], strict=False)
     assert model.invoke(TWO_TURNS).content == "second"
     assert model.invoke([*TWO_TURNS, HumanMessage("three")]).content == "first"
 
 
 def test_a_script_per_conversation_goes_on_in_the_next_turn() -> None:
-    model = ScriptedModel(per_conversation(["a", "b", "c"]))
+    model = ScriptedModel(per_conversation(["a", "b", "c"]), strict=False)
     assert model.invoke(TWO_TURNS).content == "c"
 
 
@@ -54,7 +54,7 @@ def test_a_script_per_conversation_can_stand_under_an_agents_name() -> None:
 
 
 def test_a_conversation_that_outlasts_its_script_says_whose_and_where() -> None:
-    model = ScriptedModel({"head": ["a", "b"]})
+    model = ScriptedModel({"head": ["a", "b"]}, strict=False)
     config: Any = {"metadata": {"agent": "head"}}
     with pytest.raises(ScriptExhausted) as caught:
         model.invoke([HumanMessage("x"), AIMessage("a"), AIMessage("b")], config)
