@@ -11,6 +11,7 @@ from echelons.models import request_messages
 from echelons.models.door import bound_model
 from echelons.nodes import incoming_content, messages
 from echelons.nodes.planning import reply_handler
+from echelons.text import content_blocks
 
 WRITER = request_messages._Writer
 
@@ -84,7 +85,9 @@ ENTRANCE: Mapping[str, Mending] = {
         bound_model, "read_unreadable", lambda error: None
     ),
     "refusals in streams": Mending(bound_model, "keep_refusals", keep),
-    "blocks that no model takes": Mending(incoming_content, "replace_faulty_blocks", keep),
+    "pictures that no model takes": Mending(
+        content_blocks, "_find_picture_fault", lambda block: ""
+    ),
     "values that JSON does not have": Mending(incoming_content, "make_json", keep),
 }
 """Where replies and results arrive."""
