@@ -77,6 +77,11 @@ def is_own_notice(message: BaseMessage) -> bool:
     return bool(mail and mail["kind"] == "notice")
 
 
+def without_marks(text: object) -> str:
+    """Return what a model reads without the marks of its notices."""
+    return re.sub(r"~\d{12} ", "", str(text))
+
+
 def list_spawned(messages: Sequence[BaseMessage]) -> list[str]:
     """Return the names of the spawned agents that are there, as far as a model is told."""
     tasks = [place for place, each in enumerate(messages) if is_said(each)]

@@ -142,6 +142,7 @@ OWN_KEYS = frozenset(
         DELEGATED_KEY,
         WARNING_KEY,
         NOTICES_KEY,
+        ROSTER_KEY,
         FAILURE_KEY,
         MEMORY_KEY,
         PIN_KEY,

@@ -13,6 +13,7 @@ from langgraph.types import interrupt
 
 from echelons.delegation.contract import SubordinateTool
 from echelons.errors import InvalidSetting
+from echelons.models.door.notices import build_notice
 from echelons.prompts import fill_text, load_governance_texts
 from echelons.tree.names import ASK, DELEGATING_TOOLS
 
@@ -65,7 +66,7 @@ class PlanMiddleware(AgentMiddleware[Any, Any]):
             answer = interrupt({"question": question, "plan": plan})
             if answer != "accept":
                 text = fill_text(load_governance_texts()["replan"], why=str(answer))
-        return {"messages": [HumanMessage(text)], "jump_to": "model"}
+        return {"messages": [build_notice(text)], "jump_to": "model"}
 
     def _needs_plan(self, request: ModelRequest[Any]) -> bool:
         """Return whether the last message is a task without a plan, or rejects one."""

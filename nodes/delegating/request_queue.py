@@ -120,7 +120,11 @@ class RequestQueue:
                 segment = identity.request_id or identity.turn
             warning = self._warn(step.config) if order.is_new and order.spawned else ""
             message = build_tool_message(order, step.answer, warning=warning, segment=segment)
-            update["messages"] = [mark_refused(message) if step.refused else message]
+            # Earlier attempts may have said something.
+            is_notice = not order.earlier_responses
+            update["messages"] = [
+                mark_refused(message, is_notice=is_notice) if step.refused else message
+            ]
         if not queue and (waiting := state.get("waiting")):
             queue, update["waiting"] = [waiting[0]], 1
         if queue and not step.next_attempt:

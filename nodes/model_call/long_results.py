@@ -17,7 +17,7 @@ from weakref import ref
 
 from langchain_core.messages import BaseMessage, ToolMessage
 
-from echelons.identity.lineage import PAGE_KEY
+from echelons.identity.lineage import NOTICES_KEY, PAGE_KEY
 from echelons.nodes.memory.token_count import TokenCounter
 from echelons.prompts import fill_text, load_tool_texts
 from echelons.text.content_blocks import replace_faulty_blocks
@@ -27,6 +27,8 @@ BYTES_PER_TOKEN = 3
 """A token is counted for at least so many bytes: tables and code have more of them than prose."""
 RESULTS_SHARE = 2
 """All results of one message together have at most twice the limit of one."""
+MARK_TOKENS = 12
+"""Most tokens of the mark of a notice, and of the line that it begins."""
 SMALL_SHARE = 4
 """What has fewer characters than a quarter of the limit in tokens is not long, in any language."""
 ID_LENGTH = 8
@@ -40,6 +42,18 @@ class Examination(Enum):
     WHOLE = "whole"
     FAULTY = "faulty"
     CUT = "cut"
+
+
+class ResultPage(NamedTuple):
+    """A part of a result.
+
+    Attributes:
+        text: The part.
+        note: Which it is, and how to read on.
+    """
+
+    text: str
+    note: str
 
 
 class LongResults:
@@ -75,7 +89,9 @@ class LongResults:
             shown[place] = self._shorten_message(messages[place], share)
         return shown
 
-    def read(self, messages: Sequence[BaseMessage], id: str, offset: int, beside: int) -> str:
+    def read(
+        self, messages: Sequence[BaseMessage], id: str, offset: int, beside: int
+    ) -> ResultPage:
         """Return the text of a result from a place on.
 
         Args:
@@ -99,7 +115,8 @@ class LongResults:
         end = offset + len(part)
         values = {"begin": offset, "end": end, "length": len(text), "id": build_result_id(found)}
         note = texts["page"] if end < len(text) else texts["end"]
-        return f"{part}\n{fill_text(note, **{key: str(each) for key, each in values.items()})}"
+        said = fill_text(note, **{key: str(each) for key, each in values.items()})
+        return ResultPage(part, said.strip())
 
     def _find_shares(self, messages: Sequence[BaseMessage]) -> dict[int, int]:
         """Return how many tokens are shown of the messages that are not shown whole, by place."""
@@ -272,11 +289,17 @@ def _build_shortened(message: BaseMessage, share: int, counter: TokenCounter) ->
     assert isinstance(message, ToolMessage)  # noqa: S101  only these are measured
     text, note = _read_whole(message), load_tool_texts(READ_RESULT)["shortened"]
     values = {"length": str(len(text)), "id": build_result_id(message)}
-    room = _count_tokens(fill_text(note, offset=values["length"], **values), counter) + 1
-    head = _cut_text(text, max(0, share - room), counter)
-    shown = f"{head}\n{fill_text(note, offset=str(len(head)), **values)}".strip()
+    room = _count_tokens(fill_text(note, offset=values["length"], **values), counter)
+    head = _cut_text(text, max(0, share - room - MARK_TOKENS), counter)
+    said = fill_text(note, offset=str(len(head)), **values).strip()
+    metadata, shown = message.response_metadata, head
+    if metadata.get(NOTICES_KEY) is True:
+        # All of it is a notice.
+        shown = f"{head}\n{said}"
+    else:
+        metadata = {**metadata, NOTICES_KEY: [*metadata.get(NOTICES_KEY, ()), said]}
     content: Any = message.content
     blocks = [] if isinstance(content, str) else replace_faulty_blocks(content)
     media = [each for each in blocks if _is_media(each)]
     whole: Any = [{"type": "text", "text": shown}, *media] if media else shown
-    return message.model_copy(update={"content": whole})
+    return message.model_copy(update={"content": whole, "response_metadata": metadata})

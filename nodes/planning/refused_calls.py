@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
 from echelons.guards.gate import Halt
-from echelons.identity.lineage import REFUSED_KEY
+from echelons.identity.lineage import NOTICES_KEY, REFUSED_KEY
 from echelons.text.input_limits import shorten_repr
 
 RefusedCall: TypeAlias = tuple[str | None, Any]
@@ -29,9 +29,13 @@ REFUSED = "refused"
 """The mark of every other refused call."""
 
 
-def mark_refused(answer: ToolMessage, mark: str = REFUSED) -> ToolMessage:
-    """Return the answer to a call, marked as a refusal."""
+def mark_refused(
+    answer: ToolMessage, mark: str = REFUSED, *, is_notice: bool = True
+) -> ToolMessage:
+    """Return the answer to a call, marked as a refusal, and as a notice if all of it is one."""
     metadata = {**answer.response_metadata, REFUSED_KEY: mark}
+    if is_notice:
+        metadata.setdefault(NOTICES_KEY, True)
     return answer.model_copy(update={"response_metadata": metadata})
 
 

@@ -62,7 +62,7 @@ from echelons.nodes.delegating.queued_request import (
     build_tool_message,
 )
 from echelons.nodes.messages import sanitize_message
-from echelons.nodes.model_call.long_results import LongResults
+from echelons.nodes.model_call.long_results import LongResults, ResultPage
 from echelons.nodes.planning.cut_reply import join_chunks, mark_cut
 from echelons.nodes.planning.delegation_plan import (
     DelegationPlan,
@@ -186,7 +186,7 @@ class ReplyHandler:
             said = chain(past.messages, state["messages"])
             return list_spawned_siblings(request, said, identity)
 
-        def read_result(id: str, offset: int) -> str:
+        def read_result(id: str, offset: int) -> ResultPage:
             beside = sum(call["name"] == READ_RESULT for call in message.tool_calls)
             said = [*past.messages, *state["messages"]]
             return (self.results or LongResults(None)).read(said, id, offset, beside)

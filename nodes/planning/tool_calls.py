@@ -34,10 +34,11 @@ from echelons.delegation.contract import Contract
 from echelons.delegation.join_policies import parse_join
 from echelons.delegation.request import Status
 from echelons.errors import DelegationError, InvalidInput, InvalidJoin, SpawnRefused, TooWide
-from echelons.identity.lineage import PAGE_KEY
+from echelons.identity.lineage import NOTICES_KEY, PAGE_KEY
 from echelons.identity.thread_history import Head
 from echelons.messaging.agent_question import AgentQuestion, build_question_id
 from echelons.models.reply_end import read_reply_end
+from echelons.nodes.model_call.long_results import ResultPage
 from echelons.nodes.planning.final_answer import build_report_answer
 from echelons.nodes.planning.outgoing_mail import SUPERIOR, MessageCall
 from echelons.nodes.planning.refused_calls import CUT_OFF, OUTPUT, REFUSED, mark_refused
@@ -85,7 +86,7 @@ _SILENT_TOOLS = frozenset({PIN, "note_write", "note_read", "note_list"})
 NO_HEADS: Mapping[str, Head] = MappingProxyType({})
 FindSiblings: TypeAlias = Callable[[], Collection[str]]
 """Returns the names of the agents beside one that were made at run time."""
-ReadResult: TypeAlias = Callable[[str, int], str]
+ReadResult: TypeAlias = Callable[[str, int], ResultPage]
 """Returns the text of a long result, by its id, from a place on; raises `LookupError`."""
 
 
@@ -749,10 +750,10 @@ class _CallParser:
             self.add_error(call_id, READ_RESULT, wanted)
             return
         try:
-            text = read(wanted.id, wanted.offset)
+            page = read(wanted.id, wanted.offset)
         except LookupError as error:
             self.add_error(call_id, READ_RESULT, str(error.args[0]))
             return
-        answer = ToolMessage(text, tool_call_id=call_id, name=READ_RESULT)
-        answer.response_metadata = {PAGE_KEY: wanted.id}
+        answer = ToolMessage(page.text, tool_call_id=call_id, name=READ_RESULT)
+        answer.response_metadata = {PAGE_KEY: wanted.id, NOTICES_KEY: [page.note]}
         self.answers.append(answer)

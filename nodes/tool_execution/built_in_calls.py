@@ -122,7 +122,7 @@ def _build_kept_update(
     key = get_gate(config).mailboxes.keep_question(stored, call["id"] or "", config)
     if not key:
         return _build_error_update(call, "nothing of this run is stored, so nobody can answer")
-    message = _build_answer(call, "asked; you are told when there is an answer; go on")
+    message = mark_notice(_build_answer(call, "asked; you are told when there is an answer; go on"))
     message.artifact = {"id": key, "question": stored}
     return {"messages": [message]}
 
@@ -174,7 +174,7 @@ def _build_missed_update(
     text, default = f"no answer by {missed['deadline']}", missed["default"]
     if default is not None:
         text = f"{text}; taken instead: {render_value(default)}"
-    answer = _build_answer(call, text)
+    answer = mark_notice(_build_answer(call, text))
     if default is None and require_identity(config).request_id:
         metadata = {**answer.response_metadata, UNANSWERED_KEY: _build_passed_on(question)}
         answer = answer.model_copy(update={"response_metadata": metadata})

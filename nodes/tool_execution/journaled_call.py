@@ -25,9 +25,10 @@ from echelons.effects.journal import EffectCall, EffectKind
 from echelons.errors import CallCutShort
 from echelons.guards.gate import Halt
 from echelons.identity.failures import LoggedFailure, get_failure_log
-from echelons.identity.lineage import OWN_KEYS, strip_own_metadata
+from echelons.identity.lineage import NOTICES_KEY, OWN_KEYS, strip_own_metadata
 from echelons.langgraph_internals import list_state_keys
 from echelons.messaging.user_answer import UserAnswer
+from echelons.models.door.notices import mark_notice
 from echelons.nodes.incoming_content import accept_message
 from echelons.nodes.planning.refused_calls import mark_refused
 from echelons.nodes.planning.segment_end import build_not_run_message
@@ -160,7 +161,7 @@ class JournaledCall:
 
     def build_not_happened_result(self) -> Any:
         """Return the update of a call that a human says did not happen."""
-        return {"messages": [self._build_message(NOT_HAPPENED_TEXT, "error")]}
+        return {"messages": [mark_notice(self._build_message(NOT_HAPPENED_TEXT, "error"))]}
 
     def build_cut_short_result(self, error: CallCutShort) -> Any:
         """Return the update of a call that was given up, and about which nobody is asked."""
@@ -210,10 +211,7 @@ class JournaledCall:
                 notes += filter(None, [self._build_advice()])
             if not notes:
                 return answer
-            content, note = answer.content, "\n".join(notes)
-            block = {"type": "text", "text": note}
-            noted = f"{content}\n{note}" if isinstance(content, str) else [*content, block]
-            return answer.model_copy(update={"content": noted})
+            return _add_notices(answer, notes)
 
         return change_answer(outcome, self.tool_call["id"], add)
 
@@ -233,7 +231,7 @@ class JournaledCall:
 
     def _build_note(self) -> str:
         shown = json.dumps(self.tool_call["args"], default=repr, ensure_ascii=False)
-        return f"[A human has changed the arguments of this call to {shown}]"
+        return f"A human has changed the arguments of this call to {shown}"
 
     def _find_cause(self, error: Exception) -> Exception | None:
         """Return the exception that the tool raised, `None` if the call did not fit its schema.
@@ -271,9 +269,9 @@ class JournaledCall:
         if isinstance(error, ToolException):
             # Its text is written for the model: all of it.
             text = failure.add_reference(get_failure_log(config).redact(read_error_text(error)))
-        if advice := self._build_advice():
-            text = f"{text}\n{advice}"
         answer = self._build_message(f"Error: {text}", "error")
+        if advice := self._build_advice():
+            answer = _add_notices(answer, [advice])
         if self.raised is not None:
             self.raised.append(error)
             answer = note_failure(answer, error)
@@ -299,6 +297,12 @@ async def _await_tool(work: Callable[[], Awaitable[Any]]) -> Any:
         if task is None or task.cancelling():
             raise
         raise ToolCancelled(_CANCELLED_TEXT) from error
+
+
+def _add_notices(answer: ToolMessage, notices: Sequence[str]) -> ToolMessage:
+    """Return the answer to a call with what the library says beside it."""
+    metadata = {**answer.response_metadata, NOTICES_KEY: [*notices]}
+    return answer.model_copy(update={"response_metadata": metadata})
 
 
 def change_answer(

@@ -90,6 +90,12 @@ def read_answers(session: Session, agent: str = "clerk") -> list[str]:
     return [str(each.text) for each in messages if isinstance(each, ToolMessage)]
 
 
+def read_notices(session: Session, agent: str = "clerk") -> list[list[str]]:
+    """Return what the library says beside the results of an agent's calls."""
+    threads = [each.thread_id for each in session.trace().walk() if each.agent == agent]
+    return list_notices([m for key in threads for m in session.thread_store.get(key).messages])
+
+
 def count_calls(model: ScriptedModel) -> dict[str, int]:
     """Return how often each agent's model was called."""
     return dict(Counter(str(each.agent) for each in model.calls))
@@ -138,11 +144,11 @@ def test_a_call_runs_with_the_arguments_that_a_human_has_changed_and_the_model_i
     assert world.answer(session, {question.id: edit(to="eve", copies=2)}).text == "over"
 
     assert office.done == ["mail to eve x2"]
-    [read] = read_answers(session)
-    assert read.splitlines() == [
-        "mail to eve x2",
-        '[A human has changed the arguments of this call to {"to": "eve", "copies": 2}]',
-    ]
+    [[notice]] = read_notices(session)
+    assert read_answers(session) == ["mail to eve x2"]
+    assert notice == (
+        'A human has changed the arguments of this call to {"to": "eve", "copies": 2}'
+    )
 
 
 @pytest.mark.parametrize(
@@ -1015,8 +1021,8 @@ def test_a_call_that_was_cut_short_runs_again_as_it_was_approved(
     assert world.answer(session, {outcome.id: "run_again"}).text == "over"
 
     assert paid == [70, 70]
-    [read] = read_answers(session)
-    assert "A human has changed the arguments" in read
+    [[notice]] = read_notices(session)
+    assert notice.startswith("A human has changed the arguments of this call to ")
     [mid] = [each.thread_id for each in session.trace().walk() if each.agent == "mid"]
     [lines] = list_notices(session.thread_store.get(mid).messages)
     assert sum("May pay run?" in each for each in lines) == 1

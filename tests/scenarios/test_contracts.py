@@ -19,6 +19,7 @@ from echelons.errors import (
 )
 from echelons.middleware import DelegationMiddleware
 from echelons.testing import Call, ScriptedModel, delegate
+from tests.told_lines import without_marks
 
 if TYPE_CHECKING:
     from tests.scenarios.conftest import World
@@ -45,7 +46,7 @@ def follow(steps: Any) -> Any:
 
 def shown(model: ScriptedModel, agent: str) -> list[list[str]]:
     return [
-        [str(each.text) for each in call.messages if each.type != "system"]
+        [without_marks(each.text) for each in call.messages if each.type != "system"]
         for call in model.calls
         if call.agent == agent
     ]

@@ -17,6 +17,7 @@ from echelons.middleware import (
     VerificationMiddleware,
 )
 from echelons.testing import Call, ScriptedModel, delegate
+from tests.told_lines import without_marks
 
 if TYPE_CHECKING:
     from tests.scenarios.conftest import World
@@ -42,7 +43,7 @@ def team(middleware: Any, answers: Any, mids: Any = None) -> tuple[Agent, Script
 
 def shown(model: ScriptedModel, agent: str) -> list[list[str]]:
     return [
-        [str(each.text) for each in call.messages if each.type != "system"]
+        [without_marks(each.text) for each in call.messages if each.type != "system"]
         for call in model.calls
         if call.agent == agent
     ]

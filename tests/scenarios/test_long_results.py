@@ -19,6 +19,7 @@ from echelons import Agent, Contract, Human, Limits, Session, SqliteCheckpointer
 from echelons.memory import Memory
 from echelons.middleware import DelegationMiddleware
 from echelons.testing import Call, ScriptedModel, delegate
+from tests.told_lines import without_marks
 
 if TYPE_CHECKING:
     from tests.scenarios.conftest import World
@@ -47,7 +48,8 @@ def read_on(messages: Sequence[BaseMessage]) -> Any:
 
 
 def find_results(model: ScriptedModel, call: int = -1) -> list[str]:
-    return [str(each.text) for each in model.calls[call].messages if each.type == "tool"]
+    shown = model.calls[call].messages
+    return [without_marks(each.text) for each in shown if each.type == "tool"]
 
 
 def test_model_reads_long_result_to_its_end(world: World) -> None:

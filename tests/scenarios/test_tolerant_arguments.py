@@ -22,6 +22,7 @@ from pydantic import BaseModel
 
 from echelons import Agent, Contract, Permissions, Session, SqliteCheckpointer
 from echelons.testing import Call, ScriptedModel, delegate
+from tests.told_lines import without_marks
 
 if TYPE_CHECKING:
     from tests.scenarios.conftest import World
@@ -133,7 +134,7 @@ def test_error_says_what_to_send(world: World) -> None:
     with Session(Agent("head", model=model, tools=[book]), ":memory:") as session:
         world.send(session, "go")
 
-    error = str(model.calls[-1].messages[-1].text)
+    error = without_marks(model.calls[-1].messages[-1].text)
     assert error.startswith("Error: not run: ")
     assert "many" in error
     assert '"required": ["city"]' in error

@@ -18,6 +18,7 @@ from echelons.errors import CallCutShort
 from echelons.mcp import HttpServer, McpServer, open_mcp_tools
 from echelons.testing import Call, ScriptedModel, delegate
 from tests.echelons.mcp.conftest import SERVERS, Notes, serve_shop, shop_server
+from tests.told_lines import without_marks
 
 LATE = "the MCP server 'shop' has not answered in 0.3 s"
 
@@ -30,7 +31,7 @@ def build_buyer(tools: Sequence[BaseTool], *steps: Any) -> tuple[Agent, Scripted
 
 def read_results(model: ScriptedModel) -> list[str]:
     last = [call for call in model.calls if call.agent == "buyer"][-1]
-    return [each.text for each in last.messages if isinstance(each, ToolMessage)]
+    return [without_marks(each.text) for each in last.messages if isinstance(each, ToolMessage)]
 
 
 @pytest.mark.parametrize("answer", [{"outcome": "happened", "result": "it rained"}, "not_happened"])

@@ -13,6 +13,7 @@ from pydantic import BaseModel
 
 from echelons import Agent, Permissions, SqliteCheckpointer
 from echelons.testing import Call, ScriptedModel
+from tests.told_lines import list_notices
 
 CONFIG: RunnableConfig = {"configurable": {"thread_id": "1"}}
 
@@ -79,6 +80,7 @@ def test_an_edit_is_checked_against_the_arguments_that_a_model_may_give(
             out = graph.invoke(Command(resume=decision), CONFIG)
             asked = out.get("__interrupt__", ())
 
-    answer = out["messages"][-2].text
-    assert answer.startswith("mailed")
-    assert "A human has changed the arguments" in answer
+    answer = out["messages"][-2]
+    assert answer.text.startswith("mailed")
+    [notice] = list_notices([answer])[0]
+    assert notice.startswith("A human has changed the arguments of this call to ")
