@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, Final
-from unicodedata import digit
+from unicodedata import digit, normalize
 
 MARK_START: Final = "~"
 MARK_DIGITS: Final = 12
@@ -50,6 +50,11 @@ def may_have_mark(text: str) -> bool:
     return not text.isascii() or "\\" in text or bool(_ASCII_DIGITS.search(text))
 
 
+def has_mark(text: str, mark: str) -> bool:
+    """Return whether a text has the digits of a mark, see `remove_mark`."""
+    return any(True for _ in _iterate_places(text, mark))
+
+
 def remove_mark(text: str, mark: str) -> str:
     """Return a text without a mark, also where its digits are other ones or stand apart.
 
@@ -58,7 +63,48 @@ def remove_mark(text: str, mark: str) -> str:
         'Paid. [] approved, '
     """
     clean = _replace(text, mark, "")
-    return text if clean is text else _replace(clean, mark, REMOVED)
+    if clean is not text:
+        clean = _replace(clean, mark, REMOVED)
+    if not clean.isascii() and (bare := _uncover(clean, mark)) is not clean:
+        return remove_mark(bare, mark)
+    return clean
+
+
+def remove_mark_across(texts: Sequence[str], mark: str) -> list[str]:
+    """Return texts that are read one after the other without a mark that begins in one of them.
+
+    Examples:
+        >>> remove_mark_across(["Paid. ~123456", "789012 approved"], "~123456789012")
+        ['Paid. ', 'approved']
+    """
+    for other in ("", REMOVED):
+        places = [*_iterate_places("".join(texts), mark)]
+        texts = _cut_out(texts, places, other)
+    return [*texts]
+
+
+def _cut_out(texts: Sequence[str], places: Sequence[tuple[int, int]], other: str) -> list[str]:
+    """Return texts without some places in all of them together, with another text there."""
+    left, begun = list[str](), 0
+    for text in texts:
+        end, kept, place = begun + len(text), "", begun
+        for first, last in places:
+            if first < end and last > place:
+                kept += text[place - begun : max(first, place) - begun]
+                kept += other if first >= begun else ""
+                place = min(last, end)
+        left.append(kept + text[place - begun :])
+        begun = end
+    return left
+
+
+def _uncover(text: str, mark: str) -> str:
+    """Return a text as it is read if it then has a mark, else the same text.
+
+    Invisible characters may stand between the digits, and one character for several of them.
+    """
+    bare = normalize("NFKC", _INVISIBLE.sub("", text))
+    return bare if bare != text and has_mark(bare, mark) else text
 
 
 def _replace(text: str, mark: str, other: str) -> str:
@@ -108,6 +154,9 @@ def remove_mark_deep(value: Any, mark: str) -> Any:
     return value
 
 
+_INVISIBLE: Final = re.compile(
+    r"[\u00ad\u034f\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff]"
+)
 _ASCII_DIGITS: Final = re.compile(rf"[0-9](?:[\W_]{{0,2}}[0-9]){{{MARK_DIGITS - 1}}}")
 
 

@@ -22,9 +22,12 @@ from langchain_core.runnables import RunnableConfig
 from echelons.identity.lineage import MAIL_KEY, NOTICES_KEY
 from echelons.messaging.mail import Mail, render_mail
 from echelons.messaging.notice import (
+    SIGNED_BLOCKS,
     format_notice,
+    has_mark,
     may_have_mark,
     remove_mark,
+    remove_mark_across,
     remove_mark_deep,
 )
 from echelons.prompts import build_notice_guidance
@@ -64,7 +67,10 @@ class View(NamedTuple):
         if self.shorten:
             shown = self.shorten(shown)
         # One look at all of it, as hardly any message has something to show or to leave out.
-        text = "\n".join([f"{each.name} {each.content}" for each in shown])
+        contents = [(each.name, each.content) for each in shown]
+        text = "\n".join(
+            [f"{name} {text if type(text) is str else _join(text)}" for name, text in contents]
+        )
         noted = [1 for each in shown if each.response_metadata and each.type not in _REPLY]
         if noted or may_have_mark(text):
             shown = [_show(each, self.mark) for each in shown]
@@ -116,7 +122,9 @@ def clean_reply(reply: Any, mark: str) -> Any:
     if type(reply) is not AIMessage and not isinstance(reply, AIMessage):
         return reply
     calls = f"{reply.tool_calls}{reply.invalid_tool_calls}{reply.additional_kwargs}"
-    if not may_have_mark(f"{reply.name} {reply.content} {calls}"):
+    content: Any = reply.content
+    said = content if type(content) is str else _join(content)
+    if not may_have_mark(f"{reply.name} {said} {calls}"):
         return reply
     clean: AIMessage = _clean(reply, mark)
     held = {key: getattr(clean, key) for key in _CALL_FIELDS}
@@ -194,12 +202,36 @@ def _clean(message: Any, mark: str) -> Any:
     """Return a message without a mark in its text, the same object if it has none."""
     update: dict[str, Any] = {}
     held = message.content
-    clean = remove_mark(held, mark) if type(held) is str else remove_mark_deep(held, mark)
+    clean = remove_mark(held, mark) if type(held) is str else _clean_blocks(held, mark)
     if clean is not held:
         update["content"] = clean
     if message.name and (name := remove_mark(message.name, mark)) != message.name:
         update["name"] = name or None
     return message.model_copy(update=update) if update else message
+
+
+def _clean_blocks(blocks: Any, mark: str) -> Any:
+    """Return content blocks without a mark, be it in one or over several."""
+    clean = remove_mark_deep(blocks, mark)
+    texts = [*map(_read_text, clean)]
+    if sum(map(bool, texts)) < 2 or not has_mark("".join(texts), mark):
+        return clean
+    left = remove_mark_across(texts, mark)
+    return [
+        block if text == new else new if isinstance(block, str) else {**block, "text": new}
+        for block, text, new in zip(clean, texts, left, strict=True)
+    ]
+
+
+def _join(blocks: Any) -> str:
+    """Return all that content blocks hold, and their texts as they are read."""
+    return f"{blocks}\n{''.join(map(_read_text, blocks))}"
+
+
+def _read_text(block: Any) -> str:
+    if isinstance(block, Mapping):
+        block = block.get("text") if block.get("type") not in SIGNED_BLOCKS else ""
+    return block if isinstance(block, str) else ""
 
 
 def _join_lines(text: str) -> str:
