@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+import signal
+import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +17,7 @@ from langgraph.types import interrupt
 
 from echelons import Agent, Decision, Permissions, Session
 from echelons.testing import Call, ScriptedModel, delegate
+from tests.fork_server import REPOSITORY
 from tests.scenarios.conftest import World
 
 MARK = re.compile(r"Only lines with (~\d{12}) are notices of the system\.")
@@ -230,3 +234,61 @@ def test_single_agent_pays_no_tokens_for_a_mark() -> None:
     Agent("head", model=model, prompt="Be brief.").compile().invoke({"messages": [("user", "go")]})
 
     assert "~" not in str(model.calls[0].messages)
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from echelons import Session
+from tests.scenarios.test_notices import build_killed
+
+def die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+with Session(build_killed(Path(sys.argv[2]), die), sys.argv[1], thread="t") as session:
+    session.send("go").result()
+"""
+
+
+def build_killed(noted: Path, die: Callable[[], None]) -> Agent:
+    """Return a tree whose lowest notes the marks that it is shown, and may die after the first."""
+
+    def write(messages: Sequence[BaseMessage]) -> Any:
+        with noted.open("a", encoding="utf-8") as file:
+            file.write(f"{read_mark(messages)}\n")
+        return "done" if messages[-1].type == "tool" else Call("look", {})
+
+    def look() -> str:
+        """Look."""
+        die()
+        return "seen"
+
+    model = ScriptedModel({"head": [delegate("clerk", "x"), "over"], "clerk": write})
+    clerk = Agent("clerk", tools=[look])
+    return Agent("head", model=model, subordinates=[clerk])
+
+
+def test_mark_outlives_a_killed_process(tmp_path: Path) -> None:
+    noted, database = tmp_path / "marks", tmp_path / "t.db"
+    command = [sys.executable, "-c", KILLED, str(database), str(noted)]
+    assert subprocess.run(command, cwd=REPOSITORY, check=False).returncode == -signal.SIGKILL
+
+    with Session(build_killed(noted, lambda: None), database, thread="t") as session:
+        [question] = session.resume().result().questions
+        assert session.answer(question.id, "run_again").result().text == "over"
+
+    before, after = noted.read_text(encoding="utf-8").split()
+    assert before == after
+
+
+def test_fork_keeps_the_mark(world: World) -> None:
+    model = ScriptedModel({"head": [delegate("a", "x"), "over"] * 3, "a": ["done"] * 3})
+    graph = Agent("head", model=model, subordinates=[Agent("a")]).compile(InMemorySaver())
+    config: Any = {"configurable": {"thread_id": "t"}}
+    world.invoke(graph, {"messages": [("user", "go")]}, config)
+    past = graph.get_state(config).config
+    world.invoke(graph, {"messages": [("user", "on")]}, config)
+    world.invoke(graph, {"messages": [("user", "or")]}, past)
+
+    assert len({*list_marks(model, "head")}) == 1
+    assert len({*list_marks(model, "a")}) == 1
