@@ -27,6 +27,18 @@ ELSEWHERE = {
     "objects in texts": "they could stay as they are",
 }
 """Mendings that no reply and no result needs; other tests have them."""
+FIRST = {
+    "refusals in streams": 49,
+    "files that a client cannot send": 45,
+    "a tool for the history": 30,
+    "values that JSON does not have": 40,
+    "keys that are no texts": 24,
+    "blocks of replies": 16,
+    "arguments": 11,
+    "values in arguments": 11,
+    "results": 6,
+}
+"""Where the search for a trial that needs a mending begins, to be short; anywhere would do."""
 FEW = 300
 """Trials without a mending after which it is not needed."""
 
@@ -74,7 +86,9 @@ def test_each_mending_is_needed(
     mending: str, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     MENDINGS[mending].switch_off(monkeypatch)
-    seed = next((seed for seed in range(FEW) if play(world, Trial.draw(seed))), None)
+    first = FIRST.get(mending, 0)
+    trials = range(first, first + FEW)
+    seed = next((seed for seed in trials if play(world, Trial.draw(seed))), None)
     assert seed is not None, f"{FEW} trials pass without it"
 
     monkeypatch.undo()
