@@ -271,6 +271,7 @@ class GraphTurns:
         """Take a turn, answer its questions, and return its text and status."""
         graph, config = self._graph, self._config
         value: Any = {"messages": [HumanMessage(task)]}
+        state: dict[str, Any] = {}
         for _ in range(1 + MOST_QUESTIONS):
             state = yield PlanStep(
                 partial(graph.invoke, value, config), partial(graph.ainvoke, value, config)
