@@ -30,6 +30,7 @@ from echelons.errors import (
     UnknownTool,
 )
 from echelons.testing import Call, ScriptedModel, delegate
+from tests.told_lines import without_marks
 
 if TYPE_CHECKING:
     from tests.scenarios.conftest import World
@@ -176,7 +177,7 @@ def test_beside_other_calls_and_after_an_error_the_model_is_called_again(
 
     run_both_ways(world, agent)
 
-    texts = sorted(str(each.text) for each in read_results(model))
+    texts = sorted(without_marks(each.text) for each in read_results(model))
     assert len(texts) == len(shown)
     assert all(a.startswith(b) for a, b in zip(texts, sorted(shown), strict=True))
     assert read_results(model, "head")[0].text == "I have read it."
