@@ -24,7 +24,7 @@ from echelons.models.reply_end import MAX_PAUSES
 from echelons.testing import Call, OpenAIServer, Reply, ScriptedModel, delegate, report
 from tests.fork_server import REPOSITORY, ForkServer
 from tests.scenarios.drivers.reporting import THREAD, build_tree, pass_on
-from tests.told_lines import get_last
+from tests.told_lines import get_last, without_marks
 
 if TYPE_CHECKING:
     from tests.scenarios.conftest import World
@@ -280,7 +280,8 @@ def test_report_beside_a_delegation_is_not_taken(world: World) -> None:
     def mid(messages: Sequence[BaseMessage]) -> Any:
         if messages[-1].type == "human":
             return [delegate("leaf", "go"), report("fulfilled", "A guess.")]
-        refused = [message.text for message in messages if message.text.startswith("Error")]
+        texts = [without_marks(message.text) for message in messages]
+        refused = [text for text in texts if text.startswith("Error")]
         return f"{refused[0]} | leaf: {messages[-2].text}"
 
     model = ScriptedModel({"head": pass_on("mid"), "mid": mid, "leaf": ["It is 42."]})
@@ -298,7 +299,8 @@ def test_report_beside_a_tool_that_fails_is_refused(world: World, order: int, st
     text, response, model = ask_leaf(world, [Reply("", calls), "The card was refused."])
 
     assert (response.status, text) == ("fulfilled", "The card was refused.")
-    told = [message.text for message in read_calls(model)[1].messages if message.name == "report"]
+    shown = read_calls(model)[1].messages
+    told = [without_marks(message.text) for message in shown if message.name == "report"]
     assert told == [
         "Error: not reported: pay, which you called beside it, did not succeed. Read the result, "
         "then report what has come of your task"
