@@ -15,6 +15,7 @@ from echelons.errors import InvalidSetting
 from echelons.testing import Call, ScriptedModel, delegate, report
 from tests.scenarios.drivers.camp import asked
 from tests.scenarios.drivers.siblings import chat, tell
+from tests.told_lines import without_marks
 
 if TYPE_CHECKING:
     from tests.scenarios.conftest import World
@@ -253,7 +254,7 @@ def test_a_run_without_a_saver_tells_that_nothing_is_delivered() -> None:
     seen: list[str] = []
 
     def one(messages: Sequence[BaseMessage]) -> Any:
-        seen.extend(str(m.text) for m in messages if isinstance(m, ToolMessage))
+        seen.extend(without_marks(m.text) for m in messages if isinstance(m, ToolMessage))
         return "done" if seen else tell("superior", "Hello?")
 
     pair(one=one).compile().invoke({"messages": ["go"]})
