@@ -190,9 +190,7 @@ def _find_whole(messages: Sequence[BaseMessage], begun: int, place: int) -> int:
 
 def _add_user_turns(messages: list[BaseMessage]) -> None:
     """Add what a conversation of some providers begins and ends with."""
-    if not messages:
-        return
-    if messages[0].type in _REPLY:
+    if not messages or messages[0].type in _REPLY:
         messages.insert(0, HumanMessage(BEGIN))
     last = messages[-1]
     if last.type in _REPLY and last.response_metadata.get("stop_reason") != "pause_turn":

@@ -232,8 +232,12 @@ class _Run:
         update = {"messages": [result]} if isinstance(result, ToolMessage) else result
         update = [update] if isinstance(update, Command) else update
         if isinstance(update, list):
-            # As of a tool that returns several.
-            update = [{"messages": [e]} if isinstance(e, ToolMessage) else e for e in update]
+            # As of a tool that returns several; a list without a command is no update.
+            update = (
+                [{"messages": [e]} if isinstance(e, ToolMessage) else e for e in update]
+                if any(isinstance(each, Command) for each in update)
+                else {"messages": update}
+            )
         call_id = self.request.tool_call["id"]
         if not any(each.tool_call_id == call_id for each in _iterate_answers(update)):
             why = f"it returned {shorten_repr(result)}, which does not answer the call {call_id!r}"

@@ -104,7 +104,7 @@ class JournaledCall:
                     return self.build_refused_update(done, was_begun=True)
             else:
                 done = self.tools.invoke(self._input, config, **self.kwargs)
-            return self._add_note(sanitize_output(done, config))
+            return self._accept(done, config)
         except CancelledError as error:
             # The session's loop was closed, also around a tree in the tool.
             if isinstance(error.__cause__, FutureCancelled):
@@ -135,7 +135,7 @@ class JournaledCall:
         try:
             work = partial(self.tools.ainvoke, self._input, own, **self.kwargs)
             done = await _await_tool(work)
-            return self._add_note(sanitize_output(done, config))
+            return self._accept(done, config)
         except CancelledError:
             if detached:
                 detached.detach()
@@ -189,11 +189,15 @@ class JournaledCall:
                 ]
             )
             try:
-                return self._add_note(sanitize_output(update, config))
+                return self._accept(update, config)
             except ToolException as refused:
                 error = refused
         failure = get_failure_log(config).record(error, config, self.call.tool)
         return self._build_error_result(error, failure, config)
+
+    def _accept(self, done: Any, config: Mapping[str, Any]) -> Any:
+        """Return what the tool returned as the update of its call."""
+        return self._add_note(bind_answer(sanitize_output(done, config), self.tool_call["id"]))
 
     def _add_note(self, outcome: Any) -> Any:
         """Return an output whose answer tells the model what it must know of the arguments.
@@ -303,6 +307,19 @@ def _add_notices(answer: ToolMessage, notices: Sequence[str]) -> ToolMessage:
     """Return the answer to a call with what the library says beside it."""
     metadata = {**answer.response_metadata, NOTICES_KEY: [*notices]}
     return answer.model_copy(update={"response_metadata": metadata})
+
+
+def bind_answer(outcome: Any, call_id: str | None) -> Any:
+    """Return the update of a call with its one answer bound to it.
+
+    A tool may return a message that it has kept, or that another agent's tool has made. LangGraph
+    checks the ids in commands alone: the call would stay open, or another one would be answered.
+    """
+    match outcome:
+        case {"messages": [ToolMessage() as answer]} if answer.tool_call_id != call_id:
+            bound = answer.model_copy(update={"tool_call_id": call_id})
+            return {**outcome, "messages": [bound]}
+    return outcome
 
 
 def change_answer(

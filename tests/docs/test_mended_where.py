@@ -23,9 +23,13 @@ from langchain_core.messages import (
     ToolMessage,
 )
 from langchain_core.outputs import ChatGeneration, ChatResult
+from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import StructuredTool
+from langgraph.prebuilt import ToolNode
+from langgraph.runtime import Runtime
 
 from echelons import SqliteCheckpointer
+from echelons.effects.journal import EffectKind
 from echelons.identity.lineage import Identity
 from echelons.langgraph_internals import CHECKPOINTER_KEY
 from echelons.messaging.notice import format_notice
@@ -42,6 +46,8 @@ from echelons.nodes.messages import sanitize_message
 from echelons.nodes.model_call.long_results import LongResults
 from echelons.nodes.planning import reply_handler, tolerant_arguments
 from echelons.nodes.planning.tolerant_arguments import ToolArguments, mend_names
+from echelons.nodes.tool_execution import journaled_call
+from echelons.nodes.tool_execution.journaled_call import JournaledCall, build_journal_call
 from echelons.plans import run_plan_steps
 from echelons.testing import ScriptedModel
 from echelons.testing.provider_rules import MESSAGE_RULES, ModelRequest, find_fault
@@ -169,6 +175,19 @@ def ask_for_list() -> Any:
     return model.build_step([HumanMessage("go")], {}).run().invalid_tool_calls
 
 
+def run_recall() -> str:
+    """Return what is stored of a tool that returns a message of another call."""
+
+    def recall() -> ToolMessage:
+        return ToolMessage("kept", tool_call_id="another")
+
+    tool = StructuredTool.from_function(recall, description="Recall.")
+    call = build_journal_call({"configurable": {}}, "1", "recall", {}, EffectKind.ONCE)
+    given = {"name": "recall", "args": {}, "id": "1", "type": "tool_call"}
+    config: RunnableConfig = {"configurable": {"__pregel_runtime": Runtime()}}
+    return str(JournaledCall(call, ToolNode([tool]), given, {}, is_threaded=False).invoke(config))
+
+
 def mend_tool() -> Any:
     def look(size: int, tags: list[str]) -> str:
         return "seen"
@@ -258,6 +277,13 @@ ROWS: dict[str, Row] = {
         (incoming_content, "make_json", keep),
         lambda: accept(result_of([{"type": "text", "text": "x", "share": float("nan")}])),
         "'NaN'",
+    ),
+    "results that are bound to another call": Row(
+        "entrance",
+        "",
+        (journaled_call, "bind_answer", keep),
+        run_recall,
+        "tool_call_id='1'",
     ),
     "parts of results that cannot be stored": Row(
         "entrance",

@@ -440,3 +440,30 @@ def test_tool_that_raises_cancelled_error_fails_as_a_call(
     why = "Error: ToolCancelled: the tool was cancelled by itself, not by the run"
     assert without_ids(failed) == why
     assert done == "fine"
+
+
+@pytest.mark.parametrize("level", ["root", "leaf"])
+def test_result_bound_to_another_call_answers_its_own(world: World, level: str) -> None:
+    runs: list[str] = []
+
+    def look_up() -> ToolMessage:
+        """Return a message that was kept."""
+        runs.append(level)
+        return ToolMessage("kept", tool_call_id="another")
+
+    def work(said: Any) -> Any:
+        return Call("look_up") if said[-1].type == "human" else f"heard {said[-1].text}"
+
+    agent = Agent("head", model=ScriptedModel(work), tools=[look_up])
+    if level == "leaf":
+
+        def pass_on(said: Any) -> Any:
+            return delegate("leaf", "go") if said[-1].type == "human" else said[-1].text
+
+        scripts = {"mid": pass_on, "leaf": work}
+        below = [Agent("leaf", tools=[look_up])]
+        agent = Agent("mid", model=ScriptedModel(scripts), subordinates=below)
+    with Session(agent, ":memory:") as session:
+        answer = world.send(session, "go").text
+
+    assert (answer, runs) == ("heard kept", [level])

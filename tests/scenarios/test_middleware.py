@@ -995,3 +995,22 @@ def test_an_inherited_tool_of_a_name_that_is_taken_is_refused_when_the_tree_is_c
     )
     with pytest.raises(DuplicateName):
         agent.compile()
+
+
+class Listing(AgentMiddleware[Any, Any]):
+    """Returns the answer of a call in a list, as `create_agent` takes it."""
+
+    def wrap_tool_call(self, request: Any, handler: Callable[..., Any]) -> Any:
+        return [handler(request)]
+
+    async def awrap_tool_call(self, request: Any, handler: Callable[..., Any]) -> Any:
+        return [await handler(request)]
+
+
+def test_wrap_may_return_the_answer_of_a_call_in_a_list(world: World) -> None:
+    def work(said: Any) -> Any:
+        return said[-1].text if said[-1].type == "tool" else Call("book", {"city": "Rome"})
+
+    agent = Agent("head", model=ScriptedModel(work), tools=[book], middleware=[Listing()])
+    with Session(agent, ":memory:") as session:
+        assert "Rome" in world.send(session, "go").text

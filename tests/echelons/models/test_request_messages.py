@@ -301,6 +301,13 @@ def test_conversation_begins_and_ends_with_a_user_message(rules: ClientRules) ->
     ]
 
 
+def test_conversation_without_messages_begins_with_a_user_message() -> None:
+    # A middleware, or a command of a tool, may remove them all.
+    sent = build_request([SystemMessage("s")], ANTHROPIC)
+
+    assert [(one.type, one.text) for one in sent][1:] == [("human", BEGIN)]
+
+
 def test_paused_reply_may_stand_last() -> None:
     paused = AIMessage("a", response_metadata={"stop_reason": "pause_turn"})
 
