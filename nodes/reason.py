@@ -217,7 +217,7 @@ class Reason(Node):
             joined = given.add_messages(build_mail_messages(mail, identity))
         past = self._history.load_past(joined.state.get("previous"), config)
         past = past.hide_cut(joined.state) if settings.has_hooks else past
-        joined = self._announce_changes(past, joined, config)
+        joined = self._announce_changes(past, joined, gate, config)
         bound = self._bound_model or self._chooser.choose(past, joined.state, config)
         if isinstance(bound, Halt):
             return given.rebase_update(build_halt_update(bound, given.state["messages"], identity))
@@ -345,7 +345,7 @@ class Reason(Node):
             joined = given.add_messages(build_mail_messages(mail, identity))
         past = await self._history.aload_past(joined.state.get("previous"), config)
         past = past.hide_cut(joined.state) if settings.has_hooks else past
-        joined = self._announce_changes(past, joined, config)
+        joined = self._announce_changes(past, joined, gate, config)
         bound = self._bound_model or await self._chooser.achoose(past, joined.state, config)
         system = await settings.prompt.abuild(past, joined.state, config)
         messages, noted = [*past.messages, *joined.state["messages"]], None
@@ -461,10 +461,13 @@ class Reason(Node):
         return build_unanswered_update(state["messages"]) if self._passes_on_questions else None
 
     def _announce_changes(
-        self, past: Past, joined: JoinedState, config: RunnableConfig
+        self, past: Past, joined: JoinedState, gate: Gate, config: RunnableConfig
     ) -> JoinedState:
         """Return the state with a notice of the subordinates that have come or gone."""
         settings = self._settings
+        # Most agents make none, and have none dismissed.
+        if not (settings.spawn_rules or gate.dismissals):
+            return joined
         rules, declared = settings.spawn_rules, settings.callable_tools.subordinates
         notices = list_roster_notices(past, joined.state, rules, declared, config)
         return joined.add_messages(notices) if notices else joined

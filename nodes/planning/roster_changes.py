@@ -42,11 +42,7 @@ def list_roster_notices(
     Raises:
         UnreadableRecord: Stored summaries are damaged.
     """
-    gate = get_gate(config)
-    # Most agents make none, and have none dismissed.
-    if not (rules or gate.dismissals):
-        return []
-    identity, own = require_identity(config), state["messages"]
+    gate, identity, own = get_gate(config), require_identity(config), state["messages"]
     below = gate.dismissals.list_below(PATH_SEPARATOR.join(identity.path))
     dismissed = [name for name in declared if name in below]
     plan = SpawnPlan.build(rules, past, state, config) if rules else None
