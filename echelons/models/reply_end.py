@@ -58,11 +58,12 @@ _WORDS: Final[Mapping[EndKind, re.Pattern[str]]] = {
     "length": _compile(
         r"length|(?:max|model)_length|max_(?:output_|completion_)?tokens|token_limit|error_limit"
         r"|model_context_window_exceeded|insufficient_system_resource"
+        r"|stream_cut|abort(?:ed)?|network_error"
     ),
     "filtered": _compile(
         r"content_filter(?:ed)?|guardrail_intervened|safety|recitation|blocklist"
         r"|prohibited_content|spii|image_safety|image_prohibited_content|image_recitation"
-        r"|language|error_toxic"
+        r"|language|error_toxic|sensitive"
     ),
     "refused": _compile(r"refusal"),
     "paused": _compile(r"pause_turn"),

@@ -16,30 +16,35 @@ from langchain_core.exceptions import ContextOverflowError
 from langchain_core.language_models import FakeListChatModel
 from langchain_core.messages import (
     AIMessage,
+    AIMessageChunk,
     BaseMessage,
     HumanMessage,
     InvalidToolCall,
     SystemMessage,
     ToolMessage,
 )
-from langchain_core.outputs import ChatGeneration, ChatResult
+from langchain_core.messages.ai import UsageMetadata
+from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import StructuredTool
+from langchain_openai import ChatOpenAI
 from langgraph.prebuilt import ToolNode
 from langgraph.runtime import Runtime
+from pydantic import SecretStr
 
 from echelons import SqliteCheckpointer
 from echelons.effects.journal import EffectKind
 from echelons.identity.lineage import Identity
 from echelons.langgraph_internals import CHECKPOINTER_KEY
 from echelons.messaging.notice import format_notice
-from echelons.models import hidden_messages, request_messages
+from echelons.models import hidden_messages, request_messages, streamed_replies
 from echelons.models.client_rules import STRICTEST, ClientRules
 from echelons.models.door import bound_model, notices, overflow
 from echelons.models.door.ask import ask
 from echelons.models.door.bound_model import BoundModel
 from echelons.models.door.notices import View, clean_reply
 from echelons.models.request_messages import build_request
+from echelons.models.streamed_replies import StreamedReply
 from echelons.nodes import incoming_content, messages
 from echelons.nodes.incoming_content import accept_message
 from echelons.nodes.messages import sanitize_message
@@ -175,6 +180,21 @@ def ask_for_list() -> Any:
     return model.build_step([HumanMessage("go")], {}).run().invalid_tool_calls
 
 
+def stream_half() -> Any:
+    """Return a reply whose stream repeats its usage, and breaks off."""
+
+    class Model(ChatOpenAI):
+        def _stream(self, *given: Any, **more: Any) -> Iterator[ChatGenerationChunk]:
+            usage = UsageMetadata(input_tokens=7, output_tokens=1, total_tokens=8)
+            for text in ("half", " of it"):
+                yield ChatGenerationChunk(
+                    message=AIMessageChunk(content=text, usage_metadata=usage)
+                )
+
+    model = BoundModel.from_runnable(Model(model="m", api_key=SecretStr("k"), streaming=True))
+    return model.build_step([HumanMessage("go")], {}).run()
+
+
 def run_recall() -> str:
     """Return what is stored of a tool that returns a message of another call."""
 
@@ -233,6 +253,20 @@ ROWS: dict[str, Row] = {
         (bound_model, "read_unreadable", lambda error: None),
         ask_for_list,
         "'args': '[1]'",
+    ),
+    "streamed replies that break off": Row(
+        "entrance",
+        "",
+        (StreamedReply, "end", lambda self: iter(())),
+        lambda: stream_half().response_metadata,
+        "stream_cut",
+    ),
+    "usage that each chunk of a stream repeats": Row(
+        "entrance",
+        "",
+        (streamed_replies, "subtract_usage", keep),
+        lambda: stream_half().usage_metadata,
+        "'input_tokens': 7,",
     ),
     "missing or doubled ids of calls in one reply": Row(
         "entrance",

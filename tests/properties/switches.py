@@ -84,7 +84,7 @@ ENTRANCE: Mapping[str, Mending] = {
     "replies that a client cannot read": Mending(
         bound_model, "read_unreadable", lambda error: None
     ),
-    "refusals in streams": Mending(bound_model, "keep_refusals", keep),
+    "refusals in streams": Mending(bound_model, "read_streams", keep),
     "pictures that no model takes": Mending(
         content_blocks, "_find_picture_fault", lambda block: ""
     ),

@@ -19,7 +19,7 @@ from echelons.models.door.call_usage import UNKNOWN_MODEL, ModelDescription
 from echelons.models.door.inner_calls import INNER_CALLS
 from echelons.models.door.stream_usage import WITH_USAGE, StreamUsage
 from echelons.models.request_messages import RequestBuilder, has_calls
-from echelons.models.streamed_refusals import keep_refusals
+from echelons.models.streamed_replies import read_streams
 from echelons.models.unreadable_reply import read_unreadable
 from echelons.plans import PlanStep
 
@@ -72,7 +72,7 @@ class BoundModel:
         takes_value = _takes_prompt_value(own)
         # What a server refuses is remembered for the client, so for the object of the user.
         usage = StreamUsage.find(own, requests.rules, arguments)
-        kept = keep_refusals(own)
+        kept = read_streams(own)
         return cls(kept, arguments, timed_model, takes_value, unbound, described, requests, usage)
 
     def build_step(self, request: list[BaseMessage], config: RunnableConfig) -> PlanStep:
