@@ -16,6 +16,7 @@ from typing import Any, Final, TypeVar
 from langchain_core.messages import AIMessageChunk
 from langchain_core.messages.ai import UsageMetadata, subtract_usage
 from langchain_core.outputs import ChatGenerationChunk
+from langchain_core.utils.json import parse_partial_json
 
 from echelons.models.client_rules import WireFormat, describe_client
 
@@ -23,6 +24,7 @@ M = TypeVar("M")
 CUT_STREAM: Final = "stream_cut"
 """The reason for which a reply ended whose stream did not say one."""
 _CONVERT: Final = "_convert_chunk_to_generation_chunk"
+_CUT: Final = {"incomplete_details": {"reason": CUT_STREAM}}
 _END_KEYS: Final = ("finish_reason", "stop_reason", "status")
 _COUNTS: Final = ("prompt_tokens", "completion_tokens")
 
@@ -88,6 +90,7 @@ class StreamedReply:
         self._adds_up = adds_up
         self._last: AIMessageChunk | None = None
         self._usage: UsageMetadata | None = None
+        self._arguments: dict[Any, str] = {}
         self._has_ended = False
 
     def read(self, chunk: ChatGenerationChunk) -> ChatGenerationChunk:
@@ -97,20 +100,35 @@ class StreamedReply:
         words = {**message.response_metadata, **(chunk.generation_info or {})}
         if message.chunk_position == "last" or any(words.get(key) for key in _END_KEYS):
             self._has_ended = True
+        for call in message.tool_call_chunks:
+            begun = self._arguments.get(call["index"], "")
+            self._arguments[call["index"]] = begun + (call["args"] or "")
         if not self._adds_up and (usage := message.usage_metadata):
             message.usage_metadata = subtract_usage(usage, self._usage)
             self._usage = usage
         return chunk
 
     def end(self) -> Iterator[ChatGenerationChunk]:
-        """Yield a last chunk if the stream has ended before its reply."""
-        if self._last is not None and not self._has_ended:
+        """Yield a last chunk if the stream, or the arguments of a call, ended too early."""
+        if self._last is None:
+            return
+        if not self._has_ended or any(map(_is_broken_off, self._arguments.values())):
             content: Any = "" if isinstance(self._last.content, str) else []
-            metadata = {"finish_reason": CUT_STREAM}
-            yield ChatGenerationChunk(
-                message=AIMessageChunk(content=content, id=self._last.id),
-                generation_info=metadata,
-            )
+            message = AIMessageChunk(content=content, id=self._last.id)
+            yield ChatGenerationChunk(message=message, generation_info={**_CUT})
+
+
+def _is_broken_off(arguments: str) -> bool:
+    """Return whether the client completes arguments that are no JSON."""
+    try:
+        json.loads(arguments or "{}", strict=False)
+    except ValueError:
+        try:
+            parse_partial_json(arguments)
+        except ValueError:
+            return False
+        return True
+    return False
 
 
 def _list_choices(chunk: Any) -> list[Any]:

@@ -52,7 +52,8 @@ def read(*events: Any) -> AIMessage:
         return read_streams(model).invoke("go")
 
 
-def test_call_whose_stream_was_cut_off_is_not_run() -> None:
+@pytest.mark.parametrize("end", [(), (chunk("tool_calls"),)])
+def test_call_whose_arguments_were_cut_off_is_not_run(end: Sequence[Any]) -> None:
     paid: list[int] = []
 
     def pay(amount: int, to: str = "x") -> str:
@@ -61,7 +62,7 @@ def test_call_whose_stream_was_cut_off_is_not_run() -> None:
         return "paid"
 
     steps = [
-        Stream([call('{"amount": 100, "to": "Al')]),
+        Stream([call('{"amount": 100, "to": "Al'), *end]),
         Stream([chunk(content="Not paid."), chunk("stop")]),
     ]
     with OpenAIServer(steps) as server:
