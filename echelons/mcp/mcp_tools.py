@@ -162,7 +162,7 @@ class _ToolLoader:
     ) -> types.CallToolResult:
         async def perform() -> types.CallToolResult:
             # This is the only interceptor, so what the handler returns comes from the session.
-            return _replace_audio(cast("types.CallToolResult", await handler(request)))
+            return _make_readable(cast("types.CallToolResult", await handler(request)))
 
         return await self._connection.call(perform)
 
@@ -207,12 +207,27 @@ def _check_names(server: str, own: Iterable[BaseTool], others: Iterable[BaseTool
         raise McpServerFailed(server, why)
 
 
-def _replace_audio(result: types.CallToolResult) -> types.CallToolResult:
-    """Return a result with a remark in the place of each recording, which LangChain cannot take."""
-    content = [
-        types.TextContent(type="text", text=f"[a recording of {each.mimeType} was left out]")
-        if isinstance(each, types.AudioContent)
-        else each
-        for each in result.content
-    ]
+def _make_readable(result: types.CallToolResult) -> types.CallToolResult:
+    """Return a result that a model can read.
+
+    LangChain cannot take recordings, shows no structured content, and makes of each link a file
+    that the provider is to open.
+    """
+    content = [_show_block(each) for each in result.content]
+    if not content and result.structuredContent is not None:
+        shown = json.dumps(result.structuredContent, ensure_ascii=False)
+        content.append(types.TextContent(type="text", text=shown))
     return result.model_copy(update={"content": content})
+
+
+def _show_block(block: types.ContentBlock) -> types.ContentBlock:
+    """Return a block, or the text that stands for it."""
+    match block:
+        case types.AudioContent():
+            text = f"[a recording of {block.mimeType} was left out]"
+        case types.ResourceLink():
+            parts = (block.title or block.name, block.description, block.mimeType)
+            text = f"[a link: {block.uri} ({', '.join(filter(None, parts))})]"
+        case _:
+            return block
+    return types.TextContent(type="text", text=text)

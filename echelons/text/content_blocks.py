@@ -140,6 +140,11 @@ def _name_kind(block: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _find_picture_fault(block: Mapping[str, Any]) -> str:
     """Return why no provider takes the picture of a block; empty if one does, or it has none."""
+    if block.get("type") == "file":
+        # Of a file only the address is checked: which kinds are read is another thing each time.
+        url = block.get("url")
+        is_opened = not isinstance(url, str) or not url or _ADDRESS.match(url)
+        return "" if is_opened else f" has the url {shorten_repr(url)}, which no provider opens"
     if block.get("type") not in ("image", "image_url"):
         return ""
     kind, data = block.get("mime_type") or "", block.get("base64") or block.get("data") or ""

@@ -219,3 +219,16 @@ def test_message_that_a_tool_adds_is_checked() -> None:
 )
 def test_answer_of_a_person_becomes_a_text(answer: Any, text: str) -> None:
     assert render_value(answer) == text
+
+
+def test_file_whose_address_no_provider_opens_becomes_a_text() -> None:
+    block = {"type": "file", "url": "file:///menu.pdf", "mime_type": "application/pdf"}
+
+    [left] = accept_message(ToolMessage([block], tool_call_id="1"), {}).content
+    [kept] = accept_message(
+        ToolMessage([{**block, "url": "https://example.org/menu.pdf"}], tool_call_id="1"), {}
+    ).content
+
+    assert isinstance(left, dict) and isinstance(kept, dict)
+    assert (left["type"], "which no provider opens" in left["text"]) == ("text", True)
+    assert kept["type"] == "file"

@@ -52,7 +52,7 @@ def test_what_a_server_says_of_the_effects_of_its_tools_does_not_count() -> None
 
 
 def test_a_result_that_is_not_as_promised_is_a_clean_result() -> None:
-    asked = ["wrong_result", "recursive", "huge_result", "audio", "no_tool"]
+    asked = ["wrong_result", "recursive", "huge_result", "audio", "no_tool", "link", "structured"]
     below: Any = {"below": {"below": {}}}
     calls = [Call(each, below if each == "recursive" else {}) for each in asked]
     with open_mcp_tools(shop_server("liar.py", "good")) as tools:
@@ -64,6 +64,8 @@ def test_a_result_that_is_not_as_promised_is_a_clean_result() -> None:
     results = {each.name: each for each in messages if isinstance(each, ToolMessage)}
     assert results["recursive"].text == str(below)
     assert results["audio"].text == "[a recording of audio/wav was left out]"
+    assert results["link"].text == "[a link: file:///menu.pdf (menu, application/pdf)]"
+    assert results["structured"].text == '{"price": 3}'
     assert 0 < len(results["huge_result"].text) <= 4 * 1024 * 1024 + 100
     for name in ("wrong_result", "no_tool"):
         assert results[name].status == "error"

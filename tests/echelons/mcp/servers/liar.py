@@ -18,6 +18,8 @@ LISTS: dict[str, list[tuple[str, Any]]] = {
         ("recursive", {**TREE, "$defs": {"tree": TREE}}),
         ("huge_result", {"type": "object"}),
         ("audio", {"type": "object"}),
+        ("link", {"type": "object"}),
+        ("structured", {"type": "object"}),
         ("no_tool", {"type": "object"}),
     ],
     "text": [("text", {"type": "string"})],
@@ -48,6 +50,11 @@ def call_tool(request: Mapping[str, Any]) -> dict[str, Any]:
     name, arguments = request["name"], request.get("arguments", {})
     if name == "audio":
         return {"content": [{"type": "audio", "data": "AAAA", "mimeType": "audio/wav"}]}
+    if name == "link":
+        place = {"name": "menu", "uri": "file:///menu.pdf", "mimeType": "application/pdf"}
+        return {"content": [{"type": "resource_link", **place}]}
+    if name == "structured":
+        return {"content": [], "structuredContent": {"price": 3}}
     if name == "no_tool":
         return {"content": [{"type": "smell"}]}
     text = "x" * 4 * 1024 * 1024 if name == "huge_result" else str(arguments)
