@@ -49,7 +49,12 @@ _CALL_ID = re.compile(r"[A-Za-z0-9_-]{1,40}")
 _ILLEGAL = re.compile(r"[^A-Za-z0-9_-]+")
 _STEM_LENGTH = 30
 _ILLEGAL_IN_NAME = re.compile(r"[\s<|\\/>]+")
-_CALL_BLOCKS = {"tool_use": "id", "tool_call": "id", "function_call": "call_id"}
+_CALL_BLOCKS = {
+    "tool_use": "id",
+    "tool_call": "id",
+    "function_call": "call_id",
+    "custom_tool_call": "call_id",
+}
 """Types of content blocks that repeat a call, with the key of its id."""
 _REPEATED_CALLS = {
     "anthropic": ("tool_use", "tool_call"),
