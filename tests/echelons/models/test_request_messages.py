@@ -146,7 +146,15 @@ def test_arguments_are_json() -> None:
     assert said.tool_calls[0]["args"] == {"what": "nan", "deep": {"1": ["inf"], "set": [1]}}
 
 
-@pytest.mark.parametrize(("rules", "kind"), [(ANTHROPIC, "function_call"), (RESPONSES, "tool_use")])
+@pytest.mark.parametrize(
+    ("rules", "kind"),
+    [
+        (ANTHROPIC, "function_call"),
+        (RESPONSES, "tool_use"),
+        # Its own, whose result would have to be of another kind, too.
+        (RESPONSES, "custom_tool_call"),
+    ],
+)
 def test_block_of_a_call_of_another_client_is_left_out(rules: ClientRules, kind: str) -> None:
     block = {"type": kind, "id": "1", "call_id": "1", "name": "look", "arguments": "{}"}
 
