@@ -18,7 +18,7 @@ from langchain_core.messages.ai import UsageMetadata, subtract_usage
 from langchain_core.outputs import ChatGenerationChunk
 from langchain_core.utils.json import parse_partial_json
 
-from echelons.models.client_rules import WireFormat, describe_client
+from echelons.models.client_rules import WireFormat
 
 M = TypeVar("M")
 CUT_STREAM: Final = "stream_cut"
@@ -29,15 +29,18 @@ _END_KEYS: Final = ("finish_reason", "stop_reason", "status")
 _COUNTS: Final = ("prompt_tokens", "completion_tokens")
 
 
-def read_streams(model: M) -> M:
+def read_streams(model: M, wire_format: WireFormat) -> M:
     """Return a copy of a model of OpenAI's or Anthropic's client; any other model as it is.
 
     The copy shares the client and all settings; the caller's object is not changed.
+
+    Args:
+        model: The chat model.
+        wire_format: The protocol that its client speaks.
     """
-    kind: Any = type(model)
-    wire_format = describe_client(model).wire_format
     if wire_format == "unknown":
         return model
+    kind: Any = type(model)
     try:
         kept = copy(model)
         object.__setattr__(kept, "__class__", _derive_class(kind, wire_format))

@@ -72,7 +72,7 @@ class BoundModel:
         takes_value = _takes_prompt_value(own)
         # What a server refuses is remembered for the client, so for the object of the user.
         usage = StreamUsage.find(own, requests.rules, arguments)
-        kept = read_streams(own)
+        kept = read_streams(own, requests.rules.wire_format)
         return cls(kept, arguments, timed_model, takes_value, unbound, described, requests, usage)
 
     def build_step(self, request: list[BaseMessage], config: RunnableConfig) -> PlanStep:

@@ -49,7 +49,7 @@ def count(read: Any, written: Any) -> dict[str, Any]:
 def read(*events: Any) -> AIMessage:
     with OpenAIServer([Stream(events)]) as server:
         model = ChatOpenAI(model="m", base_url=server.url, api_key=KEY, streaming=True)
-        return read_streams(model).invoke("go")
+        return read_streams(model, "openai").invoke("go")
 
 
 @pytest.mark.parametrize("end", [(), (chunk("tool_calls"),)])
@@ -93,7 +93,8 @@ def test_message_of_anthropic_whose_stream_was_cut_off_is_no_whole_answer() -> N
     ]
     with AnthropicServer([Stream(events)]) as server:
         given: dict[str, Any] = {"model": "m", "base_url": server.url, "api_key": KEY}
-        reply = read_streams(ChatAnthropic(**given, streaming=True)).invoke("go")
+        model = ChatAnthropic(**given, streaming=True)
+        reply = read_streams(model, "anthropic").invoke("go")
 
     assert (reply.text, read_reply_end(reply).kind) == ("half", "length")
 
