@@ -495,7 +495,11 @@ ROWS: dict[str, Row] = {
         "way out",
         "",
         (LongResults, "_find_shares", lambda self, said: {}),
-        lambda: LongResults(100).shorten([reply_of(call_of()), result_of("long " * 999)])[1].text,
+        lambda: (
+            View(MARK, shorten=LongResults(100).shorten)
+            .show([reply_of(call_of()), result_of("long " * 999)])[1]
+            .text
+        ),
         "read_result",
     ),
     "requests that are refused for their length": Row(
