@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Generator
+from functools import partial
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 S = TypeVar("S")
@@ -18,6 +19,11 @@ class PlanStep(NamedTuple):
 
 Plan: TypeAlias = Generator[PlanStep, Any, T]
 """A generator of blocking operations that returns a result."""
+
+
+def build_step(work: Callable[[], Any], arun: Callable[[Callable[[], Any]], Any]) -> PlanStep:
+    """Return blocking work as a step; in an event loop, `arun` runs it."""
+    return PlanStep(work, partial(arun, work))
 
 
 def drive_plan(plan: Generator[S, Any, T], run: Callable[[S], Any]) -> T:

@@ -55,7 +55,14 @@ from echelons.identity.lineage import (
     derive_message_id,
     require_identity,
 )
-from echelons.identity.thread_history import Head, Past, build_head, join_path
+from echelons.identity.thread_history import (
+    Head,
+    Past,
+    build_head,
+    build_head_step,
+    build_past_step,
+    join_path,
+)
 from echelons.langgraph_internals import NS_END, NS_SEP, TASK_ID_KEY
 from echelons.messaging.agent_question import AgentQuestion
 from echelons.messaging.notice import MARK_KEY, create_mark
@@ -67,7 +74,6 @@ from echelons.nodes.delegating.attempt import (
     AttemptOptions,
     AttemptResult,
     LevelFailure,
-    aattempt,
     attempt,
     classify_outcome,
 )
@@ -78,7 +84,7 @@ from echelons.nodes.delegating.request_queue import NextStep, RequestQueue, chec
 from echelons.nodes.messages import read_spent_usage
 from echelons.nodes.planning.final_answer import read_final_answer
 from echelons.nodes.planning.relay_messages import RELAYED_RESPONSE_KEY
-from echelons.plans import adrive_plan, drive_plan
+from echelons.plans import Plan, PlanStep, arun_plan_steps, build_step, run_plan_steps
 from echelons.tree.members import Member
 from echelons.tree.names import PATH_SEPARATOR
 from echelons.tree.permission_rules import get_permissions
@@ -121,49 +127,39 @@ class Subordinate(Node):
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         """Run the first request of the queue."""
-        given = config or {}
-        order = self._load_order(input)
-        if self._wraps is None or order.waiting:
-            attempt = self._attempt(input, order, given)
-        else:
-            done = self._wraps.invoke(order, given, partial(self._attempt, input, config=given))
-            if isinstance(done, QueuedRequest):
-                head = self._queue.history.load_head(self._build_config(order, given))
-                return self._advance(input, NextStep(order, given, next_attempt=done), head)
-            attempt = done
-        own = attempt.config or self._build_config(order, given)
-        head = self._queue.history.load_head(own)
-        step = self._decide_next_step(order, attempt, given)
-        if attempt.grants:
-            _end_grants(attempt.grants, attempt.answer, step, input, own)
-        if entry := _get_winning_entry(step):
-            step = step._replace(place=get_races(own).place(entry))
-        return self._advance(input, step, head, attempt)
+        return run_plan_steps(self._run(input, config or {}))
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         """Async version of `invoke`."""
-        given = config or {}
-        order = self._load_order(input)
+        return await arun_plan_steps(self._run(input, config or {}))
+
+    def _run(self, state: Mapping[str, Any], config: RunnableConfig) -> Plan[Any]:
+        """Run the first request of the queue, through the wraps of middleware."""
+        order, history = self._load_order(state), self._queue.history
         if self._wraps is None or order.waiting:
-            attempt = await self._aattempt(input, order, given)
+            attempt: Attempt = yield from self._attempt(state, order, config)
         else:
-            run = partial(self._aattempt, input, config=given)
-            done = await self._wraps.ainvoke(order, given, run)
+            wraps, run = self._wraps, partial(self._attempt, state, config=config)
+            done = yield PlanStep(
+                partial(wraps.invoke, order, config, lambda sent: run_plan_steps(run(sent))),
+                partial(wraps.ainvoke, order, config, lambda sent: arun_plan_steps(run(sent))),
+            )
             if isinstance(done, QueuedRequest):
-                head = await self._queue.history.aload_head(self._build_config(order, given))
-                return self._advance(input, NextStep(order, given, next_attempt=done), head)
+                own = self._build_config(order, config)
+                head = yield build_head_step(history, own)
+                return self._advance(state, NextStep(order, config, next_attempt=done), head)
             attempt = done
-        own = attempt.config or self._build_config(order, given)
-        head = await self._queue.history.aload_head(own)
-        step = self._decide_next_step(order, attempt, given)
+        own = attempt.config or self._build_config(order, config)
+        head = yield build_head_step(history, own)
+        step = self._decide_next_step(order, attempt, config)
         if attempt.grants:
-            grants = attempt.grants
-            answer = attempt.answer
-            await get_gate(own).arun(lambda: _end_grants(grants, answer, step, input, own))
+            end = partial(_end_grants, attempt.grants, attempt.answer, step, state, own)
+            yield build_step(end, get_gate(own).arun)
         if entry := _get_winning_entry(step):
             races = get_races(own)
-            step = step._replace(place=await races.arun(partial(races.place, entry)))
-        return self._advance(input, step, head, attempt)
+            place = yield build_step(partial(races.place, entry), races.arun)
+            step = step._replace(place=place)
+        return self._advance(state, step, head, attempt)
 
     def _load_order(self, state: Mapping[str, Any]) -> QueuedRequest:
         """Return the first request of the queue, with its input if the subordinate takes one."""
@@ -188,41 +184,8 @@ class Subordinate(Node):
 
     def _attempt(
         self, state: Mapping[str, Any], order: QueuedRequest, config: RunnableConfig
-    ) -> Attempt:
+    ) -> Plan[Attempt]:
         """Run a request once with the subordinate."""
-        own = self._build_config(order, config)
-        grants = RequestGrants.plan(order, self._budget, order.get_head(state), own)
-        if grants:
-            own = cast("RunnableConfig", grants.with_allowance(own))
-        options, failure = self._build_options(order, own, config)
-        begun = monotonic() if options.begun is None else options.begun
-        history, told = self._queue.history, _NOTHING_TOLD
-        is_held = not failure and self._approvals.may_hold(order, own)
-        # What a middleware asks for again is approved.
-        if is_held and not (order.wrap_log or get_gate(own).enter(Step.APPROVAL, own)):
-            # Before anything is counted: the node runs again when it has been answered.
-            plan = self._approvals.plan(order, own)
-            failure, told = drive_plan(plan, lambda step: step.run())
-        halt = get_gate(own).enter(Step.SUBORDINATE, own, grants.requests if grants else ())
-        if halt and not failure:
-            failure = _reject_halted(halt, history.load_head(own))
-        if failure:
-            result = AttemptResult(failure)
-        else:
-            start = build_level_input(order, order.get_head(state), order.get_mark(state))
-            if self._carried_keys and "previous" in start:
-                start |= self._carry(history.load_past(start["previous"], own))
-            if self._is_human and options.timeout is not None:
-                start = self._set_deadline(start, order, own, options.timeout)
-            with _spend_time(grants, own):
-                result = attempt(self._level, start, own, options)
-        done = self._build_attempt(order, result, own, monotonic() - begun, told)
-        return done._replace(refused=failure is not None, grants=grants)
-
-    async def _aattempt(
-        self, state: Mapping[str, Any], order: QueuedRequest, config: RunnableConfig
-    ) -> Attempt:
-        """Async version of `_attempt`."""
         own = self._build_config(order, config)
         grants = RequestGrants.plan(order, self._budget, order.get_head(state), own)
         if grants:
@@ -231,27 +194,27 @@ class Subordinate(Node):
         begun = monotonic() if options.begun is None else options.begun
         history, gate, told = self._queue.history, get_gate(own), _NOTHING_TOLD
         if gate.backpressure:
-            await gate.backpressure.await_start(own["configurable"][TASK_ID_KEY])
-        is_held = not failure and self._approvals.may_hold(order, own)
-        if is_held and not order.wrap_log:
-            is_held = not await gate.arun(lambda: gate.enter(Step.APPROVAL, own))
-        if is_held and not order.wrap_log:
-            plan = self._approvals.plan(order, own)
-            failure, told = await adrive_plan(plan, lambda step: step.arun())
-        asked = grants.requests if grants else ()
-        halt = await gate.arun(lambda: gate.enter(Step.SUBORDINATE, own, asked))
+            yield gate.backpressure.build_start_step(own["configurable"][TASK_ID_KEY])
+        # A call that middleware repeats needs no second approval.
+        is_held = not failure and self._approvals.may_hold(order, own) and not order.wrap_log
+        if is_held and not (yield build_step(partial(gate.enter, Step.APPROVAL, own), gate.arun)):
+            # Before anything is counted: the node runs again when it has been answered.
+            failure, told = yield from self._approvals.plan(order, own)
+        claims = grants.requests if grants else ()
+        enter = partial(gate.enter, Step.SUBORDINATE, own, claims)
+        halt = yield build_step(enter, gate.arun)
         if halt and not failure:
-            failure = _reject_halted(halt, await history.aload_head(own))
+            failure = _reject_halted(halt, (yield build_head_step(history, own)))
         if failure:
             result = AttemptResult(failure)
         else:
             start = build_level_input(order, order.get_head(state), order.get_mark(state))
             if self._carried_keys and "previous" in start:
-                start |= self._carry(await history.aload_past(start["previous"], own))
+                start |= self._carry((yield build_past_step(history, start["previous"], own)))
             if self._is_human and options.timeout is not None:
                 start = self._set_deadline(start, order, own, options.timeout)
             with _spend_time(grants, own):
-                result = await aattempt(self._level, start, own, options)
+                result = yield from attempt(self._level, start, own, options)
         done = self._build_attempt(order, result, own, monotonic() - begun, told)
         return done._replace(refused=failure is not None, grants=grants)
 

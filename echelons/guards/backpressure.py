@@ -10,7 +10,10 @@ import asyncio
 from collections.abc import Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack
+from functools import partial
 from threading import Lock
+
+from echelons.plans import PlanStep
 
 
 class Backpressure:
@@ -94,6 +97,10 @@ class Backpressure:
             held = asyncio.get_running_loop().create_future()
             self._awaiting.setdefault(task, []).append(held)
         await held
+
+    def build_start_step(self, task: str) -> PlanStep:
+        """Return `await_start` as a step of a plan; threads wait where their step begins."""
+        return PlanStep(lambda: None, partial(self.await_start, task))
 
     def _must_wait(self, task: str) -> bool:
         return not self._is_lifted and task not in self._taken and self.is_open

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol, TypedDict
 
+from echelons.plans import PlanStep
 from echelons.tree.names import PATH_SEPARATOR
 
 
@@ -109,6 +111,20 @@ class ThreadHistory(Protocol):
     async def aload_past(self, head: Head | None, config: Mapping[str, Any]) -> Past:
         """Async version of `load_past`."""
         ...
+
+
+def build_head_step(history: ThreadHistory, config: Mapping[str, Any]) -> PlanStep:
+    """Return `ThreadHistory.load_head` as a step of a plan."""
+    return PlanStep(partial(history.load_head, config), partial(history.aload_head, config))
+
+
+def build_past_step(
+    history: ThreadHistory, head: Head | None, config: Mapping[str, Any]
+) -> PlanStep:
+    """Return `ThreadHistory.load_past` as a step of a plan."""
+    return PlanStep(
+        partial(history.load_past, head, config), partial(history.aload_past, head, config)
+    )
 
 
 class GraphHistory(ThreadHistory, Protocol):

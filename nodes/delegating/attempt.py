@@ -55,6 +55,7 @@ from echelons.identity.failures import get_failure_log
 from echelons.langgraph_internals import parent_config
 from echelons.nodes.delegating.cancel_on_stop import CancelOnStop
 from echelons.nodes.delegating.request_grants import RequestGrants
+from echelons.plans import Plan, PlanStep, build_step
 from echelons.tree.names import PATH_SEPARATOR
 
 PROPAGATED_ERRORS = (
@@ -145,50 +146,32 @@ class Attempt(NamedTuple):
 
 def attempt(
     level: Runnable[Any, Any], level_input: Any, config: RunnableConfig, options: AttemptOptions
-) -> AttemptResult:
+) -> Plan[AttemptResult]:
     """Run a request with a subordinate, unless its circuit is open.
 
     Raises:
         GraphBubbleUp: The run was interrupted; the interrupt concerns the whole tree.
     """
     circuits = get_circuits(config)
-    admission = circuits.admit(options.path)
-    if not admission.admitted:
-        return AttemptResult(_build_open_circuit_failure(options, admission))
-    begun = monotonic() if options.begun is None else options.begun
-    try:
-        own: Any = _with_own_deadline(config, options)
-        outcome = run_level(level, level_input, own)
-    except BaseException as ended:
-        _note_hold(config, begun, ended)
-        circuits.note(options.path, admission, AttemptOutcome.NOTHING)
-        if _must_propagate(ended, config, options):
-            raise
-        return AttemptResult(LevelFailure(LOST_HALT.reason, AttemptOutcome.NOTHING))
-    much = circuits.note(options.path, admission, classify_outcome(outcome))
-    return AttemptResult(outcome, _describe_failures(options, much) if much else "")
-
-
-async def aattempt(
-    level: Runnable[Any, Any], level_input: Any, config: RunnableConfig, options: AttemptOptions
-) -> AttemptResult:
-    """Async version of `attempt`."""
-    circuits = get_circuits(config)
-    admission = await circuits.arun(lambda: circuits.admit(options.path))
+    admission: Admission
+    admission = yield build_step(partial(circuits.admit, options.path), circuits.arun)
     if not admission.admitted:
         return AttemptResult(_build_open_circuit_failure(options, admission))
     note = partial(circuits.note, options.path, admission)
     begun = monotonic() if options.begun is None else options.begun
     try:
-        own: Any = _with_own_deadline(config, options)
-        outcome = await arun_level(level, level_input, own)
+        own: Any = with_deadline(config, options.target, options.timeout, monotonic, options.begun)
+        outcome = yield PlanStep(
+            partial(run_level, level, level_input, own),
+            partial(arun_level, level, level_input, own),
+        )
     except BaseException as ended:
         _note_hold(config, begun, ended)
-        await circuits.arun(partial(note, AttemptOutcome.NOTHING))
+        yield build_step(partial(note, AttemptOutcome.NOTHING), circuits.arun)
         if _must_propagate(ended, config, options):
             raise
         return AttemptResult(LevelFailure(LOST_HALT.reason, AttemptOutcome.NOTHING))
-    much = await circuits.arun(partial(note, classify_outcome(outcome)))
+    much = yield build_step(partial(note, classify_outcome(outcome)), circuits.arun)
     return AttemptResult(outcome, _describe_failures(options, much) if much else "")
 
 
@@ -215,10 +198,6 @@ def _must_propagate(error: BaseException, config: RunnableConfig, options: Attem
     if part is None or not part.enough or not isinstance(error, GraphInterrupt):
         return True
     return get_races(config).register_waiting(part)
-
-
-def _with_own_deadline(config: RunnableConfig, options: AttemptOptions) -> dict[str, Any]:
-    return with_deadline(config, options.target, options.timeout, monotonic, options.begun)
 
 
 def _note_hold(config: RunnableConfig, begun: float, ended: BaseException) -> None:
