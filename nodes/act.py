@@ -25,7 +25,7 @@ from echelons.errors import UnreadableRecord
 from echelons.guards.gate import Halt, Pause, Step, get_gate
 from echelons.guards.permissions import GRANT_KEY, Grant
 from echelons.identity.lineage import CALLS_KEY
-from echelons.identity.thread_history import Head, Past, ThreadHistory
+from echelons.identity.thread_history import Head, Past, ThreadHistory, build_past_step
 from echelons.langgraph_internals import READ_KEY, TASK_ID_KEY, list_state_keys, supports_async
 from echelons.models.door.inner_calls import InnerCalls
 from echelons.nodes.base_node import Node
@@ -49,7 +49,7 @@ from echelons.nodes.tool_execution.journaled_call import (
     change_answer,
     run_detached,
 )
-from echelons.plans import adrive_plan, drive_plan
+from echelons.plans import Plan, PlanStep, arun_plan_steps, build_step, run_plan_steps
 from echelons.text.input_limits import shorten_repr
 from echelons.tree.names import DISMISS_SUBORDINATE, MEMORY_TOOLS
 
@@ -97,68 +97,55 @@ class Act(Node):
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         """Run the call, or return its recorded result if it has run before."""
-        config = config or {}
-        given = find_call(input, config)
-        if given["name"] in self._built_in:
-            refusal = _build_refusal(get_gate(config).enter(Step.TOOL, config), given)
-            if self._memory and given["name"] in MEMORY_TOOLS:
-                past = self._history.load_past(_read_previous(config), config)
-                return self._memory.execute(given, _read_thread(past, config), refusal)
-            return execute_built_in_call(given, config, refusal, self._history)
-        with InnerCalls(config) as inner:
-            if self._wraps is None:
-                update = self._execute(given, config, kwargs)
-            else:
-                past = self._history.load_past(_read_previous(config), config)
-                update = self._wraps.invoke(
-                    given,
-                    past,
-                    config,
-                    lambda entry: self._execute(entry.call, config, kwargs, entry),
-                )
-        return _note_inner_calls(update, given, inner)
+        return run_plan_steps(self._run_call(input, config or {}, kwargs))
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         """Async version of `invoke`."""
         config = config or {}
         if (config.get("metadata") or {}).get("request_id"):
-            return await self._arun_call(input, config, kwargs)
+            return await arun_plan_steps(self._run_call(input, config, kwargs))
         # Of a subordinate, the whole level is cancelled.
         with CancelOnStop(config) as stopped:
-            return await self._arun_call(input, config, kwargs)
+            return await arun_plan_steps(self._run_call(input, config, kwargs))
         assert stopped.halt  # noqa: S101  only then it has been cancelled
-        given = find_call(input, config)
-        return {"messages": [build_not_run_message(given, stopped.halt, was_begun=True)]}
+        call = find_call(input, config)
+        return {"messages": [build_not_run_message(call, stopped.halt, was_begun=True)]}
 
-    async def _arun_call(
-        self, input: Any, config: RunnableConfig, kwargs: Mapping[str, Any]
-    ) -> Any:
-        """Run the call in an event loop."""
+    def _run_call(self, sent: Any, config: RunnableConfig, kwargs: Mapping[str, Any]) -> Plan[Any]:
+        """Run the call that was sent, through the wraps of middleware."""
         gate = get_gate(config)
         if gate.backpressure:
-            await gate.backpressure.await_start(config["configurable"][TASK_ID_KEY])
-        given = find_call(input, config)
-        if given["name"] in self._built_in:
-            refusal = _build_refusal(await gate.arun(lambda: gate.enter(Step.TOOL, config)), given)
-            if self._memory and given["name"] in MEMORY_TOOLS:
-                past = await self._history.aload_past(_read_previous(config), config)
-                return self._memory.execute(given, _read_thread(past, config), refusal)
-            work = partial(execute_built_in_call, given, config, refusal, self._history)
-            # Only these write to the ledger.
-            writes = given["name"] == DISMISS_SUBORDINATE or is_kept_question(given)
-            return await gate.arun(work) if writes else work()
+            yield gate.backpressure.build_start_step(config["configurable"][TASK_ID_KEY])
+        call = find_call(sent, config)
+        if call["name"] in self._built_in:
+            return (yield from self._run_built_in(call, config))
         with InnerCalls(config) as inner:
             if self._wraps is None:
-                update = await self._aexecute(given, config, kwargs)
+                update = yield from self._execute(call, config, kwargs)
             else:
-                past = await self._history.aload_past(_read_previous(config), config)
-                update = await self._wraps.ainvoke(
-                    given,
-                    past,
-                    config,
-                    lambda entry: self._aexecute(entry.call, config, kwargs, entry),
+                past = yield build_past_step(self._history, _read_previous(config), config)
+                wraps, wrapped = self._wraps, (call, past, config)
+
+                def execute(entry: CallEntry) -> Plan[Any]:
+                    return self._execute(entry.call, config, kwargs, entry)
+
+                update = yield PlanStep(
+                    lambda: wraps.invoke(*wrapped, lambda entry: run_plan_steps(execute(entry))),
+                    lambda: wraps.ainvoke(*wrapped, lambda entry: arun_plan_steps(execute(entry))),
                 )
-        return _note_inner_calls(update, given, inner)
+        return _note_inner_calls(update, call, inner)
+
+    def _run_built_in(self, call: ToolCall, config: RunnableConfig) -> Plan[Any]:
+        gate = get_gate(config)
+        verdict = yield build_step(partial(gate.enter, Step.TOOL, config), gate.arun)
+        refusal = _build_refusal(verdict, call)
+        if self._memory and call["name"] in MEMORY_TOOLS:
+            past = yield build_past_step(self._history, _read_previous(config), config)
+            return self._memory.execute(call, _read_thread(past, config), refusal)
+        work = partial(execute_built_in_call, call, config, refusal, self._history)
+        # Only these write to the ledger.
+        writes = call["name"] == DISMISS_SUBORDINATE or is_kept_question(call)
+        return (yield build_step(work, gate.arun)) if writes else work()
 
     def _execute(
         self,
@@ -166,54 +153,33 @@ class Act(Node):
         config: RunnableConfig,
         kwargs: Mapping[str, Any],
         entry: CallEntry | None = None,
-    ) -> Any:
+    ) -> Plan[Any]:
         """Run a call that is approved and allowed, or return its recorded result."""
-        if GRANT_KEY in config["configurable"] and (refused := _refuse_ungranted(given, config)):
-            return refused
-        own = entry.build_config() if entry else config
-        approval = entry.approval if entry else None
-        is_held = not approval and self._approvals.may_hold(given["name"], own)
-        if is_held and not get_gate(config).enter(Step.APPROVAL, config):
-            plan = self._approvals.plan(self._build_effect_call(given, config, entry), own)
-            approval = drive_plan(plan, lambda step: step.run())
-            if approval.answer.verdict != "allowed":
-                return build_rejected_update(given, approval)
-            if entry:
-                entry.approval = approval
-        refusal = _build_refusal(get_gate(config).enter(Step.TOOL, config), given)
-        call, own = self._build_call(given, own, kwargs, approval, entry)
-        if given["name"] in self._state_readers and (previous := _read_previous(config)):
-            past = self._history.load_past(previous, config)
-            call = replace(call, state=extend_state(past, config))
-        return self._at_most_once.execute(call, own, refusal)
-
-    async def _aexecute(
-        self,
-        given: ToolCall,
-        config: RunnableConfig,
-        kwargs: Mapping[str, Any],
-        entry: CallEntry | None = None,
-    ) -> Any:
-        """Async version of `_execute`."""
         if GRANT_KEY in config["configurable"] and (refused := _refuse_ungranted(given, config)):
             return refused
         gate = get_gate(config)
         own = entry.build_config() if entry else config
         approval = entry.approval if entry else None
         is_held = not approval and self._approvals.may_hold(given["name"], own)
-        if is_held and not await gate.arun(lambda: gate.enter(Step.APPROVAL, config)):
-            plan = self._approvals.plan(self._build_effect_call(given, config, entry), own)
-            approval = await adrive_plan(plan, lambda step: step.arun())
+        enter = partial(gate.enter, Step.APPROVAL, config)
+        if is_held and not (yield build_step(enter, gate.arun)):
+            effect = self._build_effect_call(given, config, entry)
+            approval = yield from self._approvals.plan(effect, own)
             if approval.answer.verdict != "allowed":
                 return build_rejected_update(given, approval)
             if entry:
                 entry.approval = approval
-        refusal = _build_refusal(await gate.arun(lambda: gate.enter(Step.TOOL, config)), given)
+        verdict = yield build_step(partial(gate.enter, Step.TOOL, config), gate.arun)
+        refusal = _build_refusal(verdict, given)
         call, own = self._build_call(given, own, kwargs, approval, entry)
         if given["name"] in self._state_readers and (previous := _read_previous(config)):
-            past = await self._history.aload_past(previous, config)
+            past = yield build_past_step(self._history, previous, config)
             call = replace(call, state=extend_state(past, config))
-        return await self._at_most_once.aexecute(call, own, refusal)
+        once = self._at_most_once
+        run = PlanStep(
+            partial(once.execute, call, own, refusal), partial(once.aexecute, call, own, refusal)
+        )
+        return (yield run)
 
     @cached_property
     def _tool_node(self) -> ToolNode:
