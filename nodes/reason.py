@@ -25,7 +25,7 @@ from echelons.identity.lineage import (
     Identity,
     require_identity,
 )
-from echelons.identity.thread_history import Past, ThreadHistory
+from echelons.identity.thread_history import Past, ThreadHistory, build_past_step
 from echelons.langgraph_internals import TASK_ID_KEY
 from echelons.messaging.mail import Mail
 from echelons.messaging.sibling_messages import SiblingRule
@@ -92,7 +92,7 @@ from echelons.nodes.planning.tool_calls import (
     CallableTools,
 )
 from echelons.nodes.planning.tool_schemas import build_read_result_schema
-from echelons.plans import arun_plan_steps, run_plan_steps
+from echelons.plans import Plan, PlanStep, arun_plan_steps, build_step, run_plan_steps
 from echelons.tree.names import MAX_TOOLS, PATH_SEPARATOR, REPORT
 from echelons.workspace.changes import WORKSPACE_KEY
 
@@ -170,92 +170,136 @@ class Reason(Node):
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         """Call the model, unless the segment has reported, is halted, or passes its task on."""
-        config = config or {}
+        return run_plan_steps(self._run(input, config or {}))
+
+    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
+        """Async version of `invoke`."""
+        return await arun_plan_steps(self._run(input, config or {}))
+
+    def _run(self, input: Any, config: RunnableConfig) -> Plan[dict[str, Any]]:
         identity = require_identity(config)
         joined = join_parts(input, identity)
         state = joined.state
         if (end := self._find_end(state)) is not None:
             return joined.rebase_update(end)
         if state.get("forward"):
-            past = self._history.load_past(state.get("previous"), config)
+            past = yield build_past_step(self._history, state.get("previous"), config)
             return build_relay_update(past, state, identity)
         if call := build_addressed_call(state["messages"], identity):
-            past = self._history.load_past(state.get("previous"), config)
+            past = yield build_past_step(self._history, state.get("previous"), config)
             context = self._replies.parse_message(past, state, call, identity, config)
             return joined.rebase_update(self._build_reply_update(context, None, {}, config))
-        gate = get_gate(config)
+        return (yield from self._step(joined, identity, config))
+
+    def _step(
+        self, joined: JoinedState, identity: Identity, config: RunnableConfig
+    ) -> Plan[dict[str, Any]]:
+        """End with an answer that waits, or call the model, if the gate admits either."""
+        state, gate, verdict = joined.state, get_gate(config), None
         direct, refused = self._find_answer(state["messages"], identity)
         joined = joined.replace_message(refused) if refused else joined
-        verdict = gate.enter(Step.RETURN, config) if direct else None
+        if direct:
+            verdict = yield build_step(partial(gate.enter, Step.RETURN, config), gate.arun)
         # What was said to the agent meanwhile, it has to read.
-        unread = gate.mailboxes.has_mail and direct and gate.mailboxes.read(config)
+        unread = gate.mailboxes.has_mail and direct and (yield _read_mail(gate, config))
         if direct and not verdict and (not unread or state.get("unhooked")):
             # Hooks before the model that were skipped come first.
             return joined.rebase_update({"jump_to": "model"} if unread else direct)
         if direct and unread and (waiting := find_waiting_report(state["messages"])):
             joined = joined.replace_message(refuse_report(waiting, WITHDRAWN_END[REPORT]))
         looping, repeated = self._find_loop(state["messages"])
-        verdict = verdict or looping or gate.enter(Step.MODEL, config)
+        if gate.backpressure:
+            yield gate.backpressure.build_start_step(config["configurable"][TASK_ID_KEY])
+        verdict = verdict or looping
+        if not verdict:
+            verdict = yield build_step(partial(gate.enter, Step.MODEL, config), gate.arun)
         if verdict:
             return joined.rebase_update(build_halt_update(verdict, state["messages"], identity))
         if repeated:
             joined = joined.add_messages([repeated.build_warning(identity)])
         if (allowance := get_allowance(config)) and gate.budgets.has_warnings(allowance):
-            warnings = gate.budgets.take_warnings(allowance, config)
+            take = partial(gate.budgets.take_warnings, allowance, config)
+            warnings = yield build_step(take, gate.arun)
             joined = joined.add_messages(build_budget_warnings(warnings, identity))
-        return self._call_model(joined, gate, identity, config)
+        return (yield from self._call_model(joined, gate, identity, config))
 
     def _call_model(
         self, given: JoinedState, gate: Gate, identity: Identity, config: RunnableConfig
-    ) -> dict[str, Any]:
+    ) -> Plan[dict[str, Any]]:
         """Call the model with the mail that has come in, and return the update."""
         settings, mailboxes, mail = self._settings, gate.mailboxes, list[Mail]()
         joined = given
-        # Where nobody was ever sent a message, nothing is looked for.
+        # Skip the mailbox if no message was ever sent in this thread.
         has_mail = mailboxes.has_mail and not is_paused(given.state["messages"])
-        if has_mail and (mail := list(mailboxes.read(config))):
+        if has_mail and (mail := [*(yield _read_mail(gate, config))]):
             joined = given.add_messages(build_mail_messages(mail, identity))
-        past = self._history.load_past(joined.state.get("previous"), config)
+        past = yield build_past_step(self._history, joined.state.get("previous"), config)
         past = past.hide_cut(joined.state) if settings.has_hooks else past
         joined = self._announce_changes(past, joined, gate, config)
-        bound = self._bound_model or self._chooser.choose(past, joined.state, config)
+        where = (past, joined.state, config)
+        bound = self._bound_model or (yield from self._chooser.choose(*where))
         if isinstance(bound, Halt):
             return given.rebase_update(build_halt_update(bound, given.state["messages"], identity))
-        system = settings.prompt.build(past, joined.state, config)
+        system = yield from settings.prompt.build(*where)
         if isinstance(system, Halt):
             return given.rebase_update(build_halt_update(system, given.state["messages"], identity))
         messages, noted = [*past.messages, *joined.state["messages"]], None
         bound, shorten, more = self._offer_reading(bound, messages)
         if settings.memory:
-            system, messages, noted = settings.memory.shorten(system, messages, config, shorten)
-        model_input, answer = (
-            ModelInput(system, messages, past, joined.state, more),
-            ModelAnswer(),
-        )
+            view = yield from settings.memory.shorten(system, messages, config, shorten)
+            system, messages, noted = view
         own = with_view(config, View(joined.mark, settings.announces_notices, shorten))
-        with CutOnIntervention(mailboxes, config) as cut:
-            if calls := settings.model_calls:
-                answer = calls.invoke(bound, model_input, gate, own)
-            else:
-                answer = model_input.answer(bound, own)
-        if cut.said:
-            late, said = leave_out(mail, mailboxes.read(config)), join_chunks(cut.said)
-            run_plan_steps(note_cut(bound, messages, said, config, is_kept=bool(late)))
+        call = (bound, ModelInput(system, messages, past, joined.state, more), gate, own)
+        answer, said = yield PlanStep(
+            partial(self._ask_model, *call), partial(self._aask_model, *call)
+        )
+        if said:
+            late = leave_out(mail, (yield _read_mail(gate, config)))
+            yield from note_cut(bound, messages, join_chunks(said), config, is_kept=bool(late))
             if late:
-                mailboxes.note_read([*mail, *late], config)
-                return build_cut_update(cut.said, past, joined, late, identity)
+                yield _note_read([*mail, *late], gate, config)
+                return build_cut_update(said, past, joined, late, identity)
             # Another thread of the same agent was told.
-            return self._call_model(given, gate, identity, config)
+            return (yield from self._call_model(given, gate, identity, config))
         if answer.refused:
             end = build_halt_update(answer.refused, given.state["messages"], identity)
             return given.rebase_update(end)
         halt = answer.halt
         if settings.model_calls is None:
-            halt = gate.leave(answer.reply, config)
+            halt = yield build_step(partial(gate.leave, answer.reply, config), gate.arun)
         context = self._replies.parse_reply(past, joined.state, answer.reply, identity, config)
         context = context.note_memory(noted) if noted else context
-        update = self._take_reply(context, answer, halt, mail, gate, config)
+        update = yield from self._take_reply(context, answer, halt, mail, gate, config)
         return joined.rebase_update(update)
+
+    def _ask_model(
+        self, bound: BoundModel, model_input: ModelInput, gate: Gate, config: RunnableConfig
+    ) -> tuple[ModelAnswer, Sequence[BaseMessage]]:
+        """Return what has come of the model's call, or what it had said when it was cut off."""
+        answer, calls = ModelAnswer(), self._settings.model_calls
+        with CutOnIntervention(gate.mailboxes, config) as cut:
+            if calls:
+                answer = calls.invoke(bound, model_input, gate, config)
+            else:
+                answer = model_input.answer(bound, config)
+        return answer, cut.said
+
+    async def _aask_model(
+        self, bound: BoundModel, model_input: ModelInput, gate: Gate, config: RunnableConfig
+    ) -> tuple[ModelAnswer, Sequence[BaseMessage]]:
+        """Async version of `_ask_model`, which a stop also cancels."""
+        answer, calls = ModelAnswer(), self._settings.model_calls
+        # Of a subordinate, the whole level is cancelled.
+        is_root = not require_identity(config).request_id
+        stopped = CancelOnStop(config) if is_root else None
+        with CancelOnIntervention(gate.mailboxes, config) as cut, stopped or nullcontext():
+            if calls:
+                answer = await calls.ainvoke(bound, model_input, gate, config)
+            else:
+                answer = await model_input.aanswer(bound, config)
+        if stopped and stopped.halt:
+            answer.refused = stopped.halt
+        return answer, cut.said
 
     def _take_reply(
         self,
@@ -265,19 +309,20 @@ class Reason(Node):
         mail: Sequence[Mail],
         gate: Gate,
         config: RunnableConfig,
-    ) -> dict[str, Any]:
+    ) -> Plan[dict[str, Any]]:
         """Return the update for a reply, with the mail that has come in meanwhile."""
         settings, mailboxes, identity = self._settings, gate.mailboxes, context.identity
-        routed = {
-            (task, splits): self._router.route_task(
-                task,
-                identity.agent,
-                max_parts=compute_max_parts(context.parsed, splits),
-                spawned=context.living,
-                dismissed=gate.dismissals.list_below(PATH_SEPARATOR.join(identity.path)),
+        routed: dict[tuple[str, bool], Any] = {}
+        for task, splits in iter_unnamed_tasks(context.parsed, settings.policy):
+            where: Any = {
+                "max_parts": compute_max_parts(context.parsed, splits),
+                "spawned": context.living,
+                "dismissed": gate.dismissals.list_below(PATH_SEPARATOR.join(identity.path)),
+            }
+            routed[task, splits] = yield PlanStep(
+                partial(self._router.route_task, task, identity.agent, **where),
+                partial(self._router.aroute_task, task, identity.agent, **where),
             )
-            for task, splits in iter_unnamed_tasks(context.parsed, settings.policy)
-        }
         update = self._build_reply_update(context, halt, routed, config)
         if settings.has_hooks:
             update["replied"] = halt is None
@@ -285,143 +330,17 @@ class Reason(Node):
             update = settings.model_calls.apply_updates(update, answer, context.past, context.state)
         late = list[Mail]()
         if mailboxes.has_mail and halt is None:
-            late = leave_out(mail, mailboxes.read(config))
+            late = leave_out(mail, (yield _read_mail(gate, config)))
         if context.parsed.messages and not (halt or has_intervention(late)):
             sent = self._route_messages(context)
-            errors = mailboxes.post([each.mail for each in sent], config)
+            posted = [each.mail for each in sent]
+            errors = yield PlanStep(
+                partial(mailboxes.post, posted, config), partial(mailboxes.apost, posted, config)
+            )
             update["messages"] += build_answers(sent, errors)
         if mail or late:
             update, told = settle_late_mail(update, late, identity)
-            mailboxes.note_read([*mail, *told], config)
-        return update
-
-    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
-        """Async version of `invoke`."""
-        config = config or {}
-        identity = require_identity(config)
-        joined = join_parts(input, identity)
-        state = joined.state
-        if (end := self._find_end(state)) is not None:
-            return joined.rebase_update(end)
-        if state.get("forward"):
-            past = await self._history.aload_past(state.get("previous"), config)
-            return build_relay_update(past, state, identity)
-        if call := build_addressed_call(state["messages"], identity):
-            past = await self._history.aload_past(state.get("previous"), config)
-            context = self._replies.parse_message(past, state, call, identity, config)
-            return joined.rebase_update(self._build_reply_update(context, None, {}, config))
-        gate = get_gate(config)
-        direct, refused = self._find_answer(state["messages"], identity)
-        joined = joined.replace_message(refused) if refused else joined
-        verdict = await gate.arun(lambda: gate.enter(Step.RETURN, config)) if direct else None
-        unread = gate.mailboxes.has_mail and direct and await gate.mailboxes.aread(config)
-        if direct and not verdict and (not unread or state.get("unhooked")):
-            # Hooks before the model that were skipped come first.
-            return joined.rebase_update({"jump_to": "model"} if unread else direct)
-        if direct and unread and (waiting := find_waiting_report(state["messages"])):
-            joined = joined.replace_message(refuse_report(waiting, WITHDRAWN_END[REPORT]))
-        looping, repeated = self._find_loop(state["messages"])
-        if gate.backpressure:
-            await gate.backpressure.await_start(config["configurable"][TASK_ID_KEY])
-        verdict = verdict or looping or await gate.arun(lambda: gate.enter(Step.MODEL, config))
-        if verdict:
-            return joined.rebase_update(build_halt_update(verdict, state["messages"], identity))
-        if repeated:
-            joined = joined.add_messages([repeated.build_warning(identity)])
-        if (allowance := get_allowance(config)) and gate.budgets.has_warnings(allowance):
-            take = partial(gate.budgets.take_warnings, allowance, config)
-            warnings = await gate.arun(take)
-            joined = joined.add_messages(build_budget_warnings(warnings, identity))
-        return await self._acall_model(joined, gate, identity, config)
-
-    async def _acall_model(
-        self, given: JoinedState, gate: Gate, identity: Identity, config: RunnableConfig
-    ) -> dict[str, Any]:
-        """Async version of `_call_model`."""
-        settings, mailboxes, mail = self._settings, gate.mailboxes, list[Mail]()
-        joined = given
-        has_mail = mailboxes.has_mail and not is_paused(given.state["messages"])
-        if has_mail and (mail := list(await mailboxes.aread(config))):
-            joined = given.add_messages(build_mail_messages(mail, identity))
-        past = await self._history.aload_past(joined.state.get("previous"), config)
-        past = past.hide_cut(joined.state) if settings.has_hooks else past
-        joined = self._announce_changes(past, joined, gate, config)
-        bound = self._bound_model or await self._chooser.achoose(past, joined.state, config)
-        system = await settings.prompt.abuild(past, joined.state, config)
-        messages, noted = [*past.messages, *joined.state["messages"]], None
-        bound, shorten, more = self._offer_reading(bound, messages)
-        if settings.memory:
-            system, messages, noted = await settings.memory.ashorten(
-                system, messages, config, shorten
-            )
-        model_input, answer = (
-            ModelInput(system, messages, past, joined.state, more),
-            ModelAnswer(),
-        )
-        own = with_view(config, View(joined.mark, settings.announces_notices, shorten))
-        # Of a subordinate, the whole level is cancelled.
-        stopped = None if identity.request_id else CancelOnStop(config)
-        with CancelOnIntervention(mailboxes, config) as cut, stopped or nullcontext():
-            if calls := settings.model_calls:
-                answer = await calls.ainvoke(bound, model_input, gate, own)
-            else:
-                answer = await model_input.aanswer(bound, own)
-        if stopped and stopped.halt:
-            answer.refused = stopped.halt
-        if cut.said:
-            late, said = leave_out(mail, await mailboxes.aread(config)), join_chunks(cut.said)
-            await arun_plan_steps(note_cut(bound, messages, said, config, is_kept=bool(late)))
-            if late:
-                await mailboxes.anote_read([*mail, *late], config)
-                return build_cut_update(cut.said, past, joined, late, identity)
-            return await self._acall_model(given, gate, identity, config)
-        if answer.refused:
-            end = build_halt_update(answer.refused, given.state["messages"], identity)
-            return given.rebase_update(end)
-        halt = answer.halt
-        if settings.model_calls is None:
-            halt = await gate.arun(lambda: gate.leave(answer.reply, config))
-        context = self._replies.parse_reply(past, joined.state, answer.reply, identity, config)
-        context = context.note_memory(noted) if noted else context
-        update = await self._atake_reply(context, answer, halt, mail, gate, config)
-        return joined.rebase_update(update)
-
-    async def _atake_reply(
-        self,
-        context: ReplyContext,
-        answer: ModelAnswer,
-        halt: Halt | None,
-        mail: Sequence[Mail],
-        gate: Gate,
-        config: RunnableConfig,
-    ) -> dict[str, Any]:
-        """Async version of `_take_reply`."""
-        settings, mailboxes, identity = self._settings, gate.mailboxes, context.identity
-        routed = {
-            (task, splits): await self._router.aroute_task(
-                task,
-                identity.agent,
-                max_parts=compute_max_parts(context.parsed, splits),
-                spawned=context.living,
-                dismissed=gate.dismissals.list_below(PATH_SEPARATOR.join(identity.path)),
-            )
-            for task, splits in iter_unnamed_tasks(context.parsed, settings.policy)
-        }
-        update = self._build_reply_update(context, halt, routed, config)
-        if settings.has_hooks:
-            update["replied"] = halt is None
-        if answer.updates and settings.model_calls:
-            update = settings.model_calls.apply_updates(update, answer, context.past, context.state)
-        late = list[Mail]()
-        if mailboxes.has_mail and halt is None:
-            late = leave_out(mail, await mailboxes.aread(config))
-        if context.parsed.messages and not (halt or has_intervention(late)):
-            sent = self._route_messages(context)
-            errors = await mailboxes.apost([each.mail for each in sent], config)
-            update["messages"] += build_answers(sent, errors)
-        if mail or late:
-            update, told = settle_late_mail(update, late, identity)
-            await mailboxes.anote_read([*mail, *told], config)
+            yield _note_read([*mail, *told], gate, config)
         return update
 
     def _find_answer(
@@ -533,3 +452,17 @@ class Reason(Node):
             return RequestLimits.begin(settings.depth, settings.policy, timeout, config)
 
         return self._replies.build_update(context, routed, limits)
+
+
+def _read_mail(gate: Gate, config: RunnableConfig) -> PlanStep:
+    """Return the step that reads the unread messages of the agent."""
+    mailboxes = gate.mailboxes
+    return PlanStep(partial(mailboxes.read, config), partial(mailboxes.aread, config))
+
+
+def _note_read(mail: Sequence[Mail], gate: Gate, config: RunnableConfig) -> PlanStep:
+    """Return the step after which messages count as read."""
+    mailboxes = gate.mailboxes
+    return PlanStep(
+        partial(mailboxes.note_read, mail, config), partial(mailboxes.anote_read, mail, config)
+    )

@@ -41,7 +41,7 @@ from echelons.nodes.memory.window import (
     split_turns,
 )
 from echelons.nodes.messages import read_message_usage
-from echelons.plans import Plan, arun_plan_steps, run_plan_steps
+from echelons.plans import Plan
 from echelons.prompts import load_memory_texts
 from echelons.text.error_lines import describe_error
 from echelons.tree.names import PATH_SEPARATOR, get_provider_tool_name
@@ -96,7 +96,7 @@ class PromptMemory:
         messages: list[BaseMessage],
         config: RunnableConfig,
         shorten: Shorten | None = None,
-    ) -> MemoryView:
+    ) -> Plan[MemoryView]:
         """Return what the model reads of a conversation.
 
         Args:
@@ -109,25 +109,6 @@ class PromptMemory:
             ContextTooLarge: The instructions, the pins and the task do not fit alone.
             UnreadableRecord: Stored summaries are damaged.
         """
-        return run_plan_steps(self._plan_view(system, messages, config, shorten))
-
-    async def ashorten(
-        self,
-        system: SystemMessage | None,
-        messages: list[BaseMessage],
-        config: RunnableConfig,
-        shorten: Shorten | None = None,
-    ) -> MemoryView:
-        """Async version of `shorten`."""
-        return await arun_plan_steps(self._plan_view(system, messages, config, shorten))
-
-    def _plan_view(
-        self,
-        system: SystemMessage | None,
-        messages: list[BaseMessage],
-        config: RunnableConfig,
-        shorten: Shorten | None,
-    ) -> Plan[MemoryView]:
         messages = [*leave_out_hidden(messages, get_gate(config).hidden_messages)]
         # What the model reads of them counts, and what is cut further keeps the id of its result.
         shown = shorten(messages) if shorten else messages

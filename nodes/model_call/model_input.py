@@ -98,7 +98,7 @@ class ModelFunction:
 
     def choose(
         self, past: Past, state: Mapping[str, Any], config: Mapping[str, Any]
-    ) -> BoundModel | Halt:
+    ) -> Plan[BoundModel | Halt]:
         """Return the model of a call, or the halt that has ended the function.
 
         Raises:
@@ -107,14 +107,8 @@ class ModelFunction:
             ModelError: A model of that name cannot be made.
             EventLoopMissing: The function is async, and the run is not a session's.
         """
-        chosen = self._function.invoke(past, state, config)
+        chosen = yield self._function.build_step(past, state, config)
         return chosen if isinstance(chosen, Halt) else self._bind_tools(chosen, config)
-
-    async def achoose(
-        self, past: Past, state: Mapping[str, Any], config: Mapping[str, Any]
-    ) -> BoundModel:
-        """Async version of `choose`."""
-        return self._bind_tools(await self._function.ainvoke(past, state, config), config)
 
     def _bind_tools(self, chosen: Any, config: Mapping[str, Any]) -> BoundModel:
         model: Any = self._resolve(chosen) if isinstance(chosen, str) and chosen else chosen

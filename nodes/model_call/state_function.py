@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from langgraph.runtime import get_runtime
@@ -16,6 +17,7 @@ from echelons.identity.lineage import require_identity
 from echelons.identity.thread_history import Past
 from echelons.nodes.tool_execution.async_only import arun_function, run_function
 from echelons.nodes.tool_execution.current_request import find_payload
+from echelons.plans import PlanStep
 from echelons.text.error_lines import describe_failure
 from echelons.tree.names import PATH_SEPARATOR, PRIVATE_KEYS
 
@@ -33,6 +35,13 @@ class StateFunction:
         assert bind is not None  # noqa: S101  the agent was checked when it was made
         self._bind = bind
         self._failure = failure
+
+    def build_step(
+        self, past: Past, state: Mapping[str, Any], config: Mapping[str, Any]
+    ) -> PlanStep:
+        """Return its call as a step of a plan, see `invoke`."""
+        call = (past, state, config)
+        return PlanStep(partial(self.invoke, *call), partial(self.ainvoke, *call))
 
     def invoke(self, past: Past, state: Mapping[str, Any], config: Mapping[str, Any]) -> Any | Halt:
         """Return what it returns, or the halt that has ended it.

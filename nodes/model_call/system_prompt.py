@@ -14,6 +14,7 @@ from echelons.errors import PromptFailed
 from echelons.guards.gate import Halt
 from echelons.identity.thread_history import Past
 from echelons.nodes.model_call.state_function import StateFunction
+from echelons.plans import Plan
 from echelons.text.input_limits import read_text
 from echelons.text.sanitize import sanitize_value
 
@@ -34,7 +35,7 @@ class SystemPrompt:
 
     def build(
         self, past: Past, state: Mapping[str, Any], config: Mapping[str, Any]
-    ) -> SystemMessage | Halt | None:
+    ) -> Plan[SystemMessage | Halt | None]:
         """Return the message, `None` if it is empty, or the halt that has ended its function.
 
         Raises:
@@ -43,16 +44,8 @@ class SystemPrompt:
         """
         if self._function is None:
             return self._message
-        prompt = self._function.invoke(past, state, config)
+        prompt = yield self._function.build_step(past, state, config)
         return prompt if isinstance(prompt, Halt) else self._read_prompt(prompt, config)
-
-    async def abuild(
-        self, past: Past, state: Mapping[str, Any], config: Mapping[str, Any]
-    ) -> SystemMessage | None:
-        """Async version of `build`."""
-        if self._function is None:
-            return self._message
-        return self._read_prompt(await self._function.ainvoke(past, state, config), config)
 
     def _read_prompt(self, prompt: Any, config: Mapping[str, Any]) -> SystemMessage | None:
         own = prompt if isinstance(prompt, SystemMessage) else read_text(prompt)

@@ -17,6 +17,7 @@ from echelons.models.cautious_count import count_cautiously
 from echelons.models.fitting import find_task, fit_messages, is_sealed, shorten_message
 from echelons.nodes.memory.prompt_memory import PromptMemory
 from echelons.nodes.memory.token_count import TokenCounter
+from echelons.plans import run_plan_steps
 from tests.proof import sample
 
 PICTURE = {"type": "image", "base64": "A" * 4000, "mime_type": "image/png"}
@@ -145,7 +146,7 @@ def remember(
     """Return what a model reads with a memory, and what counts its tokens."""
     memory = PromptMemory(Memory(budget=budget, recent=2, summarizer="extractive"))
     config: Any = {"metadata": Identity("head", ("head",), "t", "tree").to_metadata()}
-    view = memory.shorten(system, messages, config)
+    view = run_plan_steps(memory.shorten(system, messages, config))
     assert view.system is not None
     return [view.system, *view.messages], TokenCounter.build(messages).count
 

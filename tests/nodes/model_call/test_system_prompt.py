@@ -16,6 +16,7 @@ from langgraph.types import interrupt
 from echelons import Agent, Session
 from echelons.errors import EventLoopMissing, InvalidField, PromptFailed
 from echelons.nodes.model_call.system_prompt import SystemPrompt
+from echelons.plans import run_plan_steps
 from echelons.testing import Call, ScriptedModel, delegate
 from tests.notice_marks import without_marks
 
@@ -33,7 +34,7 @@ def look() -> str:
 
 
 def told(prompt: Any, guidance: str = "") -> Any:
-    message = SystemPrompt(prompt, guidance).build(NO_PAST, {"messages": []}, {})
+    message = run_plan_steps(SystemPrompt(prompt, guidance).build(NO_PAST, {"messages": []}, {}))
     return message and getattr(message, "content", message)
 
 
@@ -56,7 +57,7 @@ def test_a_message_keeps_what_it_has_beside_its_text() -> None:
         {"type": "text", "text": "You are head."},
     ]
     own = SystemMessage("Be brief.", additional_kwargs={"own": 1})
-    built = SystemPrompt(own, "You are head.").build(NO_PAST, {}, {})
+    built = run_plan_steps(SystemPrompt(own, "You are head.").build(NO_PAST, {}, {}))
     assert isinstance(built, SystemMessage)
     assert (built.additional_kwargs, own.content) == ({"own": 1}, "Be brief.")
 
@@ -73,7 +74,8 @@ def test_a_lone_surrogate_is_replaced() -> None:
 def test_the_message_of_a_level_is_made_once() -> None:
     system = SystemPrompt("Be brief.", "You are head.")
 
-    assert system.build(NO_PAST, {}, {}) is system.build(NO_PAST, {}, {})
+    first, second = (run_plan_steps(system.build(NO_PAST, {}, {})) for _ in range(2))
+    assert first is second
 
 
 # Functions, at the second level
