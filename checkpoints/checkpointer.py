@@ -30,7 +30,7 @@ from langgraph.checkpoint.serde.types import ERROR
 from echelons.checkpoints.async_methods import AsyncMethods
 from echelons.checkpoints.clock import Clock, utc_now
 from echelons.checkpoints.coordination.journal_cleanup import CompletedCalls
-from echelons.checkpoints.coordination.task_records import TaskRecords
+from echelons.checkpoints.coordination.task_changes import TaskChanges
 from echelons.checkpoints.coordination.turns import get_turn, record_failure
 from echelons.checkpoints.delta_channels import DELTA_CHANNELS
 from echelons.checkpoints.ledger import SqliteLedger
@@ -156,7 +156,7 @@ class SqliteCheckpointer(AsyncMethods, Backups):
         self._clock = clock
         self._offload = offload
         self.unsettled = CompletedCalls()
-        self.task_records = TaskRecords()
+        self.task_changes = TaskChanges()
         serde = AllowlistSerializer(allowed_types)
         super().__init__(
             open_connection(self.path, synchronous, busy_timeout), serde, remembered=remembered
@@ -292,8 +292,8 @@ class SqliteCheckpointer(AsyncMethods, Backups):
                 insert_events(cursor, where, build_input_events(where, checkpoint), self._clock)
         if turn and not where.checkpoint_ns and where.thread_id == turn.thread_id:
             turn.root.checkpoint_id = where.checkpoint_id
-        if self.task_records.has_news:
-            self.task_records.signal(self.ledger)
+        if self.task_changes.has_news:
+            self.task_changes.signal(self.ledger)
         self._parent_map.remember(place, parents)
         own = {"checkpoint_ns": where.checkpoint_ns, "checkpoint_id": where.checkpoint_id}
         return {"configurable": {"thread_id": given["thread_id"], **own}}
@@ -327,8 +327,8 @@ class SqliteCheckpointer(AsyncMethods, Backups):
             if turn:
                 turn.check_write(cursor)
             self._insert_writes(cursor, rows, (config, writes, task_id, task_path))
-        if self.task_records.has_news:
-            self.task_records.signal(self.ledger)
+        if self.task_changes.has_news:
+            self.task_changes.signal(self.ledger)
 
     def run_at_once(self, work: Callable[..., T], *args: Any) -> T:
         """Run synchronous work of the saver in an event loop without waiting for the database.
@@ -376,8 +376,8 @@ class SqliteCheckpointer(AsyncMethods, Backups):
         events = build_write_events(where, writes, task_id, task_path)
         insert_events(cursor, where, events, self._clock)
         self.unsettled.remove_entry(cursor, task_id, writes)
-        if self.task_records.pending:
-            self.task_records.store(cursor, task_id, writes)
+        if self.task_changes.pending:
+            self.task_changes.make(cursor, task_id, writes)
 
     def foreign_writes(self) -> int:
         """Return a number that changes when another connection has written to the database."""

@@ -33,6 +33,7 @@ from echelons.checkpoints.coordination.effect_journal import LedgerJournal
 from echelons.checkpoints.coordination.failure_ledger import LedgerFailures
 from echelons.checkpoints.coordination.mailbox import TreeMailboxes
 from echelons.checkpoints.coordination.race_ledger import TreeRaces
+from echelons.checkpoints.coordination.task_changes import get_task_changes
 from echelons.checkpoints.coordination.turns import get_turn
 from echelons.checkpoints.inherited_config import get_saver, is_embedded
 from echelons.checkpoints.ledger import MemoryLedger, get_ledger
@@ -221,7 +222,7 @@ class AgentGraph(EditableGraph):
             gate.note_orders, gate.note_dismissals = turn.note_orders, turn.note_dismissals
         gate.note_usage = turn.note_usage if turn else None
         gate.budgets.prices = configurable.get(PRICES_KEY)
-        gate.budgets.task_records = getattr(saver, "task_records", None)
+        gate.budgets.task_changes = get_task_changes(saver)
         granted = turn.root.allowance if turn else None
         gate.allowance = self._find_allowance(gate, granted, around)
         services = RunServices(

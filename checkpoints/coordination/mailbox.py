@@ -20,11 +20,13 @@ from uuid import uuid5
 from langgraph.checkpoint.base import BaseCheckpointSaver
 
 from echelons.checkpoints.coordination.branches import Branch, get_root_checkpoint, read_branch
-from echelons.checkpoints.coordination.change_signals import get_signals
 from echelons.checkpoints.coordination.control_orders import ControlOrders, build_orders_key
-from echelons.checkpoints.coordination.task_records import TaskRecords
-from echelons.checkpoints.coordination.turns import get_turn
-from echelons.checkpoints.inherited_config import stores_each_step
+from echelons.checkpoints.coordination.task_changes import (
+    TaskChange,
+    commit_changes,
+    commit_with_task,
+    get_task_changes,
+)
 from echelons.checkpoints.ledger import Ledger, RecordKind, Transaction, build_key, get_ledger
 from echelons.checkpoints.queries import LedgerQuery, ReadPlan, arun_plan, run_plan
 from echelons.checkpoints.thread_events import WriteLocation, build_later_question_event
@@ -37,6 +39,7 @@ from echelons.messaging.mail import MAX_SENT, MAX_UNREAD, Mail, MailKind, Outgoi
 
 Cut: TypeAlias = Callable[[Sequence[Any]], None]
 """Cuts a reply off, given its chunks so far."""
+_OWNER: Final = "mail"
 Ranges = list[list[int]]
 """Numbers as ranges, each with its first and its last."""
 
@@ -221,42 +224,22 @@ def has_mailboxes(open_: Transaction, thread_id: str) -> bool:
     return bool(open_.list_keys(build_key(thread_id, MAILBOX.name, "")))
 
 
-class ReadMark(NamedTuple):
-    """The messages that an agent has read after one checkpoint of its root."""
-
-    thread_id: str
-    path: str
-    after: str
-    numbers: tuple[int, ...]
-
-    def store(self, open_: Transaction) -> None:
-        """Record that they were read."""
-        key = build_key(
-            self.thread_id, MAIL_READ.name, quote(self.path, safe=""), quote(self.after, safe="")
-        )
-        found = open_.get_record(MAIL_READ, key)
-        ranges = add_numbers(found.value if found else [], self.numbers)
-        open_.compare_and_set(key, found.version if found else None, ranges)
-        key = _build_mailbox_key(self.thread_id, self.path)
-        if box := open_.get_record(MAILBOX, key):
-            read = add_numbers(box.value.read, self.numbers)
-            open_.compare_and_set(key, box.version, {"sent": box.value.sent, "read": read})
-
-
 class SentMail(NamedTuple):
-    """A message that an agent has sent."""
+    """A message that an agent has sent.
+
+    Attributes:
+        thread_id: LangGraph's id of the thread.
+        path: Path of the agent that reads it.
+        mail: The message.
+        turn: The turn of its sender.
+        receiver: Path of the agent that it is for; empty for a copy.
+    """
 
     thread_id: str
     path: str
     mail: StoredMail
     turn: str
     receiver: str
-    """Path of the agent that it is for; empty for a copy."""
-
-    @property
-    def concerns_others(self) -> bool:
-        """Whether other runs have to look for it: always."""
-        return True
 
     def store(self, open_: Transaction) -> None:
         """Add it to the mailbox of its receiver."""
@@ -268,6 +251,20 @@ class SentMail(NamedTuple):
             more = {self.receiver: counts.get(self.receiver, 0) + 1}
             value = {"turn": self.turn, "counts": {**counts, **more}}
             open_.compare_and_set(key, found.version if found else None, value)
+
+
+def mark_read(
+    open_: Transaction, thread_id: str, path: str, after: str, numbers: Sequence[int]
+) -> None:
+    """Record that an agent has read messages after one checkpoint of its root."""
+    key = build_key(thread_id, MAIL_READ.name, quote(path, safe=""), quote(after, safe=""))
+    found = open_.get_record(MAIL_READ, key)
+    ranges = add_numbers(found.value if found else [], numbers)
+    open_.compare_and_set(key, found.version if found else None, ranges)
+    key = _build_mailbox_key(thread_id, path)
+    if box := open_.get_record(MAILBOX, key):
+        read = add_numbers(box.value.read, numbers)
+        open_.compare_and_set(key, box.version, {"sent": box.value.sent, "read": read})
 
 
 class TreeMailboxes:
@@ -286,7 +283,7 @@ class TreeMailboxes:
         self.has_mail = False
         self._saver = saver
         # Of other savers none: they store no mail with the writes of a task.
-        self._task_records: TaskRecords | None = getattr(saver, "task_records", None)
+        self._task_changes = get_task_changes(saver)
         self._ledger: Ledger = get_ledger(saver)
         self._thread_id = thread_id
         self._lock = Lock()
@@ -321,9 +318,9 @@ class TreeMailboxes:
         """Let interventions cut off the reply that the agent of a node's config begins."""
         known = self._known.get(_get_reader(config), 0) if self._known else 0
         self._replies[config["configurable"]["checkpoint_ns"]] = known, cut, config
-        if self._task_records and self._task_records.pending:
+        if self._task_changes and self._task_changes.pending:
             # A run that could not store it may have left something.
-            self._task_records.drop(config["configurable"][TASK_ID_KEY], (ReadMark, SentMail))
+            self._task_changes.drop(config["configurable"][TASK_ID_KEY], _OWNER)
 
     def end_reply(self, config: Mapping[str, Any], *, has_failed: bool) -> None:
         """Note that the reply has ended; if it has failed, others may be told what it was."""
@@ -369,7 +366,9 @@ class TreeMailboxes:
         numbers = tuple(each.number for each in mail)
         if numbers:
             after = get_root_checkpoint(config["configurable"])
-            self._write([ReadMark(self._thread_id, _get_path(config), after, numbers)], config)
+            where = (self._thread_id, _get_path(config), after)
+            change = TaskChange(_OWNER, lambda open_: mark_read(open_, *where, numbers))
+            self._commit_with_task([change], config)
 
     async def anote_read(self, mail: Sequence[Mail], config: Mapping[str, Any]) -> None:
         """Async version of `note_read`."""
@@ -413,8 +412,11 @@ class TreeMailboxes:
                 for each in group
                 if not error
             ]
-            if sent:
-                self._write(sent, config)
+            changes = [
+                TaskChange(_OWNER, message.store, message, concerns_others=True) for message in sent
+            ]
+            if changes:
+                self._commit_with_task(changes, config)
         return errors
 
     async def apost(
@@ -427,7 +429,9 @@ class TreeMailboxes:
         """Return how many messages an agent has sent in a turn, by receiver, also unstored ones."""
         found = open_.get_record(MAIL_SENT, _build_sent_key(self._thread_id, sender))
         known = Counter(found.value.counts if found and found.value.turn == turn else {})
-        pending = self._task_records.list_pending(SentMail) if self._task_records else ()
+        pending: Sequence[SentMail] = ()
+        if self._task_changes:
+            pending = self._task_changes.list_subjects(_OWNER)
         known.update(
             each.receiver
             for each in pending
@@ -459,22 +463,8 @@ class TreeMailboxes:
         more.update(each.path for each in group)
         return ""
 
-    def _write(self, what: Sequence[ReadMark | SentMail], config: Mapping[str, Any]) -> None:
-        """Store what a task has read and sent with its writes, or at once where these are not."""
-        given = config["configurable"]
-        if self._task_records and stores_each_step(given):
-            self._task_records.add(given[TASK_ID_KEY], what)
-            return
-        turn = get_turn(given)
-
-        def store(open_: Transaction) -> None:
-            if turn:
-                turn.check_in(open_)
-            for each in what:
-                each.store(open_)
-
-        self._ledger.commit(store)
-        get_signals(self._ledger).count_write()
+    def _commit_with_task(self, changes: Sequence[TaskChange], config: Mapping[str, Any]) -> None:
+        commit_with_task(self._ledger, self._task_changes, changes, config)
 
     def keep_question(
         self, question: Mapping[str, Any], call_id: str, config: Mapping[str, Any]
@@ -484,7 +474,6 @@ class TreeMailboxes:
         task = f"{given[TASK_ID_KEY]}/{call_id}"
         question_id = uuid5(ECHELONS_NS, f"later/{task}").hex
         key = build_key(self._thread_id, LATER.name, question_id)
-        turn = get_turn(given)
         asked = LaterQuestion(
             question={**question},
             path=_get_path(config),
@@ -498,14 +487,12 @@ class TreeMailboxes:
         event = build_later_question_event(question_id, asked.question)
 
         def keep(open_: Transaction) -> None:
-            if turn:
-                turn.check_in(open_)
             # A call that was cut short after this is made again.
             if open_.get_record(LATER, key) is None:
                 open_.compare_and_set(key, None, asdict(asked))
                 open_.add_event(where, event)
 
-        self._ledger.commit(keep)
+        commit_changes(self._ledger, [TaskChange(_OWNER, keep)], config)
         return question_id
 
     def _plan_read(self, config: Mapping[str, Any]) -> ReadPlan[list[Mail]]:

@@ -18,13 +18,15 @@ from decimal import Decimal
 from functools import partial
 from threading import Lock
 from time import monotonic
-from typing import Any, Final, Literal, NamedTuple, TypeVar
+from typing import Any, Final, Literal, TypeVar
 from uuid import uuid4
 
 from echelons.checkpoints.coordination.branches import get_root_checkpoint
-from echelons.checkpoints.coordination.task_records import TaskRecords
-from echelons.checkpoints.coordination.turns import get_turn
-from echelons.checkpoints.inherited_config import stores_each_step
+from echelons.checkpoints.coordination.task_changes import (
+    TaskChange,
+    TaskChanges,
+    commit_with_task,
+)
 from echelons.checkpoints.ledger import Fence, Ledger, Transaction, build_key
 from echelons.checkpoints.tree_control.budget_records import (
     CHARGE,
@@ -60,26 +62,22 @@ LOG = logging.getLogger(__name__)
 T = TypeVar("T")
 _MODEL_UNITS: Final[Sequence[Unit]] = ("tokens", "money", "calls", "seconds")
 _NOTHING_LEFT: Final = Halt("budget", "nothing is left")
+_OWNER: Final = "budget"
 _TOOL_UNITS: Final[Sequence[Unit]] = ("tool_calls", "seconds")
 
 
-class BudgetRecord(NamedTuple):
-    """A change of grants that is stored with the writes of a task.
+def _build_change(
+    change: Callable[[Transaction], None], *, survives_failure: bool = False
+) -> TaskChange:
+    """Return a change of grants; of a damaged grant nothing is free anyway, so it stays."""
 
-    Attributes:
-        change: Makes it.
-        survives_failure: Whether it is stored if the task has failed, too.
-    """
-
-    change: Callable[[Transaction], None]
-    survives_failure: bool = False
-
-    def store(self, open_: Transaction) -> None:
-        """Make the change; of a damaged grant nothing is free anyway, so it is left as it is."""
+    def make(open_: Transaction) -> None:
         try:
-            self.change(open_)
+            change(open_)
         except LedgerDamaged as error:
             LOG.warning("a budget is not kept any more: %s", describe_error(error))
+
+    return TaskChange(_OWNER, make, survives_failure=survives_failure)
 
 
 class TreeBudgets:
@@ -97,7 +95,7 @@ class TreeBudgets:
         prices: What the tokens of models cost; `None` if no table was given.
         root_budget: What the root may spend in a turn, if its own permissions say so.
         root_grant: Id of the grant for that.
-        task_records: Stores records with the writes of a task; `None` if the saver does not.
+        task_changes: Collects changes for the writes of tasks; `None` if the saver does not.
     """
 
     def __init__(
@@ -113,7 +111,7 @@ class TreeBudgets:
         self.root_budget: Budget | None = None
         # A tree in a tree has one of its own.
         self.root_grant = "/".join((ROOT_GRANT, *root.split(PATH_SEPARATOR)[1:]))
-        self.task_records: TaskRecords | None = None
+        self.task_changes: TaskChanges | None = None
         self.root = root
         self._ledger = ledger
         self._thread_id = thread_id
@@ -194,7 +192,7 @@ class TreeBudgets:
         if not reserved:
             return
         change = partial(self._settle, key=reserved, used=used)
-        self._store_with_task([BudgetRecord(change, survives_failure=True)], config)
+        self._commit_with_task(_build_change(change, survives_failure=True), config)
 
     def plan_charge(
         self, call: NotedCall, config: Mapping[str, Any]
@@ -231,18 +229,17 @@ class TreeBudgets:
     def charge_cancelled(self, reserved: str) -> None:
         """Charge what was reserved for a call at once, as its task stores nothing any more."""
         if reserved:
-            record = BudgetRecord(partial(self._settle, key=reserved, used=None))
+            change = _build_change(partial(self._settle, key=reserved, used=None))
             try:
-                self._commit(record.store)
+                self._commit(change.make)
             except (LeaseLost, StorageError) as error:
                 # Whoever goes on finds the call lost.
                 LOG.warning("a cancelled call is not charged yet: %s", describe_error(error))
 
     def end(self, ended: Sequence[str], asking: Sequence[str], config: Mapping[str, Any]) -> None:
         """Close grants, and mark those whose agents have asked, with the writes of the task."""
-        self._store_with_task(
-            [BudgetRecord(partial(self._end, ended=ended, asking=asking))], config
-        )
+        change = partial(self._end, ended=ended, asking=asking)
+        self._commit_with_task(_build_change(change), config)
 
     def has_warnings(self, allowance: Allowance) -> bool:
         """Return whether an agent may have to be told what is left."""
@@ -270,7 +267,7 @@ class TreeBudgets:
         self._low.difference_update((id_, unit) for unit, id_ in allowance.grants.items())
         for id_, unit, _ in due:
             change = partial(self._note_warned, id_=id_, unit=unit)
-            self._store_with_task([BudgetRecord(change)], config)
+            self._commit_with_task(_build_change(change), config)
         return [(f"{id_}/{unit}", text) for id_, unit, text in due]
 
     def get_seconds_left(self, allowance: Allowance) -> float | None:
@@ -624,21 +621,8 @@ class TreeBudgets:
 
         return self._ledger.commit(fenced)
 
-    def _store_with_task(self, records: Sequence[BudgetRecord], config: Mapping[str, Any]) -> None:
-        """Store records with the writes of the node's task, or at once where these are not."""
-        given = config["configurable"]
-        if self.task_records and stores_each_step(given):
-            self.task_records.add(given[TASK_ID_KEY], records)
-            return
-        turn = get_turn(given)
-
-        def store(open_: Transaction) -> None:
-            if turn:
-                turn.check_in(open_)
-            for each in records:
-                each.store(open_)
-
-        self._ledger.commit(store)
+    def _commit_with_task(self, change: TaskChange, config: Mapping[str, Any]) -> None:
+        commit_with_task(self._ledger, self.task_changes, [change], config)
 
 
 def _halt_damaged(error: LedgerDamaged) -> Halt:

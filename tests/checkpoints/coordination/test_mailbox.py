@@ -13,12 +13,12 @@ from langgraph.checkpoint.base import empty_checkpoint
 from echelons import SqliteCheckpointer
 from echelons.checkpoints.coordination.branches import build_branch, plan_moves, read_branch
 from echelons.checkpoints.coordination.mailbox import (
-    ReadMark,
     StoredMail,
     TreeMailboxes,
     add_mail,
     add_numbers,
     check_room,
+    mark_read,
 )
 from echelons.checkpoints.ledger import Transaction
 from echelons.checkpoints.maintenance.retention_policies import KeepLatest
@@ -59,7 +59,7 @@ def checkpoint(saver: SqliteCheckpointer, own: str, above: str | None = None) ->
 
 
 def mark(saver: SqliteCheckpointer, after: str, *numbers: int) -> None:
-    saver.ledger.commit(ReadMark("t", PATH, after, numbers).store)
+    saver.ledger.commit(lambda open_: mark_read(open_, "t", PATH, after, numbers))
 
 
 def test_messages_are_read_in_the_order_in_which_they_were_sent_until_they_are_marked() -> None:
