@@ -23,6 +23,7 @@ from echelons.models.client_rules import WireFormat
 M = TypeVar("M")
 CUT_STREAM: Final = "stream_cut"
 """The reason for which a reply ended whose stream did not say one."""
+_ENDS: Final = "_echelons_stream_ends"
 _CONVERT: Final = "_convert_chunk_to_generation_chunk"
 _CUT: Final = {"incomplete_details": {"reason": CUT_STREAM}}
 _END_KEYS: Final = ("finish_reason", "stop_reason", "status")
@@ -44,6 +45,7 @@ def read_streams(model: M, wire_format: WireFormat) -> M:
     try:
         kept = copy(model)
         object.__setattr__(kept, "__class__", _derive_class(kind, wire_format))
+        object.__setattr__(kept, _ENDS, StreamEnds())
     except Exception:  # noqa: BLE001  a model of someone's own need not be copied
         return model
     return kept
@@ -54,13 +56,13 @@ def _derive_class(kind: type[Any], wire_format: WireFormat) -> type[Any]:
     adds_up = wire_format == "anthropic"
 
     def stream(self: Any, *args: Any, **kwargs: Any) -> Iterator[ChatGenerationChunk]:
-        reply = StreamedReply(adds_up)
+        reply = StreamedReply(adds_up, getattr(self, _ENDS))
         for chunk in kind._stream(self, *args, **kwargs):
             yield reply.read(chunk)
         yield from reply.end()
 
     async def astream(self: Any, *args: Any, **kwargs: Any) -> AsyncIterator[ChatGenerationChunk]:
-        reply = StreamedReply(adds_up)
+        reply = StreamedReply(adds_up, getattr(self, _ENDS))
         async for chunk in kind._astream(self, *args, **kwargs):
             yield reply.read(chunk)
         for chunk in reply.end():
@@ -81,16 +83,38 @@ def _derive_class(kind: type[Any], wire_format: WireFormat) -> type[Any]:
     return type(kind.__name__, (kind,), attributes)
 
 
+class StreamEnds:
+    """Knows whether the server of a model says why a reply has ended, which some never do.
+
+    Attributes:
+        unsaid: How many streams in a row have ended without a reason.
+    """
+
+    MOST: Final = 1
+    """Streams that may have been cut off. After more, the server is taken for one that says none:
+    a reply that is gone on with would be cut off for ever."""
+
+    def __init__(self) -> None:
+        self.unsaid = 0
+
+    def note(self, *, is_said: bool) -> bool:
+        """Note how a stream has ended; return whether it was cut off."""
+        self.unsaid = 0 if is_said else self.unsaid + 1
+        return 0 < self.unsaid <= self.MOST
+
+
 class StreamedReply:
     """One reply, chunk by chunk.
 
     Args:
         adds_up: Whether the usage of the chunks is to be added up, as that of Anthropic's is;
             OpenAI's protocol has the usage so far.
+        ends: How the streams of the model end.
     """
 
-    def __init__(self, adds_up: bool) -> None:
+    def __init__(self, adds_up: bool, ends: StreamEnds) -> None:
         self._adds_up = adds_up
+        self._ends = ends
         self._last: AIMessageChunk | None = None
         self._usage: UsageMetadata | None = None
         self._arguments: dict[Any, str] = {}
@@ -115,7 +139,11 @@ class StreamedReply:
         """Yield a last chunk if the stream, or the arguments of a call, ended too early."""
         if self._last is None:
             return
-        if not self._has_ended or any(map(_is_broken_off, self._arguments.values())):
+        is_cut = any(map(_is_broken_off, self._arguments.values()))
+        # Whole calls are run: what may be missing after them, the model can say at its next step.
+        if self._ends.note(is_said=self._has_ended) and not self._arguments:
+            is_cut = True
+        if is_cut:
             content: Any = "" if isinstance(self._last.content, str) else []
             message = AIMessageChunk(content=content, id=self._last.id)
             yield ChatGenerationChunk(message=message, generation_info={**_CUT})

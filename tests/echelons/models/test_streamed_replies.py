@@ -78,6 +78,24 @@ def test_text_whose_stream_was_cut_off_is_no_whole_answer() -> None:
     assert read_reply_end(read(chunk(content="whole"), chunk("stop"))).kind == "complete"
 
 
+def test_server_that_never_says_why_a_reply_ended_is_believed() -> None:
+    steps = [call("{}", "look"), chunk(content="It is "), chunk(content="done.")]
+
+    def look() -> str:
+        """Look."""
+        return "seen"
+
+    with OpenAIServer([Stream([step]) for step in steps]) as server:
+        model = ChatOpenAI(model="m", base_url=server.url, api_key=KEY, streaming=True)
+        with Session(Agent("head", model=model, tools=[look]), ":memory:") as session:
+            result = session.send("go").result()
+        assert (result.text, len(server.requests)) == ("It is ", 2)
+    with OpenAIServer([Stream([step]) for step in steps[1:]]) as server:
+        model = ChatOpenAI(model="m", base_url=server.url, api_key=KEY, streaming=True)
+        with Session(Agent("head", model=model), ":memory:") as session:
+            assert session.send("go").result().text == "It is done."
+
+
 def test_message_of_anthropic_whose_stream_was_cut_off_is_no_whole_answer() -> None:
     usage = {"input_tokens": 1, "output_tokens": 1}
     head = {"id": "1", "type": "message", "role": "assistant", "model": "m", "content": []}
