@@ -85,6 +85,9 @@ def read_reply_end(message: AIMessage) -> ReplyEnd:
     metadata = message.response_metadata
     for key in _KEYS:
         if key in metadata and (end := _read_word(key, metadata[key])):
+            if end.kind == "paused" and not message.content:
+                # There is nothing to send back, and so nothing to continue.
+                break
             refusal = find_refusal(message) or str(message.text).strip()
             return ReplyEnd("refused", refusal or end.why) if end.kind == "refused" else end
     if refusal := find_refusal(message):

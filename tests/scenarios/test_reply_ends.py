@@ -408,6 +408,13 @@ def test_parts_of_a_cut_reply_meet_a_contract_together(world: World) -> None:
     assert result.text == '{"total": 42}'
 
 
+def test_pause_without_content_is_an_empty_end(world: World) -> None:
+    text, response, model = ask_leaf(world, lambda _: pause(""))
+
+    assert (response.status, response.end) == ("unable", "empty")
+    assert (text, len(read_calls(model))) == ("[unable] empty: it has answered nothing", 1)
+
+
 def test_message_waits_for_the_end_of_a_pause(world: World) -> None:
     steps: list[Any] = [pause("I search. "), pause("I read. "), AIMessage("It is 42."), "Read."]
     shown: list[list[str]] = []
