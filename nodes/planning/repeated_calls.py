@@ -102,9 +102,12 @@ def find_repeated_call(
         return None
     latest: list[ToolMessage] = []
     place = len(messages)
-    while place and type(messages[place - 1]) is not AIMessage:
+    # Middleware may add a reply without calls before each call of the model.
+    while place and not (type(last := messages[place - 1]) is AIMessage and last.tool_calls):
         place -= 1
         result = messages[place]
+        if _begins_request(messages, place):
+            return None
         if (
             type(result) is ToolMessage
             and result.name not in rules.exempt
@@ -113,12 +116,8 @@ def find_repeated_call(
             latest.append(result)
     if not latest:
         return None
-    # The request begins with the last message that is no notice.
     start = place
-    while start:
-        message = messages[start - 1]
-        if type(message) is HumanMessage and MAIL_KEY not in message.response_metadata:
-            break
+    while start and not _begins_request(messages, start - 1):
         start -= 1
     request, reply = messages[start:], messages[place - 1]
     found: RepeatedCall | None = None
@@ -131,6 +130,15 @@ def find_repeated_call(
         if (is_told or count >= rules.limit) and (found is None or count > found.count):
             found = RepeatedCall(str(result.name), count, rules.limit, reply.id or "")
     return found
+
+
+def _begins_request(messages: Sequence[BaseMessage], place: int) -> bool:
+    """Return whether a message is a task: no notice, and none that middleware adds to a step."""
+    message = messages[place]
+    if type(message) is not HumanMessage or MAIL_KEY in message.response_metadata:
+        return False
+    before = messages[place - 1] if place else None
+    return type(before) is not ToolMessage and not (type(before) is AIMessage and before.tool_calls)
 
 
 def _list_same_results(messages: Sequence[BaseMessage], result: ToolMessage) -> list[BaseMessage]:

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+from langchain.agents.middleware import AgentMiddleware
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
 from echelons import Agent, Limits, Session, SqliteCheckpointer, effect
 from echelons.errors import InvalidSetting
@@ -217,3 +218,25 @@ def test_count_goes_on_after_a_resume_in_another_session(tmp_path: Path) -> None
 def test_limit_of_one_is_refused() -> None:
     with pytest.raises(InvalidSetting, match="max_repeats"):
         Limits(max_repeats=1)
+
+
+class Nagging(AgentMiddleware[Any]):
+    """Adds a message before each call of the model."""
+
+    def __init__(self, build: Callable[[], BaseMessage]) -> None:
+        self.build = build
+
+    def before_model(self, state: Any, runtime: Any) -> dict[str, Any]:
+        """Add one."""
+        return {"messages": [self.build()]}
+
+
+@pytest.mark.parametrize("build", [lambda: HumanMessage("Go on."), lambda: AIMessage("Hm.")])
+def test_messages_that_middleware_adds_begin_no_other_request(
+    world: World, build: Callable[[], BaseMessage]
+) -> None:
+    model = ScriptedModel(lambda _: Call("look"))
+    agent = Agent("head", model=model, tools=[look], middleware=[Nagging(build)])
+    with Session(agent, ":memory:") as session:
+        assert "max_repeats" in world.send(session, "go").text
+    assert len(model.calls) == 8
