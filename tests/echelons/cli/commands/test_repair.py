@@ -59,14 +59,6 @@ def test_a_thread_that_does_not_go_on_is_repaired(echelons: Callable[..., Result
         run.close()
 
 
-def test_help_has_examples(echelons: Callable[..., Result]) -> None:
-    told = echelons("repair", "--help")
-
-    assert told.exit_code == 0
-    assert "Examples" in told.stdout and "echelons repair --undo --json" in told.stdout
-    assert "--undo" in told.stdout and "--json" in told.stdout
-
-
 def test_thread_with_nothing_to_hide_says_so(echelons: Callable[..., Result]) -> None:
     database = Path("echelons.sqlite")
     with Session(Agent("head", model=ScriptedModel(["fine"])), database, thread="rome") as session:
