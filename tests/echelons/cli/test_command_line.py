@@ -33,7 +33,7 @@ COMMANDS = [
     "route",
 ]
 COMMANDS += ["tree", "changes", "merge", "discard"]
-COMMANDS += ["attach", "prune", "delete", "doctor", "backup"]
+COMMANDS += ["attach", "prune", "delete", "doctor", "backup", "repair"]
 HEAVY = {"langgraph", "langchain", "langchain_core", "langchain_openai", "openai"}
 
 
