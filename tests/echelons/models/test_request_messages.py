@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -396,3 +398,21 @@ def test_client_is_known_by_its_class_and_settings() -> None:
     anthropic: Any = {"model": "claude", "api_key": "k"}
     assert describe_client(ChatAnthropic(**anthropic)).wire_format == "anthropic"
     assert describe_client(ScriptedModel(["x"])).wire_format == "unknown"
+
+
+def test_threads_may_build_requests_of_many_conversations_at_once() -> None:
+    builder, before = RequestBuilder(STRICTEST), sys.getswitchinterval()
+
+    def build(thread: int) -> list[list[BaseMessage]]:
+        tasks = [
+            HumanMessage(f"{thread}-{number}", id=f"{thread}-{number}") for number in range(500)
+        ]
+        return [builder.build([task]) for task in tasks]
+
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(8) as executor:
+            built = [*executor.map(build, range(8))]
+    finally:
+        sys.setswitchinterval(before)
+    assert [requests[-1][0].text for requests in built] == [f"{thread}-499" for thread in range(8)]
