@@ -141,8 +141,8 @@ class RequestBuilder:
             base = latest
         self._known[key] = latest, base, system, shown_system
         if len(self._known) > self.KEPT:
-            # At once: another thread may build a request meanwhile.
-            self._known.pop([*self._known][0], None)
+            # Listed at once, as another thread may build a request meanwhile.
+            self._known.pop([*self._known][0], None)  # noqa: RUF015
         end = _Writer(self.rules, hidden, latest)
         end.write(shown[whole - begun :])
         if self._needs_user_turns:
