@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
 from echelons.testing.provider_rules.rule import (
     CALL_ID,
@@ -13,7 +13,9 @@ from echelons.testing.provider_rules.rule import (
     Json,
     Rules,
     find_arguments_fault,
+    find_count_fault,
     find_data_fault,
+    find_function_faults,
     find_json_fault,
     find_url_fault,
 )
@@ -160,21 +162,11 @@ def _check_results(body: Json) -> Iterator[str]:
 
 
 def _check_tools(body: Json) -> Iterator[str]:
-    names: set[str] = set()
-    for tool in body.get("tools") or ():
-        function: Any = tool.get("function")
-        if function is None:
-            continue
-        name = function["name"]
-        if not TOOL_NAME.fullmatch(name):
-            yield f"Invalid 'tools[].function.name': {name[:80]!r}"
-        if name in names:
-            yield f"the tool {name!r} is declared twice"
-        names.add(name)
-        if len(function.get("description") or "") > 1024:
-            yield f"the description of {name!r} has more than 1,024 characters"
-    if len(body.get("tools") or ()) > 128:
-        yield "more than 128 tools"
+    tools = body.get("tools") or ()
+    functions = [tool["function"] for tool in tools if tool.get("function")]
+    yield from find_function_faults("tools[].function", functions)
+    if fault := find_count_fault(tools):
+        yield fault
 
 
 def _check_strict_schemas(body: Json) -> Iterator[str]:

@@ -12,7 +12,9 @@ from echelons.testing.provider_rules.rule import (
     Json,
     Rules,
     find_arguments_fault,
+    find_count_fault,
     find_data_fault,
+    find_function_faults,
     find_json_fault,
     find_url_fault,
 )
@@ -190,20 +192,12 @@ def _check_results(body: Json) -> Iterator[str]:
 
 
 def _check_tools(body: Json) -> Iterator[str]:
-    names: set[str] = set()
-    for tool in body.get("tools") or ():
-        if tool["type"] != "function":
-            continue
-        name = tool["name"]
-        if not TOOL_NAME.fullmatch(name):
-            yield f"Invalid 'tools[].name': {name[:80]!r}"
-        if name in names:
-            yield f"the tool {name!r} is declared twice"
-        names.add(name)
-        if len(tool.get("description") or "") > 1024:
-            yield f"the description of {name!r} has more than 1,024 characters"
-    if len(body.get("tools") or ()) > 128:
-        yield "more than 128 tools"
+    tools = body.get("tools") or ()
+    yield from find_function_faults(
+        "tools[]", [each for each in tools if each["type"] == "function"]
+    )
+    if fault := find_count_fault(tools):
+        yield fault
 
 
 RESPONSES_RULES: Final[Rules] = {

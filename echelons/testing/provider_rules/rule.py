@@ -6,7 +6,7 @@ import base64
 import binascii
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 Json: TypeAlias = Mapping[str, Any]
@@ -16,6 +16,9 @@ Rules: TypeAlias = Mapping[str, Callable[[Any], Iterator[str]]]
 TOOL_NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 CALL_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,40}")
 PERSON_NAME: Final = re.compile(r"[^\s<|\\/>]{1,64}")
+MAX_DESCRIPTION: Final = 1024
+"""Most characters of the description of a tool."""
+MAX_TOOLS: Final = 128
 PICTURES: Final = ("image/png", "image/jpeg", "image/gif", "image/webp")
 DATA_URL: Final = re.compile(r"data:([\w.+-]+/[\w.+-]+);base64,(.*)", re.DOTALL)
 
@@ -104,3 +107,22 @@ def find_url_fault(url: Any) -> str:
 def is_blank(text: Any) -> bool:
     """Return whether a text has nothing to read; what is no text has nothing either."""
     return not isinstance(text, str) or not text.strip()
+
+
+def find_function_faults(place: str, functions: Iterable[Json]) -> Iterator[str]:
+    """Yield why OpenAI refuses the functions among the tools of a request."""
+    names: set[str] = set()
+    for function in functions:
+        name = function["name"]
+        if not TOOL_NAME.fullmatch(name):
+            yield f"Invalid '{place}.name': {name[:80]!r}"
+        if name in names:
+            yield f"the tool {name!r} is declared twice"
+        names.add(name)
+        if len(function.get("description") or "") > MAX_DESCRIPTION:
+            yield f"the description of {name!r} has more than {MAX_DESCRIPTION:,} characters"
+
+
+def find_count_fault(tools: Sequence[Json]) -> str:
+    """Return why OpenAI refuses the number of tools of a request; empty if it does not."""
+    return f"more than {MAX_TOOLS} tools" if len(tools) > MAX_TOOLS else ""
