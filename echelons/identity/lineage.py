@@ -164,7 +164,7 @@ def is_from_model(metadata: Mapping[str, Any]) -> bool:
 
     The last message of a halted agent, and what others have written, come from none.
     """
-    return not _NOT_FROM_MODEL & metadata.keys()
+    return _NOT_FROM_MODEL.isdisjoint(metadata)
 
 
 def strip_own_metadata(message: BaseMessage) -> dict[str, Any]:

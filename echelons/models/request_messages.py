@@ -140,7 +140,7 @@ class RequestBuilder:
         if given and given[-1].type == "human":
             base = latest
         self._known[key] = latest, base, system, shown_system
-        if len(self._known) > self.KEPT:
+        if known is None and len(self._known) > self.KEPT:
             # Listed at once, as another thread may build a request meanwhile.
             self._known.pop([*self._known][0], None)  # noqa: RUF015
         end = _Writer(self.rules, hidden, latest)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 from langchain_core.runnables import RunnableConfig
@@ -62,14 +62,6 @@ class Account(NamedTuple):
     config: Mapping[str, Any]
     arun: Callable[[Callable[[], Any]], Awaitable[Any]] = OPEN_GATE.arun
 
-    @classmethod
-    def find(cls, config: Mapping[str, Any]) -> Self | None:
-        """Return the account of the agent at work; `None` if nothing limits what it may spend."""
-        gate = get_gate(config)
-        if (allowance := get_allowance(config, gate)) is None:
-            return None
-        return cls(gate.budgets, allowance, config, gate.arun)
-
     def build_step(self, work: Callable[[], Any]) -> PlanStep:
         """Return work on the budgets as a step of a plan."""
         return PlanStep(work, partial(self.arun, work))
@@ -92,7 +84,9 @@ def ask(
     Raises:
         CallRefused: The agent has a budget, of which nothing is left.
     """
-    account, gate, view = account or Account.find(config), get_gate(config), get_view(config)
+    gate, view = get_gate(config), get_view(config)
+    if account is None and (allowance := get_allowance(config, gate)):
+        account = Account(gate.budgets, allowance, config, gate.arun)
     request = FittedRequest(model, messages, gate.hidden_messages, view)
     is_charged = False
     if account:
@@ -101,8 +95,8 @@ def ask(
         reply = yield from _call(model, request, config)
     if gate.limits_tokens and isinstance(reply, AIMessage) and not get_whole_usage(reply):
         # A limit that what is not reported does not reach would be none.
-        allowance = account.allowance if account else None
-        call = build_noted_call(model.description, request.messages, reply, allowance)
+        limits = account.allowance if account else None
+        call = build_noted_call(model.description, request.messages, reply, limits)
         call = call._replace(was_admitted=True, was_charged=is_charged, is_reply=True)
         yield _build_gate_step(gate, partial(gate.note_call, call, config))
     return clean_reply(reply, view.mark) if view else reply
@@ -202,12 +196,12 @@ def ask_beside(
     verdict = yield _build_gate_step(gate, partial(gate.enter, Step.MODEL, config))
     if isinstance(verdict, Halt) or (verdict and may_pause):
         raise CallRefused(verdict)
-    is_charged, account = False, Account.find(config)
-    if account:
+    is_charged, allowance = False, get_allowance(config, gate)
+    if allowance:
+        account = Account(gate.budgets, allowance, config, gate.arun)
         reply, is_charged = yield from _charge(model, request, config, account)
     else:
         reply = yield from _call(model, request, config)
-    allowance = account.allowance if account else None
     call = build_noted_call(model.description, request.messages, reply, allowance)
     call = call._replace(was_admitted=not verdict, was_charged=is_charged, reply_id="")
     yield _build_gate_step(gate, partial(gate.note_call, call, config))

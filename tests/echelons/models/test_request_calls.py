@@ -18,8 +18,8 @@ from echelons.plans import run_plan_steps
 from tests.benchmarks.model import QuickModel
 from tests.benchmarks.trees import look_up
 
-MOST = 75
-"""Calls around a model's; ten of them were there when the messages were sent as they are."""
+MOST = 70
+"""Calls around a model's, for which the plan and the request are built."""
 SYSTEM = SystemMessage("You are root.")
 
 
