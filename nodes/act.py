@@ -39,7 +39,7 @@ from echelons.nodes.tool_execution.approval import (
     build_rejected_update,
 )
 from echelons.nodes.tool_execution.async_only import is_async_only
-from echelons.nodes.tool_execution.at_most_once import AtMostOnce, Refusal
+from echelons.nodes.tool_execution.at_most_once import Refusal, execute_at_most_once
 from echelons.nodes.tool_execution.built_in_calls import execute_built_in_call, is_kept_question
 from echelons.nodes.tool_execution.current_request import with_root_request
 from echelons.nodes.tool_execution.injected_state import extend_state, reads_state
@@ -91,7 +91,7 @@ class Act(Node):
         self._threaded_tools = {each.name for each in tools if not supports_async(each)}
         self._async_only_tools = {each.name for each in tools if is_async_only(each)}
         self._state_readers = {each.name for each in tools if reads_state(each)}
-        self._at_most_once = AtMostOnce(journal)
+        self._journal = journal
         self._history = history
         self._approvals = approvals
 
@@ -175,11 +175,7 @@ class Act(Node):
         if given["name"] in self._state_readers and (previous := _read_previous(config)):
             past = yield build_past_step(self._history, previous, config)
             call = replace(call, state=extend_state(past, config))
-        once = self._at_most_once
-        run = PlanStep(
-            partial(once.execute, call, own, refusal), partial(once.aexecute, call, own, refusal)
-        )
-        return (yield run)
+        return (yield from execute_at_most_once(self._journal, call, own, refusal))
 
     @cached_property
     def _tool_node(self) -> ToolNode:

@@ -23,7 +23,7 @@ from echelons.effects.approvals import (
 from echelons.guards.circuit_breaker import AttemptOutcome
 from echelons.guards.gate import get_gate
 from echelons.guards.permissions import RulesByName, judge_call
-from echelons.identity.thread_history import ThreadHistory
+from echelons.identity.thread_history import ThreadHistory, build_head_step
 from echelons.messaging.user_answer import UserAnswer
 from echelons.nodes.delegating.attempt import LevelFailure
 from echelons.nodes.delegating.queued_request import QueuedRequest
@@ -75,11 +75,8 @@ class RequestApprovals:
         Raises:
             GraphInterrupt: A human is asked.
         """
-        pad, history = Scratchpad(config), self.history
-        has_begun = yield PlanStep(
-            partial(history.load_head, config), partial(history.aload_head, config)
-        )
-        if has_begun:
+        pad = Scratchpad(config)
+        if (yield build_head_step(self.history, config)):
             pad.note_answers()
             first = pad.answers[0] if pad.answers else None
             return _build_verdict(read_first_answer(first), order)

@@ -43,7 +43,7 @@ from echelons.nodes.tool_execution.user_answers import (
     note_outcome,
     note_questions,
 )
-from echelons.plans import Plan, PlanStep, adrive_plan, drive_plan
+from echelons.plans import Plan, PlanStep
 from echelons.text.error_lines import describe_error
 
 LOG = logging.getLogger(__name__)
@@ -64,31 +64,26 @@ class Refusal(NamedTuple):
     build_update: Callable[[bool], Any]
 
 
-class AtMostOnce:
-    """Executes calls at most once, by a journal of the calls that have begun and ended."""
+def execute_at_most_once(
+    journal: Journal,
+    call: JournaledCall,
+    config: RunnableConfig,
+    refusal: Refusal | None = None,
+) -> Plan[Any]:
+    """Execute a call, or return its recorded result if it has ended before.
 
-    def __init__(self, journal: Journal) -> None:
-        self._journal = journal
+    Args:
+        journal: Records which calls have begun and ended.
+        call: The call.
+        config: The config of its task.
+        refusal: Why it may not begin, if so.
 
-    def execute(
-        self, call: JournaledCall, config: RunnableConfig, refusal: Refusal | None = None
-    ) -> Any:
-        """Execute a call, or return its recorded result if it has ended before.
-
-        Raises:
-            GraphInterrupt: The tool asks, or only a human knows whether the call happened.
-            CallContested: Another run of the thread executes the same call.
-            LeaseLost: Another process runs the thread now.
-        """
-        plan = _Execution(self._journal, call, config).plan(refusal)
-        return drive_plan(plan, lambda step: step.run())
-
-    async def aexecute(
-        self, call: JournaledCall, config: RunnableConfig, refusal: Refusal | None = None
-    ) -> Any:
-        """Async version of `execute`."""
-        plan = _Execution(self._journal, call, config).plan(refusal)
-        return await adrive_plan(plan, lambda step: step.arun())
+    Raises:
+        GraphInterrupt: The tool asks, or only a human knows whether the call happened.
+        CallContested: Another run of the thread executes the same call.
+        LeaseLost: Another process runs the thread now.
+    """
+    return _Execution(journal, call, config).plan(refusal)
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,7 +36,7 @@ from echelons.nodes.tool_execution.user_answers import (
     note_answers,
     note_questions,
 )
-from echelons.plans import PlanStep, adrive_plan, drive_plan
+from echelons.plans import PlanStep, arun_plan_steps, run_plan_steps
 
 
 class ToldRun(Node):
@@ -61,12 +61,12 @@ class ToldRun(Node):
             GraphInterrupt: It asks.
         """
         plan = self._plan(self._build_step(input, config, kwargs), config or {})
-        return drive_plan(plan, lambda step: step.run())
+        return run_plan_steps(plan)
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         """Async version of `invoke`."""
         plan = self._plan(self._build_step(input, config, kwargs), config or {})
-        return await adrive_plan(plan, lambda step: step.arun())
+        return await arun_plan_steps(plan)
 
     def _build_step(
         self, given: Any, config: RunnableConfig | None, kwargs: dict[str, Any]
