@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 from langchain_core.runnables import RunnableConfig
@@ -24,7 +24,7 @@ from echelons.models.door.call_usage import (
 from echelons.models.door.inner_calls import is_counted
 from echelons.models.door.notices import clean_reply, get_view
 from echelons.models.door.overflow import FittedRequest
-from echelons.plans import Plan, PlanStep, arun_plan_steps, run_plan_steps
+from echelons.plans import Plan, PlanStep, arun_plan_steps, build_step, run_plan_steps
 
 _SECONDS_OVER = Halt("budget", "the seconds of work are over")
 
@@ -62,9 +62,11 @@ class Account(NamedTuple):
     config: Mapping[str, Any]
     arun: Callable[[Callable[[], Any]], Awaitable[Any]] = OPEN_GATE.arun
 
-    def build_step(self, work: Callable[[], Any]) -> PlanStep:
-        """Return work on the budgets as a step of a plan."""
-        return PlanStep(work, partial(self.arun, work))
+    @classmethod
+    def find(cls, config: Mapping[str, Any], gate: Gate) -> Self | None:
+        """Return the account of the agent at work; `None` if nothing limits what it may spend."""
+        allowance = get_allowance(config, gate)
+        return cls(gate.budgets, allowance, config, gate.arun) if allowance else None
 
 
 def ask(
@@ -85,30 +87,28 @@ def ask(
         CallRefused: The agent has a budget, of which nothing is left.
     """
     gate, view = get_gate(config), get_view(config)
-    if account is None and (allowance := get_allowance(config, gate)):
-        account = Account(gate.budgets, allowance, config, gate.arun)
+    account = account or Account.find(config, gate)
     request = FittedRequest(model, messages, gate.hidden_messages, view)
-    is_charged = False
-    if account:
-        reply, is_charged = yield from _charge(model, request, config, account)
-    else:
-        reply = yield from _call(model, request, config)
+    reply, is_charged = yield from _send(model, request, config, account)
     if gate.limits_tokens and isinstance(reply, AIMessage) and not get_whole_usage(reply):
         # A limit that what is not reported does not reach would be none.
-        limits = account.allowance if account else None
-        call = build_noted_call(model.description, request.messages, reply, limits)
+        allowance = account.allowance if account else None
+        call = build_noted_call(model.description, request.messages, reply, allowance)
         call = call._replace(was_admitted=True, was_charged=is_charged, is_reply=True)
-        yield _build_gate_step(gate, partial(gate.note_call, call, config))
+        yield build_step(partial(gate.note_call, call, config), gate.arun)
     return clean_reply(reply, view.mark) if view else reply
 
 
-def _charge(
-    model: BoundModel, request: FittedRequest, config: RunnableConfig, account: Account
+def _send(
+    model: BoundModel, request: FittedRequest, config: RunnableConfig, account: Account | None
 ) -> Plan[tuple[Any, bool]]:
     """Return the reply to a request, and whether a budget was charged with it, see `ask`."""
-    budgets, allowance, own, _ = account
+    if account is None:
+        return (yield from _call(model, request, config)), False
+    budgets, allowance, own, arun = account
     estimate = estimate_call(model.description, request.messages, allowance)
-    reserved = yield account.build_step(partial(budgets.reserve, estimate, allowance, own))
+    reserve = partial(budgets.reserve, estimate, allowance, own)
+    reserved = yield build_step(reserve, arun)
     if isinstance(reserved, Halt):
         raise CallRefused(reserved)
     used: CallUsage | None = None
@@ -116,7 +116,7 @@ def _charge(
         reply = yield from _call(model, request, config, account)
         used = read_usage(model.description, request.messages, reply, allowance)
     except asyncio.CancelledError:
-        yield account.build_step(partial(budgets.charge_cancelled, reserved))
+        yield build_step(partial(budgets.charge_cancelled, reserved), arun)
         reserved = ""
         raise
     finally:
@@ -193,18 +193,15 @@ def ask_beside(
     if is_counted(config):
         # A tool asks, whose calls are counted when they end.
         return (yield from _call(model, request, config))
-    verdict = yield _build_gate_step(gate, partial(gate.enter, Step.MODEL, config))
+    verdict = yield build_step(partial(gate.enter, Step.MODEL, config), gate.arun)
     if isinstance(verdict, Halt) or (verdict and may_pause):
         raise CallRefused(verdict)
-    is_charged, allowance = False, get_allowance(config, gate)
-    if allowance:
-        account = Account(gate.budgets, allowance, config, gate.arun)
-        reply, is_charged = yield from _charge(model, request, config, account)
-    else:
-        reply = yield from _call(model, request, config)
+    account = Account.find(config, gate)
+    reply, is_charged = yield from _send(model, request, config, account)
+    allowance = account.allowance if account else None
     call = build_noted_call(model.description, request.messages, reply, allowance)
     call = call._replace(was_admitted=not verdict, was_charged=is_charged, reply_id="")
-    yield _build_gate_step(gate, partial(gate.note_call, call, config))
+    yield build_step(partial(gate.note_call, call, config), gate.arun)
     return reply
 
 
@@ -248,11 +245,7 @@ def _note_own(call: NotedCall, config: RunnableConfig) -> Plan[None]:
     gate, allowance = get_gate(config), get_allowance(config)
     is_charged = bool(allowance and allowance.grants.keys() - {"seconds", "tool_calls"})
     call = call._replace(was_admitted=True, was_charged=call.was_charged or is_charged, reply_id="")
-    yield _build_gate_step(gate, partial(gate.note_call, call, config))
-
-
-def _build_gate_step(gate: Gate, work: Callable[[], Any]) -> PlanStep:
-    return PlanStep(work, partial(gate.arun, work))
+    yield build_step(partial(gate.note_call, call, config), gate.arun)
 
 
 def ask_quietly(model: Any, instructions: str, question: str) -> Plan[Any]:
