@@ -66,14 +66,14 @@ def read_roster(
     Those that have ended with an earlier segment are not in it: that they would was told, too.
     """
     roster = read_whole_roster(messages, before)
-    return {name: each for name, each in roster.items() if each.until in ("", segment)}
+    return {name: entry for name, entry in roster.items() if entry.until in ("", segment)}
 
 
 def read_whole_roster(
     messages: Iterable[BaseMessage], before: StoredRoster | None = None
 ) -> dict[str, RosterEntry]:
     """Return what some messages tell of subordinates, whatever has ended since."""
-    roster = {name: RosterEntry(*each) for name, each in (before or {}).items()}
+    roster = {name: RosterEntry(*stored) for name, stored in (before or {}).items()}
     for message in messages:
         metadata = message.response_metadata
         if metadata and message.type in ("human", "tool"):
@@ -110,15 +110,15 @@ was made for: scout-1 "finds paths". Of your subordinates, these are gone, and n
 them: clerk.
     """
     texts: list[str] = []
-    made = load_tool_texts(SPAWN_SUBORDINATE)
+    spawn_texts = load_tool_texts(SPAWN_SUBORDINATE)
     living = [
-        f"{name} {each.role}{made['until'] if each.until else ''}"
-        for name, each in changes.items()
-        if each and each.role
+        f"{name} {entry.role}{spawn_texts['until'] if entry.until else ''}"
+        for name, entry in changes.items()
+        if entry and entry.role
     ]
     if living:
-        texts.append(_fill(made["living"], living))
-    if gone := [name for name, each in changes.items() if not (each and each.role)]:
+        texts.append(_fill(spawn_texts["living"], living))
+    if gone := [name for name, entry in changes.items() if not (entry and entry.role)]:
         texts.append(_fill(load_tool_texts(DISMISS_SUBORDINATE)["gone"], gone))
     return " ".join(texts)
 
@@ -132,11 +132,11 @@ def _fill(text: str, names: Collection[str]) -> str:
 def _read_changes(metadata: Mapping[str, Any]) -> Changes:
     if isinstance(changes := metadata.get(ROSTER_KEY), Mapping):
         return {
-            str(name): RosterEntry(*map(str, each)) if isinstance(each, list) else None
-            for name, each in changes.items()
+            str(name): RosterEntry(*map(str, stored)) if isinstance(stored, list) else None
+            for name, stored in changes.items()
         }
-    made = metadata.get(SPAWNED_KEY)
-    specs = made.get(GIVEN) if isinstance(made, Mapping) else None
+    spawned = metadata.get(SPAWNED_KEY)
+    specs = spawned.get(GIVEN) if isinstance(spawned, Mapping) else None
     if not isinstance(specs, Mapping):
         return {}
-    return {name: build_entry(each) for name, each in specs.items() if isinstance(each, Mapping)}
+    return {name: build_entry(spec) for name, spec in specs.items() if isinstance(spec, Mapping)}

@@ -20,7 +20,7 @@ from echelons.messaging.mail import Mail, render_mail
 def build_roster_notice(changes: Changes, id: str = "") -> BaseMessage:
     """Return a notice that tells an agent of subordinates which have come or gone."""
     noted = Mail(0, "", "", "", "notice").to_metadata()
-    stored = {name: each and each.stored() for name, each in changes.items()}
+    stored = {name: entry and entry.stored() for name, entry in changes.items()}
     return HumanMessage(
         render_mail("", describe_changes(changes), "notice"),
         id=id or None,
@@ -35,7 +35,7 @@ def list_lost_notices(
     if not (roster := read_whole_roster(messages)):
         return []
     left = read_whole_roster(shown)
-    lost = {name: each for name, each in roster.items() if left.get(name) != each}
+    lost = {name: entry for name, entry in roster.items() if left.get(name) != entry}
     return [recall_roster((*lost.items(),))] if lost else []
 
 

@@ -43,7 +43,7 @@ def read_unreadable(error: ValidationError) -> AIMessage | None:
     fields = _find_fields(error)
     calls = fields.get("tool_calls") or [{}] * (max(written) + 1)
     broken = [_build_invalid(calls[place], args) for place, args in written.items()]
-    fields["tool_calls"] = [each for n, each in enumerate(calls) if each and n not in written]
+    fields["tool_calls"] = [call for n, call in enumerate(calls) if call and n not in written]
     fields["invalid_tool_calls"] = [*(fields.get("invalid_tool_calls") or ()), *broken]
     return AIMessage(**{"content": "", **fields})
 

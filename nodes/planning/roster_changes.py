@@ -52,12 +52,12 @@ def list_roster_notices(
     summaries = find_summaries(shown)
     segment = identity.request_id or identity.turn
     known = read_roster(shown[find_window(shown, summaries) :], segment, summaries.roster)
-    made = plan.living if plan else {}
+    spawned = plan.living if plan else {}
     living = {
-        name: build_entry(each.stored(), stays=each.segment != segment)
-        for name, each in made.items()
+        name: build_entry(spec.stored(), stays=spec.segment != segment)
+        for name, spec in spawned.items()
     }
     if not (changes := find_changes(known, living, dismissed)):
         return []
-    latest = next((each.id for each in reversed(own) if each.id), "")
+    latest = next((message.id for message in reversed(own) if message.id), "")
     return [build_roster_notice(changes, derive_message_id(identity.thread_id, f"roster/{latest}"))]

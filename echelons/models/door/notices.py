@@ -67,31 +67,33 @@ class View(NamedTuple):
         if self.shorten:
             shown = self.shorten(shown)
         # One look at all of it, as hardly any message has something to show or to leave out.
-        contents = [(each.name, each.content) for each in shown]
+        contents = [(message.name, message.content) for message in shown]
         text = "\n".join(
             [f"{name} {text if type(text) is str else _join(text)}" for name, text in contents]
         )
-        noted = [1 for each in shown if each.response_metadata and each.type not in _REPLY]
+        noted = [1 for message in shown if message.response_metadata and message.type not in _REPLY]
         if noted or may_have_mark(text):
-            shown = [_show(each, self.mark) for each in shown]
+            shown = [_show(message, self.mark) for message in shown]
         return shown
 
     def show_new(
         self, messages: Sequence[BaseMessage], shown: Sequence[BaseMessage]
     ) -> list[BaseMessage]:
         """Return messages that are shown already, but for notices that fitting has added."""
-        old = {id(each) for each in shown}
+        old = {id(message) for message in shown}
         return [
-            _show(each, self.mark)
-            if id(each) not in old and is_notice(each) and not str(each.text).startswith(self.mark)
-            else each
-            for each in messages
+            _show(message, self.mark)
+            if id(message) not in old
+            and is_notice(message)
+            and not str(message.text).startswith(self.mark)
+            else message
+            for message in messages
         ]
 
     def introduce(self, system: Sequence[BaseMessage]) -> list[BaseMessage]:
         """Return the instructions, with what the mark is at the end of the first."""
         # What others say stands there, too: roles, summaries, what a prompt's function reads.
-        shown = [_clean(each, self.mark) for each in system]
+        shown = [_clean(message, self.mark) for message in system]
         if not self.is_announced:
             return shown
         text = build_notice_guidance(self.mark)
@@ -129,7 +131,9 @@ def clean_reply(reply: Any, mark: str) -> Any:
     clean: AIMessage = _clean(reply, mark)
     held = {key: getattr(clean, key) for key in _CALL_FIELDS}
     update = {
-        key: each for key, value in held.items() if (each := remove_mark_deep(value, mark)) != value
+        key: cleaned
+        for key, value in held.items()
+        if (cleaned := remove_mark_deep(value, mark)) != value
     }
     return clean.model_copy(update=update) if update else clean
 
@@ -152,7 +156,7 @@ def mark_notice(message: ToolMessage) -> ToolMessage:
 def list_notices(message: BaseMessage) -> list[str]:
     """Return the notices that stand beside a message, a line each."""
     beside = message.response_metadata.get(NOTICES_KEY)
-    return [_join_lines(str(each)) for each in beside] if isinstance(beside, list) else []
+    return [_join_lines(str(line)) for line in beside] if isinstance(beside, list) else []
 
 
 def is_notice(message: BaseMessage) -> bool:
