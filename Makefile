@@ -71,13 +71,13 @@ compat-lowest compat-newest: compat-%: $(READY)
 	@.$@/bin/python -m pytest -n auto --dist loadfile $(COMPAT_TESTS) $(ARGS)
 
 bench: $(READY) ## Count and time, beside LangGraph by hand (ARGS=--help lists what else it does)
-	@$(BIN)/python tests/benchmarks/run.py $(ARGS)
+	@$(BIN)/python benchmarks/run.py $(ARGS)
 
 bench-counts: $(READY) ## Count only; end with an error if a count has risen above the stored one
-	@$(BIN)/python tests/benchmarks/run.py --only counts $(ARGS)
+	@$(BIN)/python benchmarks/run.py --only counts $(ARGS)
 
 bench-peers: $(READY) ## Measure beside other frameworks, each in an environment of its own
-	@$(BIN)/python tests/benchmarks/peers/run.py $(ARGS)
+	@$(BIN)/python benchmarks/peers/run.py $(ARGS)
 
 # make proof PART=replies tries only what any model may reply; PART=kills only what a death does.
 PROOF_replies := tests/properties/test_requests_are_accepted.py tests/properties/test_next_turn_answers.py
@@ -91,17 +91,17 @@ proof: $(READY) ## Prove what is promised with all trials, or a PART of it; the 
 
 bench-routing: $(READY) ## Measure the routing against DATA=folder, and store the figures
 	@test -n "$(DATA)" || { echo "make bench-routing DATA=folder (docs/routing.md says of what)" >&2; exit 2; }
-	@$(BIN)/python tests/benchmarks/route.py "$(DATA)" $(ARGS)
+	@$(BIN)/python benchmarks/route.py "$(DATA)" $(ARGS)
 
 bench-research: $(READY) ## Measure the research team on DATA=folder with the questions in ASKED=file
 	@test -n "$(DATA)" -a -n "$(ASKED)" || { echo "make bench-research DATA=folder ASKED=file (docs/cli.md says of what)" >&2; exit 2; }
-	@$(BIN)/python -m tests.benchmarks.research "$(DATA)" "$(ASKED)" $(ARGS)
+	@$(BIN)/python -m benchmarks.research "$(DATA)" "$(ASKED)" $(ARGS)
 
 bench-registry: $(READY) ## Measure the registry, its drawing and its view over 1,000 and 10,000 agents
-	@$(BIN)/python -m tests.benchmarks.registry
+	@$(BIN)/python -m benchmarks.registry
 
 bench-usage: $(READY) ## Measure the sums of what 1,000 and 10,000 agents have used, and their views
-	@$(BIN)/python -m tests.benchmarks.usage
+	@$(BIN)/python -m benchmarks.usage
 
 clean: ## Remove all that make and the tools have made (.venv, caches, builds, the demo)
 	@rm -rf $(VENV) .compat-* .peers build dist *.egg-info $(DEMO) $(DEMO)-wal $(DEMO)-shm

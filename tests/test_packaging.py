@@ -142,8 +142,12 @@ def unpacked(dist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_source_distribution_holds_what_the_tests_need(unpacked: Path) -> None:
     assert [each for each in FOR_THE_TESTS if not (unpacked / each).is_file()] == []
-    tests = {path.relative_to(ROOT) for path in (ROOT / "tests").rglob("*.py")}
-    assert [each for each in tests if not (unpacked / each).is_file()] == []
+    programs = {
+        path.relative_to(ROOT)
+        for folder in ("tests", "benchmarks")
+        for path in (ROOT / folder).rglob("*.py")
+    }
+    assert [path for path in programs if not (unpacked / path).is_file()] == []
 
 
 def test_the_tests_run_in_an_unpacked_source_distribution(unpacked: Path) -> None:

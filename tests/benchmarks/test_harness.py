@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
-from tests.benchmarks import suite, works
-from tests.benchmarks.counting import Counter, Counts
-from tests.benchmarks.measure import Cost, Scale, median, megabytes
-from tests.benchmarks.report import Figures, as_markdown, facts, list_excesses
-from tests.benchmarks.rivals import (
+from benchmarks import suite, works
+from benchmarks.counting import Counter, Counts
+from benchmarks.measure import Cost, Scale, median, megabytes
+from benchmarks.report import Figures, as_markdown, facts, list_excesses
+from benchmarks.rivals import (
     ALL,
     AS_IT_COMES,
     FLOOR,
@@ -29,8 +29,8 @@ from tests.benchmarks.rivals import (
     arivals,
     rivals,
 )
-from tests.benchmarks.trees import Role, chain, crowd, pair
-from tests.benchmarks.works import Work, measure
+from benchmarks.trees import Role, chain, crowd, pair
+from benchmarks.works import Work, measure
 
 TINY = Scale(rounds=1, counted=1, crowd=2, latency=0.001, turns=(1, 2, 3), continuations=(1, 2))
 CHAIN = "chain, async"

@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.benchmarks.measure import Cost, Say
-from tests.benchmarks.peers import compare as comparing
-from tests.benchmarks.peers import environments, serving, suite
-from tests.benchmarks.peers.compare import Result, Scale, compare
-from tests.benchmarks.peers.entries import ENTRIES, HANDWRITTEN, OWN, OWN_FULL, Entry
-from tests.benchmarks.peers.environments import PINS, NotInstallable, interpreter
-from tests.benchmarks.peers.page import as_json, as_markdown
-from tests.benchmarks.peers.process import PeerFailed, started
-from tests.benchmarks.peers.work import CHAIN, CROWD, THREAD, TYPED, Size
+from benchmarks.measure import Cost, Say
+from benchmarks.peers import compare as comparing
+from benchmarks.peers import environments, serving, suite
+from benchmarks.peers.compare import Result, Scale, compare
+from benchmarks.peers.entries import ENTRIES, HANDWRITTEN, OWN, OWN_FULL, Entry
+from benchmarks.peers.environments import PINS, NotInstallable, interpreter
+from benchmarks.peers.page import as_json, as_markdown
+from benchmarks.peers.process import PeerFailed, started
+from benchmarks.peers.work import CHAIN, CROWD, THREAD, TYPED, Size
 
 SMALL = Size(crowd=2, latency=0.001)
 TINY = Scale(rounds=1, crowded=1, turns=(1, 2), size=SMALL)

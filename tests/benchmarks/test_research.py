@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.benchmarks.research import Question, judged, main, quotations
+from benchmarks.research import Question, judged, main, quotations
 
 KITE = "# Kites\n\nA red kite eats mice.\n"
 ASKED = [

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.benchmarks import routing
-from tests.benchmarks.requests import Requests
-from tests.benchmarks.routing import auroc, chosen, main, scaled
+from benchmarks import routing
+from benchmarks.requests import Requests
+from benchmarks.routing import auroc, chosen, main, scaled
 
 DOMAINS = {"fun": ["play_music", "tell_joke"], "money": ["pay_bill", "check_balance"]}
 WORDS = {

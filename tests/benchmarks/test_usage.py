@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from tests.benchmarks.usage import main
+from benchmarks.usage import main
 
 
 def test_the_benchmark_measures_and_stores(tmp_path: Path) -> None:

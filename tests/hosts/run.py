@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 sys.path[0] = str(ROOT)
 
 if __name__ == "__main__":
-    from tests.benchmarks.peers.environments import interpreter
+    from benchmarks.peers.environments import interpreter
 
     folder = Path(__file__).parent
     python = interpreter("hosts", pins=folder / "pins.txt")

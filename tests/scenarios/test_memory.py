@@ -18,13 +18,13 @@ from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import interrupt
 
+from benchmarks.counting import Counter, Counts
 from echelons import Agent, Session
 from echelons.errors import ContextTooLarge, InvalidField
 from echelons.identity.lineage import MEMORY_KEY, PIN_KEY
 from echelons.memory import Memory
 from echelons.testing import Call, Reply, ScriptedModel, delegate
 from echelons.workspace_tools import file_tools
-from tests.benchmarks.counting import Counter, Counts
 from tests.proof import sample
 
 if TYPE_CHECKING:

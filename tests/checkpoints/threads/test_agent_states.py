@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from benchmarks.registry import build_wide_tree
 from echelons import Session, SqliteCheckpointer
 from echelons.checkpoints.coordination.control_orders import ControlOrders
 from echelons.checkpoints.threads.agent_states import TreeSnapshot
@@ -20,7 +21,6 @@ from echelons.delegation.request import DelegationRequest, Status
 from echelons.guards.dismissals import Dismissal, Dismissals
 from echelons.identity.lineage import derive_agent_id
 from echelons.tree.agent_registry import AgentKind, AgentRegistry
-from tests.benchmarks.registry import build_wide_tree
 from tests.proof import sample
 
 

@@ -11,12 +11,12 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, System
 from langchain_core.prompt_values import ChatPromptValue
 from langchain_core.runnables import RunnableConfig
 
+from benchmarks.model import QuickModel
+from benchmarks.trees import look_up
 from echelons.models.door.ask import ask
 from echelons.models.door.bound_model import BoundModel
 from echelons.models.door.notices import View, with_view
 from echelons.plans import run_plan_steps
-from tests.benchmarks.model import QuickModel
-from tests.benchmarks.trees import look_up
 
 MOST = 70
 """Calls around a model's, for which the plan and the request are built."""
