@@ -1,0 +1,1 @@
+"""What agents can do or must obey beside the loop: one folder for each feature."""
