@@ -6,6 +6,7 @@ Public names are imported on first use, so `import echelons` itself stays fast.
 from __future__ import annotations
 
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -33,6 +34,18 @@ if TYPE_CHECKING:
     from echelons.runtime.session import Session
     from echelons.runtime.session_run import AsyncRun, Result, Run
     from echelons.text.redaction import redact_secrets
+
+_LINKS = ("checkpoints", "graphs", "nodes")
+if any(Path(__file__).with_name(link).is_file() for link in _LINKS):
+    # Without this, the first import of a linked folder would say only that there is no such module.
+    raise ImportError(
+        "this checkout of Echelons has no symbolic links: there are small text files in place of "
+        f"{', '.join(_LINKS)} in {Path(__file__).parent}. `pip install .` does not need links: run "
+        "it in the checkout, and leave the checkout. To work in the checkout, create them (on "
+        "Windows, turn developer mode on first): `git config core.symlinks true`, then "
+        f"`git checkout -- {' '.join(f'echelons/{link}' for link in _LINKS)}`. A folder from a ZIP "
+        "is no checkout: clone the repository."
+    )
 
 _HOMES = {
     "Agent": "agent",

@@ -24,7 +24,16 @@ ROOT = Path(__file__).parents[1]
 PARTS = ("echelons", "graphs", "nodes", "checkpoints")
 LINKED = PARTS[1:]
 NOT_SOURCES = shutil.ignore_patterns(
-    *(".git", ".venv*", ".*_cache", ".compat-*", ".peers", ".hypothesis", ".langgraph_api"),
+    *(
+        ".git",
+        ".venv*",
+        ".editable",
+        ".*_cache",
+        ".compat-*",
+        ".peers",
+        ".hypothesis",
+        ".langgraph_api",
+    ),
     *("__pycache__", "*.egg-info", "build", "dist", "*.sqlite*", "node_modules"),
 )
 FOR_THE_TESTS = (
@@ -212,20 +221,33 @@ def test_what_needs_symbolic_links_says_how_to_get_them(
     assert built("--sdist", cwd=checkout).returncode == 0
 
 
-@pytest.fixture(scope="module")
-def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The Python of a new environment with the wheel, and our dependencies by a path file."""
-    home = tmp_path_factory.mktemp("app") / "venv"
+def install(wheel: Path, home: Path) -> Path:
+    """Return the Python of a new environment with the wheel and what we depend on."""
     run(sys.executable, "-m", "venv", "--without-pip", home, cwd=home.parent)
     python = home / "bin" / "python"
     # To give the environment a pip of its own takes longer than all the rest.
-    install = ("install", "--no-index", "--no-deps", "--no-compile", wheel)
-    run(sys.executable, "-m", "pip", "--python", python, *install, cwd=home.parent)
+    options = ("install", "--no-index", "--no-deps", "--no-compile", wheel)
+    run(sys.executable, "-m", "pip", "--python", python, *options, cwd=home.parent)
     purelib = run(
         python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))", cwd=home.parent
     )
     Path(purelib, "dependencies.pth").write_text(sysconfig.get_path("purelib"), encoding="utf-8")
     return python
+
+
+def test_import_without_symbolic_links_says_how_to_get_them(without_links: Path) -> None:
+    for module in ("echelons", "echelons.graphs", "echelons.checkpoints.clock"):
+        done = tried(sys.executable, "-c", f"import {module}", cwd=without_links)
+
+        error = done.stderr.splitlines()[-1]
+        assert error.startswith("ImportError: this checkout of Echelons has no symbolic links")
+        assert "`git config core.symlinks true`" in error
+        assert "`git checkout -- echelons/checkpoints echelons/graphs echelons/nodes`" in error
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return install(wheel, tmp_path_factory.mktemp("app") / "venv")
 
 
 def test_an_app_keeps_its_own_folders_beside_ours(installed: Path, tmp_path: Path) -> None:
@@ -250,3 +272,47 @@ def test_an_app_keeps_its_own_folders_beside_ours(installed: Path, tmp_path: Pat
 
 def test_the_installed_command_answers(installed: Path, tmp_path: Path) -> None:
     assert "echelons" in run(installed.with_name("echelons"), "--help", cwd=tmp_path)
+
+
+@pytest.fixture(scope="module")
+def editable(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The Python of a new environment with an editable install of a checkout."""
+    folder = tmp_path_factory.mktemp("editable")
+    checkout = sources(folder)
+    if not (checkout / "echelons" / LINKED[0]).is_symlink():
+        pytest.skip("there are no links here, as in a source distribution")
+    code = "import setuptools.build_meta as backend; backend.build_editable('..')"
+    run(sys.executable, "-c", code, cwd=checkout)
+    (wheel,) = folder.glob("*.whl")
+    return install(wheel, folder / "venv")
+
+
+def test_editable_install_follows_the_checkout(editable: Path, tmp_path: Path) -> None:
+    (editable.parents[2] / "echelons" / "nodes" / "added.py").write_text("", encoding="utf-8")
+
+    run(editable, "-c", "import echelons.nodes.added, echelons.graphs.level_graph", cwd=tmp_path)
+
+    refused = tried(editable, "-c", "import graphs", cwd=tmp_path)
+    assert refused.stderr.endswith("No module named 'graphs'\n")
+
+
+@pytest.mark.parametrize(
+    "checker",
+    [
+        ("mypy", "--follow-imports=skip", "--cache-dir=/dev/null", "--python-executable"),
+        ("pyright", "--pythonpath"),
+    ],
+    ids=lambda checker: str(checker[0]),
+)
+def test_type_checkers_see_an_editable_install(
+    editable: Path, checker: tuple[str, ...], tmp_path: Path
+) -> None:
+    pytest.importorskip(checker[0])
+    seen = [f"import {'.'.join(dict.fromkeys(('echelons', part)))}" for part in PARTS]
+    (tmp_path / "app.py").write_text(
+        "\n".join([*seen, "import echelons.missing", "import graphs"]), encoding="utf-8"
+    )
+
+    done = tried(sys.executable, "-m", *checker, editable, "app.py", cwd=tmp_path)
+
+    assert [int(line) for line in re.findall(r"app\.py:(\d+):.*error", done.stdout)] == [5, 6]
