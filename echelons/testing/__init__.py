@@ -9,16 +9,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from echelons.testing.call_log import CallRecord
     from echelons.testing.clock import Clock, FakeClock, ManualClock, SystemClock
     from echelons.testing.openai_server import AnthropicServer, OpenAIServer
-    from echelons.testing.scripted_model import ScriptedModel
+    from echelons.testing.scripted_model import CallRecord, ScriptedModel
     from echelons.testing.scripts import Script, Step, per_conversation
     from echelons.testing.steps import Call, Reply, delegate, delegate_many, report
 
 _HOMES = {
-    "CallRecord": "call_log",
-    "ScriptedModel": "scripted_model",
+    **dict.fromkeys(("CallRecord", "ScriptedModel"), "scripted_model"),
     **dict.fromkeys(("AnthropicServer", "OpenAIServer"), "openai_server"),
     **dict.fromkeys(("Clock", "FakeClock", "ManualClock", "SystemClock"), "clock"),
     **dict.fromkeys(("Script", "Step", "per_conversation"), "scripts"),

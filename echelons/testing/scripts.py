@@ -6,15 +6,27 @@ continues at the right step.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+import copy
+import json
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage
+from langchain_core.messages.ai import UsageMetadata
+from langchain_core.messages.tool import invalid_tool_call, tool_call, tool_call_chunk
 
 from echelons.errors import InvalidScript, ScriptExhausted, ScriptMissing
 from echelons.identity.lineage import MAIL_KEY
-from echelons.testing.steps import Call, Reply, as_reply
+from echelons.testing.steps import (
+    Call,
+    Reply,
+    as_reply,
+    get_finish_reason,
+    make_call_id,
+    split_arguments,
+    split_words,
+)
 
 ANY_AGENT = "*"
 """The name for the script of every agent without a script of its own."""
@@ -48,11 +60,7 @@ def count_answers(messages: Sequence[BaseMessage]) -> int:
 
 
 def as_outcome(step: object) -> StepOutcome:
-    """Return the outcome of a step: a reply, a message or an exception.
-
-    Raises:
-        InvalidScript: It is not a step.
-    """
+    """Return the outcome of a step: a reply, a message or an exception."""
     if isinstance(step, AIMessage | BaseException):
         return step
     if isinstance(step, type) and issubclass(step, BaseException):
@@ -65,22 +73,13 @@ def as_outcome(step: object) -> StepOutcome:
 
 @dataclass(frozen=True)
 class ListScript:
-    """A script that is a list; its position is counted in the conversation.
-
-    Attributes:
-        steps: The steps, in order.
-        position: Counts the steps that a conversation has already played.
-    """
+    """A script that is a list; `position` counts the steps that a conversation has played."""
 
     steps: tuple[StepOutcome, ...]
     position: PositionCounter = count_turn_answers
 
     def next(self, agent: str | None, messages: Sequence[BaseMessage]) -> StepOutcome:
-        """Return the next step of a conversation.
-
-        Raises:
-            ScriptExhausted: The conversation has played all steps.
-        """
+        """Return the next step of a conversation."""
         index = self.position(messages)
         if index >= len(self.steps):
             raise ScriptExhausted(agent, index, len(self.steps))
@@ -116,11 +115,7 @@ def per_conversation(steps: Sequence[Step]) -> ListScript:
 
 
 def as_script(script: object) -> ListScript | FunctionScript:
-    """Return a list as a script per turn, or a function as a script that calls it.
-
-    Raises:
-        InvalidScript: It is neither, or one of its steps is not a step.
-    """
+    """Return a list as a script per turn, or a function as a script that calls it."""
     if isinstance(script, ListScript):
         return script
     if isinstance(script, list | tuple):
@@ -138,16 +133,84 @@ class AgentScripts:
         self._scripts = {agent: as_script(script) for agent, script in named.items()}
 
     def find_script(self, agent: str | None) -> ListScript | FunctionScript:
-        """Return the script of an agent, else the one for any agent.
-
-        An agent that was made at run time has that of its name without the digits at its end.
-
-        Raises:
-            ScriptMissing: There is neither.
-        """
+        """Return the script of an agent, else the one for any agent."""
         name = ANY_AGENT if agent is None else agent
+        # Spawned agents are numbered: `scout-2` follows the script of `scout`.
         stem = name.rpartition("-")[0]
         script = self._scripts.get(name) or self._scripts.get(stem) or self._scripts.get(ANY_AGENT)
         if script is None:
             raise ScriptMissing(agent, sorted(self._scripts))
         return script
+
+
+MODEL_NAME = "scripted"
+
+
+def as_message(reply: Reply, length: int) -> AIMessage:
+    """Return a reply as a message; `length`, the messages before it, makes its calls' ids."""
+    numbered = [(call, make_call_id(call, length, i)) for i, call in enumerate(reply.calls)]
+    message = AIMessage(
+        content=reply.content,
+        # Copied, because a tool that changes its arguments must not change the script.
+        tool_calls=[
+            tool_call(name=call.name, args=copy.deepcopy(dict(call.args)), id=id_)
+            for call, id_ in numbered
+            if not isinstance(call.args, str)
+        ],
+        invalid_tool_calls=[
+            invalid_tool_call(
+                name=call.name,
+                args=call.args,
+                id=id_,
+                error=f"the arguments of {call.name} are not a JSON object",
+            )
+            for call, id_ in numbered
+            if isinstance(call.args, str)
+        ],
+        response_metadata={
+            "finish_reason": get_finish_reason(reply),
+            "model_name": MODEL_NAME,
+        },
+    )
+    if reply.reasoning is not None:
+        message.additional_kwargs["reasoning_content"] = reply.reasoning
+    if reply.usage is not None:
+        read, written = reply.usage
+        message.usage_metadata = UsageMetadata(
+            input_tokens=read, output_tokens=written, total_tokens=read + written
+        )
+    return message
+
+
+def as_chunks(message: AIMessage) -> list[AIMessageChunk]:
+    """Return a message as a provider streams it: words, fragments of calls, then the usage."""
+    last: dict[str, Any] = {
+        "content": "",
+        "response_metadata": message.response_metadata,
+        "chunk_position": "last",
+    }
+    if message.usage_metadata is not None:
+        last["usage_metadata"] = message.usage_metadata
+    parts = [*_split_parts(message), last]
+    return [AIMessageChunk(id=message.id, **{"content": "", **part}) for part in parts]
+
+
+def _split_parts(message: AIMessage) -> Iterator[dict[str, Any]]:
+    others = dict(message.additional_kwargs)
+    for word in split_words(others.pop("reasoning_content", "")):
+        yield {"additional_kwargs": {"reasoning_content": word}}
+    if others:
+        yield {"additional_kwargs": others}
+    if isinstance(message.content, str):
+        for word in split_words(message.content):
+            yield {"content": word}
+    else:  # blocks of content cannot be cut without knowing their kind
+        yield {"content": message.content}
+    written = [(call["name"], json.dumps(call["args"]), call["id"]) for call in message.tool_calls]
+    written += [
+        (call["name"] or "", call["args"] or "", call["id"]) for call in message.invalid_tool_calls
+    ]
+    for index, (name, args, id_) in enumerate(written):
+        yield {"tool_call_chunks": [tool_call_chunk(name=name, args="", id=id_, index=index)]}
+        for fragment in split_arguments(args):
+            yield {"tool_call_chunks": [tool_call_chunk(args=fragment, index=index)]}

@@ -116,7 +116,7 @@ def delegate_many(
         >>> delegate_many(delegate("flights", "to Rome"), join="first").args["join"]
         'first'
     """
-    args: dict[str, Any] = {"requests": [each.args for each in requests], "join": join}
+    args: dict[str, Any] = {"requests": [request.args for request in requests], "join": join}
     if n is not None:
         args["n"] = n
     return Call("delegate_many", args, id)
@@ -135,13 +135,7 @@ def report(status: str, result: Any, id: str | None = None, **more: Any) -> Call
 
 
 def make_call_id(call: Call, length: int, index: int) -> str:
-    """Return the call's own id, or one made from its place.
-
-    Args:
-        call: The call.
-        length: Number of messages before the message with the call.
-        index: Index of the call in that message, from 0.
-    """
+    """Return the call's own id, or one from the messages before it and its index in its own."""
     return f"call_{length}_{index}" if call.id is None else call.id
 
 
@@ -173,19 +167,18 @@ def split_words(text: str) -> list[str]:
     return re.split(r"(?<=\s)(?=\S)", text) if text else []
 
 
-LONGEST_END: Final = 64
+MAX_LAST_FRAGMENT: Final = 64
 """Characters of the second fragment of arguments at most."""
 
 
 def split_arguments(text: str) -> list[str]:
     """Return the arguments of a call in two fragments, as they are streamed: halves, if short.
 
-    LangChain tries to read each fragment by itself as JSON; for one that begins within a text,
-    that takes a time which grows with the square of its length.
-
     Examples:
         >>> split_arguments('{"a": 1}')
         ['{"a"', ': 1}']
     """
-    middle = max((len(text) + 1) // 2, len(text) - LONGEST_END)
+    # LangChain tries to parse each fragment as JSON, which is quadratic for one that begins
+    # within a string: the second one stays short.
+    middle = max((len(text) + 1) // 2, len(text) - MAX_LAST_FRAGMENT)
     return [part for part in (text[:middle], text[middle:]) if part]

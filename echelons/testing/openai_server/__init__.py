@@ -6,16 +6,16 @@ real socket. It needs only the standard library.
 
 from __future__ import annotations
 
-from echelons.testing.openai_server.apis import Blocks
-from echelons.testing.openai_server.loopback_server import AnthropicServer, OpenAIServer
-from echelons.testing.openai_server.responses import (
+from echelons.testing.openai_server.protocols import Blocks, ChatRequest
+from echelons.testing.openai_server.server import (
+    AnthropicServer,
     Drop,
     Hang,
     HttpError,
+    OpenAIServer,
     Response,
     ResponseWriter,
 )
-from echelons.testing.openai_server.wire import ChatRequest
 
 __all__ = [
     "AnthropicServer",

@@ -10,8 +10,8 @@ from echelons.testing.provider_rules.rule import (
     CALL_ID,
     Json,
     Rules,
+    check_json,
     find_data_fault,
-    find_json_fault,
     find_picture_fault,
     is_blank,
 )
@@ -59,19 +59,14 @@ def _walk_blocks(body: Json) -> Iterator[tuple[str, str, Json]]:
         for block in blocks:
             yield place, role, block
             if block["type"] == "tool_result" and isinstance(block.get("content"), list):
-                for each in block["content"]:
-                    yield place, "result", each
+                for inner in block["content"]:
+                    yield place, "result", inner
 
 
 def _walk_calls(body: Json) -> Iterator[tuple[str, Json]]:
     for place, role, block in _walk_blocks(body):
         if role == "assistant" and block["type"] == "tool_use":
             yield place, block
-
-
-def _check_json(body: Json) -> Iterator[str]:
-    if fault := find_json_fault(body):
-        yield f"the body is no JSON: {fault}"
 
 
 def _check_roles(body: Json) -> Iterator[str]:
@@ -114,10 +109,10 @@ def _check_block_types(body: Json) -> Iterator[str]:
     for place, role, block in _walk_blocks(body):
         kind = block["type"]
         if role == "assistant":
-            is_known = kind in _ASSISTANT_BLOCKS or kind.endswith("_tool_result")
+            is_legal = kind in _ASSISTANT_BLOCKS or kind.endswith("_tool_result")
         else:
-            is_known = kind in (_RESULT_BLOCKS if role == "result" else _USER_BLOCKS)
-        if not is_known:
+            is_legal = kind in (_RESULT_BLOCKS if role == "result" else _USER_BLOCKS)
+        if not is_legal:
             yield f"{place}: Input tag {kind!r} does not match any of the expected tags"
 
 
@@ -136,9 +131,9 @@ def _check_signatures(body: Json) -> Iterator[str]:
 
 def _check_thinking_first(body: Json) -> Iterator[str]:
     is_on = (body.get("thinking") or {}).get("type") in ("enabled", "adaptive")
-    said = [each for each in _walk(body) if each[1] == "assistant"] if is_on else []
-    if said:
-        place, _, blocks = said[-1]
+    replies = [message for message in _walk(body) if message[1] == "assistant"] if is_on else []
+    if replies:
+        place, _, blocks = replies[-1]
         has_calls = any(block["type"] == "tool_use" for block in blocks)
         if has_calls and blocks[0]["type"] not in _THINKING:
             yield f"{place}.content.0.type: Expected `thinking`, but found {blocks[0]['type']!r}"
@@ -189,9 +184,9 @@ def _check_results(body: Json) -> Iterator[str]:
     for place, _, blocks in _walk(body):
         kinds = [block["type"] for block in blocks]
         results = [block["tool_use_id"] for block in blocks if block["type"] == "tool_result"]
-        if missing := [each for each in unanswered if each not in results]:
+        if missing := [call_id for call_id in unanswered if call_id not in results]:
             yield f"{place}: `tool_use` ids without `tool_result` blocks before it: {missing}"
-        if extra := [each for each in results if each not in unanswered]:
+        if extra := [call_id for call_id in results if call_id not in unanswered]:
             yield f"{place}: unexpected `tool_use_id` found in `tool_result` blocks: {extra}"
         if len(results) > len({*results}):
             yield f"{place}: each tool_use must have a single result"
@@ -219,7 +214,7 @@ def _check_tools(body: Json) -> Iterator[str]:
 
 
 ANTHROPIC_RULES: Final[Rules] = {
-    "json": _check_json,
+    "json": check_json,
     "roles": _check_roles,
     "first": _check_first,
     "last": _check_last,

@@ -7,16 +7,15 @@ from typing import Final
 
 from echelons.testing.provider_rules.rule import (
     CALL_ID,
-    DATA_URL,
     PERSON_NAME,
     TOOL_NAME,
     Json,
     Rules,
+    check_json,
     find_arguments_fault,
     find_count_fault,
-    find_data_fault,
+    find_file_fault,
     find_function_faults,
-    find_json_fault,
     find_url_fault,
 )
 
@@ -55,11 +54,6 @@ def _check_roles(body: Json) -> Iterator[str]:
             yield f"{place} has the unknown role {message['role']!r}"
 
 
-def _check_json(body: Json) -> Iterator[str]:
-    if fault := find_json_fault(body):
-        yield f"the body is no JSON: {fault}"
-
-
 def _check_person_names(body: Json) -> Iterator[str]:
     for place, message in _walk(body):
         name = message.get("name")
@@ -80,9 +74,9 @@ def _check_contents(body: Json) -> Iterator[str]:
 
 def _check_parts(body: Json) -> Iterator[str]:
     for place, message, part in _walk_parts(body):
-        known = _PARTS[message["role"]]
-        if part["type"] not in known:
-            yield f"Invalid value: {part['type']!r}. Supported values are: {known} ({place})"
+        kinds = _PARTS[message["role"]]
+        if part["type"] not in kinds:
+            yield f"Invalid value: {part['type']!r}. Supported values are: {kinds} ({place})"
         if part["type"] == "text" and not isinstance(part["text"], str):
             yield f"{place} has a text that is none"
 
@@ -95,12 +89,10 @@ def _check_pictures(body: Json) -> Iterator[str]:
 
 def _check_files(body: Json) -> Iterator[str]:
     for place, _, part in _walk_parts(body):
-        if part["type"] == "file" and not part["file"].get("file_id"):
-            match = DATA_URL.fullmatch(part["file"].get("file_data") or "")
-            if not part["file"].get("filename") or not match:
-                yield f"{place}: a file needs its name and its data"
-            elif fault := find_data_fault(match[2]):
-                yield f"{place}: {fault}"
+        if part["type"] != "file" or part["file"].get("file_id"):
+            continue
+        if fault := find_file_fault(part["file"]):
+            yield f"{place}: {fault}"
 
 
 def _check_empty_replies(body: Json) -> Iterator[str]:
@@ -182,7 +174,7 @@ def _check_strict_schemas(body: Json) -> Iterator[str]:
 
 CHAT_RULES: Final[Rules] = {
     "roles": _check_roles,
-    "json": _check_json,
+    "json": check_json,
     "person_names": _check_person_names,
     "contents": _check_contents,
     "parts": _check_parts,

@@ -1,8 +1,7 @@
 """What at least one provider refuses in a conversation of LangChain's messages.
 
-A model that is called with such messages cannot know whose client will send them: what any of
-them would send wrongly is refused. Pictures in results of tools, for instance, are refused by Chat
-Completions.
+The strictest provider counts, as any client may send these messages. Chat Completions refuses
+pictures in results of tools, for instance.
 """
 
 from __future__ import annotations
@@ -30,12 +29,7 @@ _REPLY_BLOCKS = ("text", "refusal")
 
 @dataclass(frozen=True, slots=True)
 class ModelRequest:
-    """The call of a chat model: its messages, and the tools that are bound to it.
-
-    Attributes:
-        messages: The conversation.
-        tools: The tools, as the provider gets them.
-    """
+    """The call of a chat model: its messages, and its tools as the provider gets them."""
 
     messages: Sequence[BaseMessage]
     tools: Sequence[Mapping[str, Any]] = ()
@@ -66,8 +60,8 @@ def _check_messages(request: ModelRequest) -> Iterator[str]:
 
 
 def _check_first(request: ModelRequest) -> Iterator[str]:
-    said = [each for each in request.messages if not isinstance(each, SystemMessage)]
-    if said and isinstance(said[0], AIMessage):
+    talk = [message for message in request.messages if not isinstance(message, SystemMessage)]
+    if talk and isinstance(talk[0], AIMessage):
         yield "the first message must be the user's"
 
 
@@ -238,8 +232,8 @@ MESSAGE_RULES: Final[Rules] = {
     "tools_declared": _check_tools_declared,
     "tools": _check_tools,
 }
-"""The rules of a chat model that may be anyone's, for a `ModelRequest`."""
+"""The rules for a `ModelRequest` to a chat model of any provider."""
 OUTSIDE_RULES: Final[Rules] = {
     name: rule for name, rule in MESSAGE_RULES.items() if name not in ("last", "tools_declared")
 }
-"""Those for a call within someone's own graph, which may talk to one provider only."""
+"""The rules for a call from a foreign graph, which may be written for one provider only."""

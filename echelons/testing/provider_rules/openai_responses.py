@@ -7,21 +7,20 @@ from typing import Final
 
 from echelons.testing.provider_rules.rule import (
     CALL_ID,
-    DATA_URL,
     TOOL_NAME,
     Json,
     Rules,
+    check_json,
     find_arguments_fault,
     find_count_fault,
-    find_data_fault,
+    find_file_fault,
     find_function_faults,
-    find_json_fault,
     find_url_fault,
 )
 
 _ROLES = ("user", "system", "developer", "assistant")
-_SAID = ("output_text", "refusal")
-_SHOWN = ("input_text", "input_image", "input_file")
+_OUTPUT_PARTS = ("output_text", "refusal")
+_INPUT_PARTS = ("input_text", "input_image", "input_file")
 _ITEMS = frozenset(
     {
         "message",
@@ -69,9 +68,9 @@ def _walk_parts(body: Json) -> Iterator[tuple[str, tuple[str, ...], Json]]:
     for place, item, kind in _walk(body):
         field = {"message": "content", "function_call_output": "output"}.get(kind)
         if field and isinstance(item[field], list):
-            known = _SAID if item.get("role") == "assistant" else _SHOWN
+            kinds = _OUTPUT_PARTS if item.get("role") == "assistant" else _INPUT_PARTS
             for part in item[field]:
-                yield place, known, part
+                yield place, kinds, part
 
 
 def _check_items(body: Json) -> Iterator[str]:
@@ -84,22 +83,17 @@ def _check_items(body: Json) -> Iterator[str]:
             yield f"{place} has the unknown role {item['role']!r}"
 
 
-def _check_json(body: Json) -> Iterator[str]:
-    if fault := find_json_fault(body):
-        yield f"the body is no JSON: {fault}"
-
-
 def _check_item_ids(body: Json) -> Iterator[str]:
     seen: set[str] = set()
     for place, item, kind in _walk(body):
-        own = item.get("id")
-        if own is None:
+        id_ = item.get("id")
+        if id_ is None:
             continue
-        if not own.startswith(prefix := _ID_PREFIXES.get(kind, "")):
-            yield f"Invalid '{place}.id': {own!r}. Expected an ID that begins with {prefix!r}."
-        if own in seen and kind != "message":
-            yield f"Duplicate item found with id {own} ({place})"
-        seen.add(own)
+        if not id_.startswith(prefix := _ID_PREFIXES.get(kind, "")):
+            yield f"Invalid '{place}.id': {id_!r}. Expected an ID that begins with {prefix!r}."
+        if id_ in seen and kind != "message":
+            yield f"Duplicate item found with id {id_} ({place})"
+        seen.add(id_)
 
 
 def _check_contents(body: Json) -> Iterator[str]:
@@ -113,9 +107,9 @@ def _check_contents(body: Json) -> Iterator[str]:
 
 
 def _check_parts(body: Json) -> Iterator[str]:
-    for place, known, part in _walk_parts(body):
-        if part["type"] not in known:
-            yield f"Invalid value: {part['type']!r}. Supported values are: {known} ({place})"
+    for place, kinds, part in _walk_parts(body):
+        if part["type"] not in kinds:
+            yield f"Invalid value: {part['type']!r}. Supported values are: {kinds} ({place})"
         elif part["type"].endswith("_text") and not isinstance(part["text"], str):
             yield f"{place} has a text that is none"
 
@@ -130,12 +124,10 @@ def _check_pictures(body: Json) -> Iterator[str]:
 
 def _check_files(body: Json) -> Iterator[str]:
     for place, _, part in _walk_parts(body):
-        if part["type"] == "input_file" and not (part.get("file_id") or part.get("file_url")):
-            match = DATA_URL.fullmatch(part.get("file_data") or "")
-            if not part.get("filename") or not match:
-                yield f"{place}: a file needs its name and its data"
-            elif fault := find_data_fault(match[2]):
-                yield f"{place}: {fault}"
+        if part["type"] != "input_file" or part.get("file_id") or part.get("file_url"):
+            continue
+        if fault := find_file_fault(part):
+            yield f"{place}: {fault}"
 
 
 def _check_empty_replies(body: Json) -> Iterator[str]:
@@ -145,7 +137,7 @@ def _check_empty_replies(body: Json) -> Iterator[str]:
             if isinstance(content, str):
                 is_empty = not content.strip()
             else:
-                is_empty = not any((each.get("text") or each.get("refusal")) for each in content)
+                is_empty = not any(part.get("text") or part.get("refusal") for part in content)
             if is_empty:
                 yield f"{place} of the assistant is empty"
 
@@ -193,16 +185,15 @@ def _check_results(body: Json) -> Iterator[str]:
 
 def _check_tools(body: Json) -> Iterator[str]:
     tools = body.get("tools") or ()
-    yield from find_function_faults(
-        "tools[]", [each for each in tools if each["type"] == "function"]
-    )
+    functions = [tool for tool in tools if tool["type"] == "function"]
+    yield from find_function_faults("tools[]", functions)
     if fault := find_count_fault(tools):
         yield fault
 
 
 RESPONSES_RULES: Final[Rules] = {
     "items": _check_items,
-    "json": _check_json,
+    "json": check_json,
     "item_ids": _check_item_ids,
     "contents": _check_contents,
     "parts": _check_parts,

@@ -16,8 +16,7 @@ Rules: TypeAlias = Mapping[str, Callable[[Any], Iterator[str]]]
 TOOL_NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 CALL_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,40}")
 PERSON_NAME: Final = re.compile(r"[^\s<|\\/>]{1,64}")
-MAX_DESCRIPTION: Final = 1024
-"""Most characters of the description of a tool."""
+MAX_DESCRIPTION: Final = 1024  # characters, of a tool
 MAX_TOOLS: Final = 128
 PICTURES: Final = ("image/png", "image/jpeg", "image/gif", "image/webp")
 DATA_URL: Final = re.compile(r"data:([\w.+-]+/[\w.+-]+);base64,(.*)", re.DOTALL)
@@ -59,6 +58,12 @@ def find_json_fault(value: Any) -> str:
     return ""
 
 
+def check_json(body: Json) -> Iterator[str]:
+    """Yield why the body of a request is no JSON."""
+    if fault := find_json_fault(body):
+        yield f"the body is no JSON: {fault}"
+
+
 def _has_surrogate(text: str) -> bool:
     try:
         text.encode()
@@ -95,6 +100,14 @@ def find_data_fault(data: Any) -> str:
         return "the data is no valid base64"
 
 
+def find_file_fault(file: Json) -> str:
+    """Return why OpenAI refuses a file within a request; empty if it does not."""
+    match = DATA_URL.fullmatch(file.get("file_data") or "")
+    if not file.get("filename") or not match:
+        return "a file needs its name and its data"
+    return find_data_fault(match[2])
+
+
 def find_url_fault(url: Any) -> str:
     """Return why the address of a picture is refused."""
     if not isinstance(url, str):
@@ -105,7 +118,7 @@ def find_url_fault(url: Any) -> str:
 
 
 def is_blank(text: Any) -> bool:
-    """Return whether a text has nothing to read; what is no text has nothing either."""
+    """Return whether a text is empty or only whitespace; anything but a text counts as blank."""
     return not isinstance(text, str) or not text.strip()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
-from echelons.testing.call_log import CallLog
+from echelons.testing.scripted_model import CallLog
 
 METADATA = {"agent": "food", "agent_path": "head/food", "agent_thread_id": "t1", "user": "u"}
 

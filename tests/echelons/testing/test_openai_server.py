@@ -14,7 +14,7 @@ import pytest
 from echelons.errors import InvalidScript, ScriptExhausted
 from echelons.testing import Call, OpenAIServer, Reply
 from echelons.testing.openai_server import ChatRequest, Drop, Hang, HttpError
-from echelons.testing.openai_server.wire import find_history_fault
+from echelons.testing.openai_server.protocols import check_history
 
 HELLO = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
 STREAMED = HELLO | {"stream": True, "stream_options": {"include_usage": True}}
@@ -202,8 +202,8 @@ USER = {"role": "user", "content": "hi"}
 def test_every_call_of_a_conversation_needs_its_one_answer(
     messages: list[dict[str, Any]], fault: str | None
 ) -> None:
-    found = find_history_fault(messages)
-    assert found is None if fault is None else fault in str(found)
+    faults = [*check_history({"messages": messages})]
+    assert (fault in faults[0]) if fault else not faults
 
 
 def test_more_requests_than_steps_are_an_error_that_no_client_retries() -> None:

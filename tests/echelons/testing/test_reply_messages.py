@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, AIMessageChunk
 
 from echelons.testing import Call, Reply
-from echelons.testing.reply_messages import as_chunks, as_message
+from echelons.testing.scripts import as_chunks, as_message
 
 names = st.text("abcdefghij_", min_size=1, max_size=8)
 arguments = st.dictionaries(names, st.integers() | st.text() | st.lists(st.booleans()), max_size=3)

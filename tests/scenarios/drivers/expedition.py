@@ -23,7 +23,7 @@ from langgraph.types import interrupt
 from echelons import Agent, Question, Result, Session
 from echelons.identity.lineage import REQUESTS_KEY
 from echelons.testing import Call, ScriptedModel, delegate
-from echelons.testing.reply_messages import as_message
+from echelons.testing.scripts import as_message
 from echelons.testing.steps import as_reply
 
 SCRIPTS: Mapping[str, Sequence[Any]] = {

@@ -13,13 +13,13 @@ from echelons.testing.crash import ProcessFailed, run
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="forks and signals of POSIX")
 
-REPOSITORY = Path(__file__).parents[4]
+REPOSITORY = Path(__file__).parents[3]
 
 
 @pytest.fixture(scope="module")
 def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What a process without threads says of its forks."""
-    driver = "tests.echelons.testing.crash.drivers.forks"
+    driver = "tests.echelons.testing.drivers.forks"
     place = tmp_path_factory.mktemp("forks")
     return dict(run(driver, str(place), folder=REPOSITORY))
 
