@@ -18,9 +18,6 @@ def raise_refusals(function: Callable[P, T]) -> Callable[P, T]:
     """Return the function, with errors of this library raised as `ToolException`.
 
     With `handle_tool_error=True`, a tool made of it answers with the text in any agent.
-
-    Raises:
-        ToolException: In place of an error of this library.
     """
 
     @wraps(function)

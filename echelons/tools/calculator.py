@@ -1,7 +1,7 @@
 """The tool `calculate`: arithmetic by a walk over the syntax tree, without `eval`.
 
-No timer is needed: an expression has at most `MOST_NODES` operations, and none of them is begun
-before the size of its result is known to be small.
+No timer is needed: an expression has at most `MAX_NODES` operations, and the size of each result
+is checked before it is computed.
 """
 
 from __future__ import annotations
@@ -19,23 +19,20 @@ from echelons.effects.journal import effect
 from echelons.errors import InvalidExpression
 from echelons.tools.answers import raise_refusals
 
-LONGEST_EXPRESSION: Final = 500
-"""Most characters of an expression."""
-MOST_NODES: Final = 300
-"""Most nodes of its syntax tree."""
-MOST_BITS: Final = 4096
-"""Most bits of a whole number, about 1,233 digits."""
-
-MOST_DIGITS: Final = 300
-"""Most digits to round to, before or after the point."""
+MAX_LENGTH: Final = 500
+MAX_NODES: Final = 300
+MAX_BITS: Final = 4096
+"""Of a whole number: about 1,233 digits."""
+MAX_DIGITS: Final = 300
+"""To round to, before or after the point."""
 
 Number = int | float
 
 
 def _round(value: Number, digits: int = 0) -> Number:
-    # A whole number is rounded with a power of ten, which would be huge.
-    if abs(digits) > MOST_DIGITS:
-        raise ValueError(f"round to at most {MOST_DIGITS} digits")
+    # `round` computes 10 ** digits for a whole number.
+    if abs(digits) > MAX_DIGITS:
+        raise ValueError(f"round to at most {MAX_DIGITS} digits")
     return round(value, digits) if digits else round(value)
 
 
@@ -83,22 +80,19 @@ class ExpressionInput(BaseModel):
 def evaluate_expression(expression: str) -> Number:
     """Return the value of an arithmetic expression.
 
-    Raises:
-        InvalidExpression: It is no arithmetic, too long, undefined, or its result is too large.
-
     >>> evaluate_expression("(2 + 3) * sqrt(16)"), evaluate_expression("2 ** 100")
     (20.0, 1267650600228229401496703205376)
     """
-    if len(expression) > LONGEST_EXPRESSION:
-        why = f"it has {len(expression)} characters, the limit is {LONGEST_EXPRESSION}"
+    if len(expression) > MAX_LENGTH:
+        why = f"it has {len(expression)} characters, the limit is {MAX_LENGTH}"
         raise InvalidExpression(expression, why)
     try:
         tree = ast.parse(expression.strip(), mode="eval")
     except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
         why = f"it is no arithmetic ({type(error).__name__}); {_POSSIBLE}"
         raise InvalidExpression(expression, why) from error
-    if sum(1 for _ in ast.walk(tree)) > MOST_NODES:
-        raise InvalidExpression(expression, f"it has over {MOST_NODES} parts; calculate fewer")
+    if sum(1 for _ in ast.walk(tree)) > MAX_NODES:
+        raise InvalidExpression(expression, f"it has over {MAX_NODES} parts; calculate fewer")
     try:
         value = _evaluate(tree.body, expression)
     except (ArithmeticError, ValueError, TypeError) as error:
@@ -142,32 +136,31 @@ def _evaluate(node: ast.expr, expression: str) -> Number:
             return _SIGNS[type(sign)](_evaluate(operand, expression))
         case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
             first, second = _evaluate(left, expression), _evaluate(right, expression)
-            if isinstance(op, ast.Pow):
-                _check_power(first, second, expression)
+            # A power is checked before it is computed: no other result can be huge.
+            if isinstance(op, ast.Pow) and _is_huge_power(first, second):
+                raise _refuse_size(expression)
             return _check_size(_OPERATORS[type(op)](first, second), expression)
         case ast.Call(func=ast.Name(id=name), args=args, keywords=[]) if name in _FUNCTIONS:
-            values = [_evaluate(each, expression) for each in args]
+            values = [_evaluate(argument, expression) for argument in args]
             return _check_size(_FUNCTIONS[name](*values), expression)
     part = ast.unparse(node)[:60]
     raise InvalidExpression(expression, f"{part!r} is no arithmetic; {_POSSIBLE}")
 
 
-def _check_power(base: Number, exponent: Number, expression: str) -> None:
-    """Refuse a power before it is computed: it is the one operation whose result is huge."""
-    whole = isinstance(base, int) and isinstance(exponent, int) and abs(base) > 1
-    if whole and abs(exponent) * int(base).bit_length() > MOST_BITS:
-        raise _refuse_size(expression)
+def _is_huge_power(base: Number, exponent: Number) -> bool:
+    is_whole = isinstance(base, int) and isinstance(exponent, int) and abs(base) > 1
+    return is_whole and abs(exponent) * int(base).bit_length() > MAX_BITS
 
 
 def _check_size(value: Number, expression: str) -> Number:
     # A negative number to a fractional power is complex.
     if not isinstance(value, int | float):
         raise InvalidExpression(expression, "its value is no real number")
-    if isinstance(value, int) and value.bit_length() > MOST_BITS:
+    if isinstance(value, int) and value.bit_length() > MAX_BITS:
         raise _refuse_size(expression)
     return value
 
 
 def _refuse_size(expression: str) -> InvalidExpression:
-    why = f"a whole number in it has more than {MOST_BITS} bits, the limit; use fractions (1e300)"
+    why = f"a whole number in it has more than {MAX_BITS} bits, the limit; use fractions (1e300)"
     return InvalidExpression(expression, why)

@@ -5,7 +5,7 @@ A name may resolve to a public address when it is checked, and to a private one 
 addresses are checked, and one of these is connected to. The URL keeps the name, so that the Host
 header, SNI and the certificate are those of the name.
 
-This module is imported when a page is fetched, because httpx is an optional package.
+This module is imported when a page is fetched: httpx is an optional package.
 """
 
 from __future__ import annotations
@@ -22,30 +22,22 @@ from typing import Any, Final
 import httpcore
 import httpx
 
-MOST_ADDRESSES: Final = 4
-"""Most addresses of a host that are tried, one after the other."""
+MAX_ADDRESSES: Final = 4
+"""Addresses of a host that are tried, one after the other."""
 
 
 @dataclass(frozen=True, slots=True)
 class FetchDeadline:
-    """When a fetch must have ended.
-
-    Attributes:
-        at: The time, on the clock of `monotonic`.
-    """
+    """When a fetch must have ended, on the clock of `monotonic`."""
 
     at: float
 
     def measure_rest(self) -> float:
-        """Return the seconds left.
-
-        Raises:
-            httpcore.ReadTimeout: None is left.
-        """
-        rest = self.at - monotonic()
-        if rest <= 0:
+        """Return the seconds left; raise `ReadTimeout` if there are none."""
+        seconds = self.at - monotonic()
+        if seconds <= 0:
             raise httpcore.ReadTimeout("the time of the whole fetch is over")
-        return rest
+        return seconds
 
 
 class TimedStream(httpcore.NetworkStream):
@@ -78,24 +70,17 @@ class TimedStream(httpcore.NetworkStream):
         timeout: float | None = None,
     ) -> httpcore.NetworkStream:
         """Return the connection with TLS."""
-        rest = self._deadline.measure_rest()
-        return TimedStream(
-            self._stream.start_tls(ssl_context, server_hostname, rest), self._deadline
-        )
+        seconds = self._deadline.measure_rest()
+        stream = self._stream.start_tls(ssl_context, server_hostname, seconds)
+        return TimedStream(stream, self._deadline)
 
     def get_extra_info(self, info: str) -> Any:
-        """Return what is known of the connection."""
+        """Return metadata of the connection, such as its socket."""
         return self._stream.get_extra_info(info)
 
 
 class CheckedBackend(httpcore.NetworkBackend):
-    """Connects to an address of a host after all its addresses have been checked.
-
-    Args:
-        resolve: Returns the addresses of a host, for a port.
-        check: Raises for an address that may not be connected to.
-        deadline: When all must have ended.
-    """
+    """Connects to an address of a host after `check` has passed all its addresses."""
 
     def __init__(
         self,
@@ -120,7 +105,7 @@ class CheckedBackend(httpcore.NetworkBackend):
         for address in addresses:
             self._check(host, port, address)
         failure: Exception = httpcore.ConnectError(f"{host!r} has no address")
-        tried = addresses[:MOST_ADDRESSES]
+        tried = addresses[:MAX_ADDRESSES]
         for number, address in enumerate(tried):
             # An address that swallows packets leaves the next ones their share of the time.
             share = self._deadline.measure_rest() / (len(tried) - number)
@@ -135,18 +120,18 @@ class CheckedBackend(httpcore.NetworkBackend):
         raise failure
 
     def _resolve_in_time(self, host: str, port: int) -> Sequence[str]:
-        """Return the addresses of a host; the system's resolver has no timeout of its own."""
-        found: SimpleQueue[Sequence[str] | Exception] = SimpleQueue()
+        """Return the addresses of a host; in a thread, as the system's resolver has no timeout."""
+        results: SimpleQueue[Sequence[str] | Exception] = SimpleQueue()
 
         def run() -> None:
             try:
-                found.put(list(self._resolve(host, port)))
+                results.put(list(self._resolve(host, port)))
             except Exception as error:  # noqa: BLE001  it is raised where it is waited for
-                found.put(error)
+                results.put(error)
 
         Thread(target=run, daemon=True, name="resolve-host").start()
         try:
-            result = found.get(timeout=self._deadline.measure_rest())
+            result = results.get(timeout=self._deadline.measure_rest())
         except Empty:
             raise httpcore.ConnectTimeout(f"{host!r} was not resolved in time") from None
         if isinstance(result, Exception):
@@ -171,8 +156,8 @@ class CheckedTransport(httpx.BaseTransport):
             target=request.url.raw_path,
         )
         sent = httpcore.Request(request.method, target, headers=request.headers.raw)
-        found = self._pool.handle_request(sent)
-        return httpx.Response(found.status, headers=found.headers, stream=_Body(found))
+        response = self._pool.handle_request(sent)
+        return httpx.Response(response.status, headers=response.headers, stream=_Body(response))
 
     def close(self) -> None:
         """Close all connections."""
@@ -192,5 +177,5 @@ class _Body(httpx.SyncByteStream):
 
 @lru_cache(maxsize=1)
 def _load_certificates() -> ssl.SSLContext:
-    """Return the usual context; to read the certificates takes longer than a request."""
+    """Return the usual context, once: to read the certificates takes longer than a request."""
     return httpx.create_ssl_context(trust_env=False)

@@ -15,8 +15,8 @@ from pydantic import BaseModel, Field
 
 from echelons.errors import InvalidSetting
 
-MOST_OUTPUT: Final = 20_000
-"""Most characters of a program's output that a model reads."""
+MAX_OUTPUT: Final = 20_000
+"""Characters of a program's output that a model reads at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class CodeResult:
 class CodeRunner(Protocol):
     """A sandbox that runs programs.
 
-    Whoever implements it answers for what a program can reach. See the module.
+    The implementation is responsible for what a program can reach: the library adds no protection.
     """
 
     def run_code(self, code: str, timeout: float) -> CodeResult:
@@ -74,18 +74,18 @@ def build_code_tool(
     Raises:
         InvalidSetting: `runner` has no `run_code`, or `timeout` is not above 0.
     """
-    given: object = runner
-    if not isinstance(given, CodeRunner):
+    sandbox: object = runner
+    if not isinstance(sandbox, CodeRunner):
         why = "pass a sandbox with a method run_code(code, timeout)"
-        raise InvalidSetting("build_code_tool", "runner", given, why)
+        raise InvalidSetting("build_code_tool", "runner", sandbox, why)
     if not timeout > 0:
         raise InvalidSetting("build_code_tool", "timeout", timeout, "pass seconds above 0")
 
     def run_code(code: str) -> str:
         result = runner.run_code(code, timeout)
         output = result.output
-        if len(output) > MOST_OUTPUT:
-            output = f"{output[:MOST_OUTPUT]}\n[{len(result.output) - MOST_OUTPUT} more characters]"
+        if len(output) > MAX_OUTPUT:
+            output = f"{output[:MAX_OUTPUT]}\n[{len(result.output) - MAX_OUTPUT} more characters]"
         return f"exit code {result.exit_code}\n{output}"
 
     return StructuredTool(

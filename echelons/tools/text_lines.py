@@ -14,8 +14,7 @@ from echelons.effects.journal import effect
 from echelons.errors import InvalidLines
 from echelons.tools.answers import raise_refusals
 
-LONGEST_TEXT: Final = 1_000_000
-"""Most characters of a text."""
+MAX_TEXT_LENGTH: Final = 1_000_000
 
 
 class TextInput(BaseModel):
@@ -57,28 +56,22 @@ def measure_text(text: str) -> str:
 def extract_lines(text: str, containing: str) -> str:
     r"""Return the lines that contain a text, each with its number.
 
-    Raises:
-        ToolException: The text is too long, or there is no such line.
-
     >>> extract_lines("To be,\nor not to be", "NOT")
     '2: or not to be'
     """
     _check_length(text)
     wanted = containing.casefold()
     lines = text.splitlines()
-    found = [f"{i}: {line}" for i, line in enumerate(lines, 1) if wanted in line.casefold()]
-    if not found:
+    matches = [f"{i}: {line}" for i, line in enumerate(lines, 1) if wanted in line.casefold()]
+    if not matches:
         raise InvalidLines(f"none of {len(lines)} contains {containing[:200]!r}; ask for less")
-    return "\n".join(found)
+    return "\n".join(matches)
 
 
 @effect(reads_only=True)
 @raise_refusals
 def replace_lines(text: str, first_line: int, last_line: int, replacement: str) -> str:
     r"""Return the text with some of its lines replaced.
-
-    Raises:
-        ToolException: The text is too long, or has no such lines.
 
     >>> replace_lines("a\nb\nc", 2, 3, "d")
     'a\nd'
@@ -95,7 +88,7 @@ def replace_lines(text: str, first_line: int, last_line: int, replacement: str) 
 def build_text_tools() -> list[BaseTool]:
     """Return the tools `count_words`, `extract_lines` and `replace_lines`.
 
-    >>> [each.name for each in build_text_tools()]
+    >>> [tool.name for tool in build_text_tools()]
     ['count_words', 'extract_lines', 'replace_lines']
     """
     return [
@@ -124,5 +117,5 @@ def build_text_tools() -> list[BaseTool]:
 
 
 def _check_length(text: str) -> None:
-    if len(text) > LONGEST_TEXT:
-        raise InvalidLines(f"the text has {len(text)} characters, the limit is {LONGEST_TEXT}")
+    if len(text) > MAX_TEXT_LENGTH:
+        raise InvalidLines(f"the text has {len(text)} characters, the limit is {MAX_TEXT_LENGTH}")

@@ -18,8 +18,7 @@ from echelons.guards.permissions import ALL_GRANTED, Grant
 if TYPE_CHECKING:
     import httpx
 
-LONGEST_URL: Final = 2048
-"""Most characters of a URL."""
+MAX_URL_LENGTH: Final = 2048
 DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 """The only schemes, and the only ports of hosts that are allowed without a port."""
 
@@ -29,8 +28,8 @@ _GLOBAL_UNICAST: Final = IPv6Network("2000::/3")
 # Within it: Teredo and other protocols, 6to4 (both carry an IPv4 address), and documentation.
 # Of IPv4: protocol assignments and the anycast of 6to4 relays, which `is_global` lets pass.
 _SPECIAL: Final = tuple(
-    ip_network(each)
-    for each in (
+    ip_network(block)
+    for block in (
         "2001::/23", "2002::/16", "2001:db8::/32", "3fff::/20", "192.0.0.0/24", "192.88.99.0/24",
     )
 )  # fmt: skip
@@ -45,18 +44,7 @@ _FORBIDDEN: Final = re.compile(r"[\x00-\x20\x7f-\x9f\\\"<>^`{|}\u2028\u2029]")
 
 @dataclass(frozen=True, slots=True)
 class HostRules:
-    """The hosts that may be fetched.
-
-    Attributes:
-        allow: Hosts: `example.org`, `*.example.org` for all below it, `*` for all; with the
-            standard ports of http and https, or one of its own, `example.org:8080`.
-        allow_private: Hosts with ports whose addresses may be private: `127.0.0.1:8080`. It
-            must never come from a model.
-        grant: What the agent is granted, of which its hosts have to be, too.
-
-    Raises:
-        InvalidSetting: An entry is no host.
-    """
+    """The hosts that may be fetched, see `build_http_get`; `grant` must allow them too."""
 
     allow: Collection[str] = ()
     allow_private: Collection[str] = ()
@@ -80,41 +68,32 @@ class HostRules:
                 raise InvalidSetting("HostRules", "allow_private", entry, why)
 
     def check_url(self, url: str) -> httpx.URL:
-        """Return a URL without its fragment, if it may be fetched.
-
-        Raises:
-            AddressRefused: It is invalid, or its host is not allowed.
-            MissingExtra: `httpx` is not installed.
-        """
+        """Return a URL without its fragment, if it may be fetched."""
         parsed = _parse_url(url)
         port = parsed.port or DEFAULT_PORTS[parsed.scheme]
         host = read_host(parsed)
         if not self.grant.allows_host(host):
-            named = ", ".join(self.grant.network or ()) or "none"
-            raise AddressRefused(url, f"host {host!r} is not granted to the agent, but: {named}")
+            hosts = ", ".join(self.grant.network or ()) or "none"
+            raise AddressRefused(url, f"host {host!r} is not granted to the agent, but: {hosts}")
         if not self.is_private_allowed(host, port):
             self._check_host(url, host, port, DEFAULT_PORTS[parsed.scheme])
         return parsed.copy_with(fragment=None)
 
     def _check_host(self, url: str, host: str, port: int, standard: int) -> None:
         if not any(_is_match(entry, host, port, standard) for entry in self.allow):
-            named = ", ".join(sorted(self.allow)) or "none"
-            why = f"host {host!r} with port {port} is not allowed; allowed are: {named}"
+            hosts = ", ".join(sorted(self.allow)) or "none"
+            why = f"host {host!r} with port {port} is not allowed; allowed are: {hosts}"
             raise AddressRefused(url, why)
         address = _read_address(host)
         if address and not is_public_address(address):
             raise AddressRefused(url, f"{host} is not a public address; name a public host")
 
     def check_address(self, url: str, host: str, port: int, address: str) -> None:
-        """Check an address that a host has been resolved to.
-
-        Raises:
-            AddressRefused: It is private or special, and not allowed by the host's name and port.
-        """
+        """Refuse a private or special address of a host, unless its name and port allow it."""
         if self.is_private_allowed(host, port):
             return
-        found = _read_address(address)
-        if found is None or not is_public_address(found):
+        parsed = _read_address(address)
+        if parsed is None or not is_public_address(parsed):
             why = f"host {host!r} leads to {address}, not a public address; name a public host"
             raise AddressRefused(url, why)
 
@@ -134,7 +113,7 @@ def is_public_address(address: IPv4Address | IPv6Address) -> bool:
     """
     if isinstance(address, IPv6Address) and address not in _GLOBAL_UNICAST:
         return False
-    if any(address.version == each.version and address in each for each in _SPECIAL):
+    if any(address.version == block.version and address in block for block in _SPECIAL):
         return False
     return address.is_global and not address.is_multicast and not address.is_reserved
 
@@ -149,8 +128,8 @@ def _parse_url(url: str) -> httpx.URL:
         import httpx
     except ImportError as error:
         raise MissingExtra("search", "httpx") from error
-    if len(url) > LONGEST_URL:
-        raise AddressRefused(url, f"it has {len(url)} characters, the limit is {LONGEST_URL}")
+    if len(url) > MAX_URL_LENGTH:
+        raise AddressRefused(url, f"it has {len(url)} characters, the limit is {MAX_URL_LENGTH}")
     if not url.isascii() or _FORBIDDEN.search(url):
         why = "it has spaces, control, special or non-ASCII characters; percent-encode them, and"
         raise AddressRefused(url, f"{why} write the host in ASCII ('xn--…')")
@@ -186,15 +165,15 @@ def _read_address(text: str) -> IPv4Address | IPv6Address | None:
 
 def _split_port(entry: str) -> tuple[str, int | None]:
     """Return the host of an entry, and its port; `None` if it has none."""
-    found = re.fullmatch(r"(\[[^\]]*\]|[^:]*)(?::(\d{1,5}))?", entry)
-    if not found or (found[2] and not 0 < int(found[2]) < 65536):
+    match = re.fullmatch(r"(\[[^\]]*\]|[^:]*)(?::(\d{1,5}))?", entry)
+    if not match or (match[2] and not 0 < int(match[2]) < 65536):
         return "", None
-    return found[1], int(found[2]) if found[2] else None
+    return match[1], int(match[2]) if match[2] else None
 
 
 def _is_match(entry: str, host: str, port: int, standard: int) -> bool:
-    name, own_port = _split_port(entry)
-    if port != (standard if own_port is None else own_port):
+    name, entry_port = _split_port(entry)
+    if port != (standard if entry_port is None else entry_port):
         return False
     if name.startswith("*."):
         return host.endswith(name[1:])

@@ -17,7 +17,7 @@ from echelons.errors import SearchFailed, ToolRefusal
 from echelons.teams.search.hits import SearchHit, format_hits, merge_hits
 from echelons.teams.search.search_input import SearchInput
 from echelons.tools.answers import raise_refusals
-from echelons.tools.guarded_fetch import FetchPolicy, fetch
+from echelons.tools.http_get import FetchPolicy, fetch
 from echelons.tools.url_rules import HostRules
 
 USER_AGENT: Final = "echelons-search/0.1"

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from echelons.errors import InvalidExpression
 from echelons.tools import build_calculate
-from echelons.tools.calculator import MOST_BITS, evaluate_expression
+from echelons.tools.calculator import MAX_BITS, evaluate_expression
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_no_expression_ends_otherwise_than_with_a_small_number_or_a_refusal(text
         value = evaluate_expression(text)
     except InvalidExpression:
         return
-    assert math.isfinite(value) if isinstance(value, float) else value.bit_length() <= MOST_BITS
+    assert math.isfinite(value) if isinstance(value, float) else value.bit_length() <= MAX_BITS
 
 
 def test_a_model_is_told_what_is_possible() -> None:

@@ -9,7 +9,7 @@ import pytest
 from echelons.effects.journal import EffectKind, get_effect_kind
 from echelons.errors import InvalidSetting
 from echelons.tools import CodeResult, build_code_tool
-from echelons.tools.code_runner import MOST_OUTPUT
+from echelons.tools.code_runner import MAX_OUTPUT
 
 
 class EchoRunner:
@@ -27,7 +27,7 @@ def test_a_program_is_given_to_the_runner() -> None:
 
 
 def test_a_long_output_is_cut() -> None:
-    answer = build_code_tool(EchoRunner()).invoke({"code": "x" * (MOST_OUTPUT + 7)})
+    answer = build_code_tool(EchoRunner()).invoke({"code": "x" * (MAX_OUTPUT + 7)})
 
     assert answer.endswith("[10 more characters]")
 

@@ -18,7 +18,7 @@ from echelons.effects.journal import EffectKind, get_effect_kind
 from echelons.errors import AddressRefused, InvalidSetting
 from echelons.testing import Call, ScriptedModel, delegate
 from echelons.tools import build_http_get
-from echelons.tools.guarded_fetch import check_redirect
+from echelons.tools.http_get import check_redirect
 from echelons.tools.url_rules import HostRules
 from tests.loopback_server import LoopbackServer, Reply
 

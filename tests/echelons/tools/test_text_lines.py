@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from echelons.tools import build_text_tools
-from echelons.tools.text_lines import LONGEST_TEXT
+from echelons.tools.text_lines import MAX_TEXT_LENGTH
 
 COUNT, EXTRACT, REPLACE = build_text_tools()
 
@@ -43,4 +43,4 @@ def test_lines_that_are_not_there_are_refused(first: int, last: int) -> None:
 
 
 def test_a_text_that_is_too_long_is_refused() -> None:
-    assert "the limit is 1000000" in COUNT.invoke({"text": "x" * (LONGEST_TEXT + 1)})
+    assert "the limit is 1000000" in COUNT.invoke({"text": "x" * (MAX_TEXT_LENGTH + 1)})

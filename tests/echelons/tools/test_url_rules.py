@@ -9,7 +9,7 @@ from ipaddress import ip_address
 import pytest
 
 from echelons.errors import AddressRefused, InvalidSetting
-from echelons.tools.guarded_fetch import FetchPolicy, fetch
+from echelons.tools.http_get import FetchPolicy, fetch
 from echelons.tools.url_rules import HostRules, is_public_address
 
 PRIVATE = [
