@@ -84,7 +84,7 @@ from echelons.checkpoints.storage.usage_rows import (
     load_call_rows,
 )
 from echelons.checkpoints.thread_events import ThreadEvent, UserAction, WriteLocation
-from echelons.errors import InvalidDatabase, InvalidSetting, StorageError
+from echelons.errors import InvalidSetting, StorageError, invalid_database
 from echelons.text.input_limits import read_text, refuse_unreadable
 
 T = TypeVar("T")
@@ -115,7 +115,7 @@ class SqliteCheckpointer(AsyncMethods, Backups):
             are read again, which costs less.
 
     Raises:
-        InvalidDatabase: The path is neither a text nor a path.
+        ConfigurationError: The path is neither a text nor a path.
         InvalidSetting: A number is negative, `synchronous` is another word, or `offload` is no
             boolean.
         InvalidAllowedType: One of the types cannot be stored.
@@ -136,9 +136,9 @@ class SqliteCheckpointer(AsyncMethods, Backups):
         seal: bytes | Sequence[bytes] | None = None,
         remembered: int = DEFAULT_CACHE_SIZE,
     ) -> None:
-        with refuse_unreadable(lambda _: InvalidDatabase(path)):
+        with refuse_unreadable(lambda _: invalid_database(path)):
             if not isinstance(path, (str, os.PathLike)):
-                raise InvalidDatabase(path)
+                raise invalid_database(path)
             self.path = read_text(path) or os.fspath(path)
         for name, value in (("busy_timeout", busy_timeout), ("remembered", remembered)):
             # The limit is that of SQLite, which counts milliseconds.

@@ -11,7 +11,7 @@ from langgraph.checkpoint.base import BaseCheckpointSaver
 
 from echelons.checkpoints.checkpointer import SqliteCheckpointer
 from echelons.checkpoints.storage.connection import wrap_storage_errors
-from echelons.errors import DatabaseMissing, InvalidDatabase, StorageError
+from echelons.errors import DatabaseMissing, StorageError, invalid_database
 
 
 def open_checkpointer(
@@ -21,7 +21,7 @@ def open_checkpointer(
 
     Raises:
         StorageError: The database cannot be opened.
-        InvalidDatabase: The argument is neither.
+        ConfigurationError: The argument is neither.
     """
     path: Any = given
     kind = type(given)  # what an object says of its class may be anything
@@ -29,7 +29,7 @@ def open_checkpointer(
         return given  # type: ignore[return-value]
     if issubclass(kind, (str, Path)):
         return SqliteCheckpointer(path)
-    raise InvalidDatabase(given)
+    raise invalid_database(given)
 
 
 def open_existing(path: str | Path) -> SqliteCheckpointer:

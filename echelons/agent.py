@@ -24,12 +24,12 @@ from echelons.capabilities.capability import Capability, check_capabilities
 from echelons.delegation.contract import Contract, get_inputs
 from echelons.delegation.policy import DelegationPolicy
 from echelons.errors import (
-    DuplicateName,
-    InnerLimits,
-    InvalidField,
-    InvalidName,
-    InvalidSubordinate,
-    UnknownTool,
+    ConfigurationError,
+    duplicate_name,
+    invalid_field,
+    invalid_name,
+    invalid_subordinate,
+    unknown_tool,
 )
 from echelons.guards.limits import Limits
 from echelons.guards.permissions import NO_PERMISSIONS, Permissions
@@ -193,35 +193,42 @@ class Agent(_Compiled):
         keep(self, "name", check_name(self.name))
         for name, value in _check_fields(self):
             keep(self, name, value)
-        with refuse_unreadable(lambda _: InvalidField(self.name, "model", self.model, MODELS)):
+        with refuse_unreadable(lambda _: invalid_field(self.name, "model", self.model, MODELS)):
             _check_model(self.name, self.model)
-        with refuse_unreadable(lambda _: InvalidField(self.name, "prompt", self.prompt, PROMPTS)):
+        with refuse_unreadable(lambda _: invalid_field(self.name, "prompt", self.prompt, PROMPTS)):
             keep(self, "prompt", _check_prompt(self.name, self.prompt))
-        with refuse_unreadable(lambda _: InvalidField(self.name, "guidance", "…", GUIDANCE)):
+        with refuse_unreadable(lambda _: invalid_field(self.name, "guidance", "…", GUIDANCE)):
             keep(self, "guidance", _check_guidance(self.name, self.guidance))
-        with refuse_unreadable(lambda _: UnknownTool(self.name, self.tools)):
+        with refuse_unreadable(lambda _: unknown_tool(self.name, self.tools)):
             keep(self, "tools", _check_tools(self.name, self.tools))
-        with refuse_unreadable(lambda _: InvalidField(self.name, "builtin_tools", "…", BUILT_IN)):
+        with refuse_unreadable(lambda _: invalid_field(self.name, "builtin_tools", "…", BUILT_IN)):
             keep(self, "builtin_tools", _check_built_in(self.name, self.builtin_tools))
-        with refuse_unreadable(lambda _: InvalidField(self.name, "middleware", "…", MIDDLEWARE)):
+        with refuse_unreadable(lambda _: invalid_field(self.name, "middleware", "…", MIDDLEWARE)):
             keep(self, "middleware", _check_middleware(self))
         keep(self, "contract", _check_contract(self))
         keep(self, "response_format", self.contract.output if self.contract else None)
         keep(self, "theme", check_theme(self.theme))
         keep(self, "capabilities", check_capabilities(self.name, self.capabilities))
         given = self.subordinates
-        with refuse_unreadable(lambda why: InvalidSubordinate(self.name, given, why)):
+        with refuse_unreadable(lambda why: invalid_subordinate(self.name, given, why)):
             keep(self, "subordinates", adopt_members(self.name, given))
             for each in self.subordinates:
                 if isinstance(each, Agent) and each.limits.root_only_names:
-                    raise InnerLimits(each.name, each.limits.root_only_names)
+                    raise ConfigurationError(
+                        "agent {agent!r} has a superior, and limits on {limits}; these are "
+                        "counted for a whole tree: give them to its root. Any agent may limit its "
+                        "depth",
+                        code="inner_limits",
+                        agent=each.name,
+                        limits=tuple(each.limits.root_only_names),
+                    )
                 if isinstance(each, Agent) and each.is_monitored:
                     keep(self, "is_monitored", True)
             check_tree(self, self.limits.depth)
             _check_side_requests(self)
             _check_subordinate_tools(self)
         if self.monitors or self.is_monitored:
-            with refuse_unreadable(lambda _: InvalidField(self.name, "monitors", "…", MONITORS)):
+            with refuse_unreadable(lambda _: invalid_field(self.name, "monitors", "…", MONITORS)):
                 keep(self, "monitors", _check_monitors(self))
             keep(self, "is_monitored", True)
         if self.permissions is not NO_PERMISSIONS:
@@ -261,7 +268,7 @@ class Agent(_Compiled):
         Raises:
             ModelError: A model given by name is unknown, or has no API key.
             StorageError: The database cannot be opened.
-            InvalidDatabase: The checkpointer is neither a saver nor a path.
+            ConfigurationError: The checkpointer is neither a saver nor a path.
             InvalidOption: The store is no LangGraph store, the schema no class, or the redactor no
                 function.
         """
@@ -283,7 +290,7 @@ class Agent(_Compiled):
 
         Raises:
             ModelError: A model given by name is unknown, or has no API key.
-            InvalidField: There is no description, or a text is none.
+            ConfigurationError: There is no description, or a text is none.
         """
         from echelons.graphs.agent_tool import build_agent_tool
 
@@ -376,17 +383,17 @@ def subordinate(
     """
     if name is not None:
         name = check_name(name)
-    with refuse_unreadable(lambda why: InvalidSubordinate("", wrapped, why)):
+    with refuse_unreadable(lambda why: invalid_subordinate("", wrapped, why)):
         member: Any = adopt_member("", wrapped, name)
         given: dict[str, Any] = {"name": name, "description": read_text(description)}
         if description is not None and given["description"] is None:
-            raise InvalidField(member.name, "description", description, "str")
+            raise invalid_field(member.name, "description", description, "str")
         if capabilities is not None:
             given["capabilities"] = check_capabilities(name or member.name, capabilities)
         if contract is not None:
             if not isinstance(contract, Contract) or not hasattr(member, "contract"):
                 expected = "Contract, for an agent, a graph, a Runnable or a function"
-                raise InvalidField(member.name, "contract", contract, expected)
+                raise invalid_field(member.name, "contract", contract, expected)
             given["contract"] = contract
             if isinstance(member, Agent):
                 member = replace(member, contract=None, response_format=None)
@@ -411,7 +418,7 @@ def _check_fields(agent: Agent) -> Iterator[tuple[str, object]]:
         if value is None and name in ("delegation", "memory"):
             continue
         if not issubclass(type(value), kind):
-            raise InvalidField(agent.name, name, value, kind.__name__)
+            raise invalid_field(agent.name, name, value, kind.__name__)
         yield name, read_text(value) if kind is str else value
 
 
@@ -422,7 +429,7 @@ def _check_model(agent: str, model: Any) -> None:
         callable(getattr(model, "bind_tools", None)) or bind_state(model)
     )
     if not (model is None or named or usable):
-        raise InvalidField(agent, "model", model, MODELS)
+        raise invalid_field(agent, "model", model, MODELS)
 
 
 def _check_prompt(agent: str, prompt: Any) -> Any:
@@ -431,7 +438,7 @@ def _check_prompt(agent: str, prompt: Any) -> Any:
     # The domain does not import LangChain; only a message has a type and content blocks.
     is_message = hasattr(prompt, "content_blocks") and getattr(prompt, "type", "") == "system"
     if isinstance(prompt, type) or not (is_message or bind_state(prompt)):
-        raise InvalidField(agent, "prompt", prompt, PROMPTS)
+        raise invalid_field(agent, "prompt", prompt, PROMPTS)
     return prompt
 
 
@@ -465,12 +472,12 @@ def _check_guidance(agent: str, guidance: Any) -> str | Mapping[str, str] | None
         known = {name: each for name, each in texts.items() if name and each is not None}
         if len(known) == len(texts) and known.keys() <= set(GUIDANCE_PARTS):
             return MappingProxyType(known)
-    raise InvalidField(agent, "guidance", guidance, GUIDANCE)
+    raise invalid_field(agent, "guidance", guidance, GUIDANCE)
 
 
 def _check_tools(agent: str, tools: Any) -> tuple[Any, ...]:
     if isinstance(tools, (str, bytes, Mapping)) or not hasattr(tools, "__iter__"):
-        raise UnknownTool(agent, tools)
+        raise unknown_tool(agent, tools)
     # A dict is a tool that the model's provider runs, and data: a copy of it.
     checked = tuple(
         json.loads(json.dumps(each)) if get_provider_tool_name(each) else each
@@ -485,11 +492,11 @@ def _check_tools(agent: str, tools: Any) -> tuple[Any, ...]:
         if is_provided:
             name = tool["name"]
         if not isinstance(name, str) or not (is_provided or _is_tool(tool)):
-            raise UnknownTool(agent, tool)
+            raise unknown_tool(agent, tool)
         if name in RESERVED_TOOLS:
-            raise InvalidName(name, "a tool of every agent is called so")
+            raise invalid_name(name, "a tool of every agent is called so")
         if name in seen:
-            raise DuplicateName(name, (f"tools of {agent}",))
+            raise duplicate_name(name, (f"tools of {agent}",))
         seen.add(name)
     return checked
 
@@ -498,11 +505,11 @@ def _check_built_in(agent: str, names: Any) -> tuple[str, ...] | None:
     if names is None:
         return None
     if isinstance(names, (str, bytes, Mapping)) or not hasattr(names, "__iter__"):
-        raise InvalidField(agent, "builtin_tools", names, BUILT_IN)
+        raise invalid_field(agent, "builtin_tools", names, BUILT_IN)
     checked = tuple(list_items(names))
     for name in checked:
         if name not in SHOWN_TOOLS:
-            raise InvalidField(agent, "builtin_tools", name, _find_nearest_built_in(name))
+            raise invalid_field(agent, "builtin_tools", name, _find_nearest_built_in(name))
     return checked
 
 
@@ -515,7 +522,7 @@ def _find_nearest_built_in(name: object) -> str:
 def _check_middleware(agent: Agent) -> tuple[Any, ...]:
     given: Any = agent.middleware
     if isinstance(given, (str, bytes, Mapping)) or not hasattr(given, "__iter__"):
-        raise InvalidField(agent.name, "middleware", given, MIDDLEWARE)
+        raise invalid_field(agent.name, "middleware", given, MIDDLEWARE)
     # An instance has loaded LangChain, which the domain does not import.
     loaded = sys.modules.get("langchain.agents.middleware.types")
     kind: Any = getattr(loaded, "AgentMiddleware", ())
@@ -523,18 +530,18 @@ def _check_middleware(agent: Agent) -> tuple[Any, ...]:
     checked = tuple(list_items(given))
     for each in checked:
         if not isinstance(each, kind):
-            raise InvalidField(agent.name, "middleware", each, MIDDLEWARE)
+            raise invalid_field(agent.name, "middleware", each, MIDDLEWARE)
         # They become the names of nodes.
         if not isinstance(each.name, str) or not each.name or set(each.name) & set("|:"):
-            raise InvalidName(str(each.name), "a middleware is a node: no ':' and no '|'")
+            raise invalid_name(str(each.name), "a middleware is a node: no ':' and no '|'")
         if each.name in names:
-            raise DuplicateName(each.name, (f"middleware of {agent.name}",))
+            raise duplicate_name(each.name, (f"middleware of {agent.name}",))
         names.add(each.name)
         # LangChain's own state has `jump_to`, too.
         added = getattr(each.state_schema, "__annotations__", {})
         for key in (PRIVATE_KEYS - {"jump_to"}) & added.keys():
             where = ("the state of every agent", f"that of the middleware {each.name}")
-            raise DuplicateName(key, where)
+            raise duplicate_name(key, where)
     check_middleware_tools(agent, checked)
     return checked
 
@@ -544,10 +551,10 @@ def _check_contract(agent: Agent) -> Contract | None:
     if given is None:
         return Contract(output=agent.response_format) if agent.response_format else None
     if not isinstance(given, Contract):
-        raise InvalidField(agent.name, "contract", given, "Contract")
+        raise invalid_field(agent.name, "contract", given, "Contract")
     if agent.response_format not in (None, given.output):
         why = "the output of the contract, which is given too"
-        raise InvalidField(agent.name, "response_format", agent.response_format, why)
+        raise invalid_field(agent.name, "response_format", agent.response_format, why)
     return given
 
 
@@ -558,31 +565,31 @@ def _check_subordinate_tools(agent: Agent) -> None:
         taken |= {tool.name for tool in getattr(each, "tools", ())}
     for name in get_inputs({each.name: each for each in agent.subordinates}):
         if name in RESERVED_TOOLS:
-            raise InvalidName(name, "a tool of every agent is called so")
+            raise invalid_name(name, "a tool of every agent is called so")
         if name in taken:
-            raise DuplicateName(name, (f"tools of {agent.name}", f"subordinates of {agent.name}"))
+            raise duplicate_name(name, (f"tools of {agent.name}", f"subordinates of {agent.name}"))
 
 
 def _check_monitors(agent: Agent) -> tuple[Monitor, ...]:
     """Return the monitors of an agent whose names, and those below it, are unique in its tree."""
     given: Any = agent.monitors
     if isinstance(given, (str, bytes, Mapping)) or not hasattr(given, "__iter__"):
-        raise InvalidField(agent.name, "monitors", given, MONITORS)
+        raise invalid_field(agent.name, "monitors", given, MONITORS)
     own = tuple(list_items(given))
     places = [*walk_tree(agent)]
     known = {place.path_text for place in places} | {place.member.name for place in places}
     for each in own:
         if not isinstance(each, Monitor):
-            raise InvalidField(agent.name, "monitors", each, MONITORS)
+            raise invalid_field(agent.name, "monitors", each, MONITORS)
         if each.watches and each.watches not in known:
-            raise InvalidField(each.name, "watches", each.watches, "the name of an agent below")
+            raise invalid_field(each.name, "watches", each.watches, "the name of an agent below")
     taken = {place.member.name: place.path_text for place in places}
     for place in places:
         below = own if place.member is agent else getattr(place.member, "monitors", ())
         for each in below:
             path = PATH_SEPARATOR.join((*place.path, each.name))
             if each.name in taken:
-                raise DuplicateName(each.name, (taken[each.name], path))
+                raise duplicate_name(each.name, (taken[each.name], path))
             taken[each.name] = path
     return own
 
@@ -594,24 +601,24 @@ def _check_side_requests(agent: Agent) -> None:
         for name in getattr(each, "asks", ()):
             if name not in names:
                 allowed = f"a {each.name} that asks one of {', '.join(sorted(names)) or 'nobody'}"
-                raise InvalidField(agent.name, "middleware", name, allowed)
+                raise invalid_field(agent.name, "middleware", name, allowed)
 
 
 def check_middleware_tools(agent: Agent, middleware: Sequence[Any]) -> None:
     """Check that the tools of an agent's middleware have names that are free.
 
     Raises:
-        DuplicateName: Another tool of the agent is called so.
-        InvalidName: A tool of every agent is.
+        ConfigurationError: Another tool of the agent is called so.
+        ConfigurationError: A tool of every agent is.
     """
     taken = {getattr(each, "name", None) or getattr(each, "__name__", "") for each in agent.tools}
     for each in middleware:
         for tool in getattr(each, "tools", ()):
             if tool.name in RESERVED_TOOLS:
-                raise InvalidName(tool.name, "a tool of every agent is called so")
+                raise invalid_name(tool.name, "a tool of every agent is called so")
             if tool.name in taken:
                 where = (f"tools of {agent.name}", f"the middleware {each.name} of {agent.name}")
-                raise DuplicateName(tool.name, where)
+                raise duplicate_name(tool.name, where)
             taken.add(tool.name)
 
 

@@ -8,7 +8,7 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 from echelons.capabilities.capability import Capability, check_capabilities
-from echelons.errors import InvalidField
+from echelons.errors import invalid_field
 from echelons.text.input_limits import read_text, refuse_unreadable
 from echelons.tree.members import Member, create_empty_capabilities
 from echelons.tree.names import check_name
@@ -69,14 +69,14 @@ class Human:
         keep(self, "name", check_name(self.name))
         description = read_text(self.description)
         if description is None:
-            raise InvalidField(self.name, "description", self.description, "str")
+            raise invalid_field(self.name, "description", self.description, "str")
         keep(self, "description", description)
         keep(self, "capabilities", check_capabilities(self.name, self.capabilities))
         with refuse_unreadable(
-            lambda _: InvalidField(self.name, "timeout", self.timeout, TIMEOUT_TYPE)
+            lambda _: invalid_field(self.name, "timeout", self.timeout, TIMEOUT_TYPE)
         ):
             if not _is_timeout(self.timeout):
-                raise InvalidField(self.name, "timeout", self.timeout, TIMEOUT_TYPE)
+                raise invalid_field(self.name, "timeout", self.timeout, TIMEOUT_TYPE)
 
     @property
     def subordinates(self) -> tuple[Member, ...]:

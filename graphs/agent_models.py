@@ -13,7 +13,7 @@ from langchain_core.runnables import RunnableBinding, RunnableLambda
 
 from echelons.agent import Agent, bind_state
 from echelons.delegation.policy import DelegationPolicy
-from echelons.errors import InvalidField, InvalidSetting, ModelCannotCall, PriceMissing
+from echelons.errors import ConfigurationError, InvalidSetting, ModelCannotCall, invalid_field
 from echelons.guards.budget import Budget
 from echelons.guards.prices import Prices
 from echelons.models import is_offline_planner, resolve_model
@@ -68,8 +68,8 @@ def place_monitors(
         policies: The delegation policy of every agent.
 
     Raises:
-        InvalidField: A monitor has no model that could judge: it gives none, and its superior has
-            the offline planner, or a function that chooses.
+        ConfigurationError: A monitor has no model that could judge: it gives none, and its superior
+            has the offline planner, or a function that chooses.
         ModelError: A named model is unknown, or lacks a key, its package or what else it needs.
         ModelCannotCall: The model of a monitor has no tool calls.
     """
@@ -89,7 +89,7 @@ def place_monitors(
             model = each.model
             if model is None and (agent.name not in given or bind_state(models[agent.name])):
                 why = "a chat model; the superior has none that could judge"
-                raise InvalidField(each.name, "model", None, why)
+                raise invalid_field(each.name, "model", None, why)
             if model is None:
                 model = models[agent.name]
             elif isinstance(model, str):
@@ -153,7 +153,7 @@ def _check_price(
         return
     try:
         prices.estimate_cost(get_model_name(bare), 1, 1)
-    except PriceMissing as error:
+    except ConfigurationError as error:
         raise InvalidSetting("Budget", "money", budget.money, f"of {path!r}: {error}") from error
 
 

@@ -15,7 +15,7 @@ from pydantic import BaseModel, Field
 
 from echelons.agent import Agent
 from echelons.delegation.contract import Contract
-from echelons.errors import InvalidField, InvalidInput
+from echelons.errors import InvalidInput, invalid_field
 from echelons.graphs.compiled_tree import compile_tree
 from echelons.identity.lineage import ECHELONS_NS, Identity
 from echelons.langgraph_internals import PULL, SCRATCHPAD_KEY, TASK_PATH_KEY
@@ -53,7 +53,7 @@ def build_agent_tool(agent: Agent, name: str | None, description: str | None) ->
     graph = compile_tree(agent, None, None, None, redact_secrets)
     purpose = agent.description if description is None else description
     if not isinstance(purpose, str) or not purpose.strip():
-        raise InvalidField(agent.name, "description", purpose, "str; a tool needs one")
+        raise invalid_field(agent.name, "description", purpose, "str; a tool needs one")
 
     # The host's config has its checkpointer, so the tree's steps are stored with its own.
     def run(config: RunnableConfig, **fields: Any) -> str:

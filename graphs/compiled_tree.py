@@ -570,7 +570,7 @@ def resolve_middleware(root: Agent, inherited: tuple[Any, ...] = ()) -> dict[str
     Of two with one name, its own takes the place of the inherited one.
 
     Raises:
-        DuplicateName: A tool of an inherited one is called as another of the agent.
+        ConfigurationError: A tool of an inherited one is called as another of the agent.
     """
     middleware: dict[str, tuple[Any, ...]] = {}
     for place in walk_tree(root):

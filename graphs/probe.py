@@ -12,7 +12,7 @@ from langchain_core.tools import BaseTool, tool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
 from echelons.agent import Agent
-from echelons.errors import InvalidTool
+from echelons.errors import invalid_tool
 from echelons.tree.names import get_provider_tool_name
 from echelons.tree.traversal import walk_tree
 
@@ -21,8 +21,8 @@ def probe_tree(root: Agent) -> dict[int, BaseTool]:
     """Return the tools of all agents that run here, by the ids of what was given.
 
     Raises:
-        InvalidTool: One cannot be shown to a model: it has arguments without a JSON Schema, or no
-            description.
+        ConfigurationError: One cannot be shown to a model: it has arguments without a JSON Schema,
+            or no description.
     """
     tools: dict[int, BaseTool] = {}
     for place in walk_tree(root):
@@ -42,5 +42,5 @@ def _probe_tool(given: Any, path: str) -> BaseTool:
     except Exception as error:
         why = str(error).splitlines()[0] if str(error) else type(error).__name__
         remedy = "give its arguments types that JSON has, or mark those that are injected"
-        raise InvalidTool(path, str(name), f"{why}; {remedy}") from error
+        raise invalid_tool(path, str(name), f"{why}; {remedy}") from error
     return made

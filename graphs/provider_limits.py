@@ -11,7 +11,7 @@ from langchain_core.tools import BaseTool
 
 from echelons.agent import Agent
 from echelons.delegation.contract import get_inputs
-from echelons.errors import InvalidTool
+from echelons.errors import invalid_tool
 from echelons.models import is_offline_planner
 from echelons.prompts import load_tool_texts
 from echelons.tree.names import MAX_TOOLS, PATH_SEPARATOR, get_provider_tool_name
@@ -47,9 +47,9 @@ class ToolLimits(NamedTuple):
         """Check the tools of all agents of a tree by the limits of their models' providers.
 
         Raises:
-            InvalidField: An agent names a built-in tool that its place makes impossible.
-            InvalidTool: No provider takes the name of a tool, or the provider of an agent's model
-                not the description of one, or not so many.
+            ConfigurationError: An agent names a built-in tool that its place makes impossible.
+            ConfigurationError: No provider takes the name of a tool, or the provider of an agent's
+                model not the description of one, or not so many.
         """
         for place in walk_tree(root):
             agent = place.member
@@ -67,7 +67,7 @@ class ToolLimits(NamedTuple):
             is_strict = any(each.__name__ in _STRICT_CLIENTS for each in type(model).__mro__)
             for name, why in _iterate_faults(described, provided, built_in):
                 if is_strict:
-                    raise InvalidTool(path, name, why)
+                    raise invalid_tool(path, name, why)
                 LOG.warning("the tool %r of %s: %s", name, path, why)
 
 
@@ -75,7 +75,7 @@ def check_tool_names(root: Agent, tools: Mapping[int, BaseTool]) -> None:
     """Check the names of the tools of a tree whose models are not known yet.
 
     Raises:
-        InvalidTool: No provider takes one.
+        ConfigurationError: No provider takes one.
     """
     for place in walk_tree(root):
         if isinstance(place.member, Agent):
@@ -87,7 +87,7 @@ def _check_names(path: str, described: Sequence[tuple[str, str]]) -> None:
     for name, _ in described:
         if not TOOL_NAME.fullmatch(name):
             why = "a name of a tool has letters, digits, '_' and '-', and at most 64; rename it"
-            raise InvalidTool(path, name, why)
+            raise invalid_tool(path, name, why)
 
 
 def _iterate_tools(

@@ -10,7 +10,7 @@ from langchain_core.tools import BaseTool
 from echelons.agent import Agent
 from echelons.delegation.contract import DelegationTool, get_contract
 from echelons.delegation.policy import DelegationPolicy
-from echelons.errors import InvalidField
+from echelons.errors import invalid_field
 from echelons.models import is_offline_planner
 from echelons.nodes.planning.tool_schemas import (
     build_ask_schema,
@@ -111,7 +111,7 @@ def list_built_in_tools(
     """Return the names of the built-in tools that an agent's model is shown, in their order.
 
     Raises:
-        InvalidField: The agent names one that its place makes impossible.
+        ConfigurationError: The agent names one that its place makes impossible.
     """
     possible = _list_possible(agent, position) if can_call else _list_delegating(agent, None)
     if ASK in own_tools:
@@ -120,7 +120,7 @@ def list_built_in_tools(
         for name in agent.builtin_tools:
             if name not in possible:
                 listed = ", ".join(possible) or "none"
-                raise InvalidField(agent.name, "builtin_tools", name, f"some of: {listed}")
+                raise invalid_field(agent.name, "builtin_tools", name, f"some of: {listed}")
         return tuple(name for name in possible if name in agent.builtin_tools)
     spawn = agent.permissions.spawn
     left_out = {DELEGATE_MANY} if not position.policy.joins else set[str]()

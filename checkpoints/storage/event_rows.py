@@ -31,7 +31,7 @@ from echelons.checkpoints.thread_events import (
     build_thread_events,
 )
 from echelons.delegation.request import omit_result, restore_result
-from echelons.errors import CheckpointTampered, LedgerDamaged
+from echelons.errors import CheckpointTampered, LedgerDamaged, get_error_name
 from echelons.guards.gate import is_pause
 from echelons.identity.failures import get_failure_log
 from echelons.identity.lineage import STORED_KEYS_KEY
@@ -294,7 +294,7 @@ def redact_error(error: Any, config: RunnableConfig) -> Any:
         return error
     # Not its `repr`, in which line ends are escaped and exceptions of a group repeated.
     text = get_failure_log(config).redact(read_error_text(error))
-    return f"{type(error).__name__}({text!r})"
+    return f"{get_error_name(error)}({text!r})"
 
 
 def insert_events(

@@ -65,11 +65,11 @@ from echelons.checkpoints.tree_control.repairs import read_hidden_messages
 from echelons.checkpoints.tree_control.usage_meter import METER
 from echelons.errors import (
     CheckpointTampered,
-    InvalidDatabase,
     LedgerDamaged,
     LedgerError,
     ThreadNotFound,
     UnreadableRecord,
+    invalid_database,
 )
 from echelons.guards.prices import Prices
 from echelons.identity.failures import LoggedFailure
@@ -134,12 +134,12 @@ class ThreadStore:
         saver: Any LangGraph checkpoint saver.
 
     Raises:
-        InvalidDatabase: It is none.
+        ConfigurationError: It is none.
     """
 
     def __init__(self, saver: Saver) -> None:
         if not issubclass(type(saver), BaseCheckpointSaver):
-            raise InvalidDatabase(saver)
+            raise invalid_database(saver)
         self._saver = saver
 
     def roots(self) -> list[RootThread]:

@@ -39,7 +39,7 @@ from echelons.checkpoints.thread_events import (
 )
 from echelons.checkpoints.tree_control.dismissal_ledger import find_dismissal
 from echelons.checkpoints.tree_control.usage_meter import Meter
-from echelons.errors import MailboxFull, PriceMissing
+from echelons.errors import ConfigurationError, MailboxFull
 from echelons.guards.budget import Amount, CallUsage, Unit, format_amount, format_number
 from echelons.guards.gate import Halt, Pause, Step
 from echelons.guards.limits import Limits
@@ -232,7 +232,7 @@ class MonitorLedger:
             return replace(new, money=money)
         try:
             cost = prices.compute_cost(used.model, used.usage)
-        except PriceMissing as error:
+        except ConfigurationError as error:
             return replace(new, money=money, fault=str(error))
         return replace(new, money=format_money(add_money(Decimal(money), cost)))
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from echelons.errors import InvalidCapability, InvalidExamples
+from echelons.errors import ConfigurationError
 from echelons.text.input_limits import list_items, read_text, refuse_unreadable
 
 UNNAMED_CAPABILITY = "(not named yet)"
@@ -23,8 +23,8 @@ class Capability(BaseModel):
             task in other words is recognised.
 
     Raises:
-        InvalidCapability: The confidence is not a number from 0 to 1.
-        InvalidExamples: The examples are not a list of non-blank strings.
+        ConfigurationError: The confidence is not a number from 0 to 1.
+        ConfigurationError: The examples are not a list of non-blank strings.
 
     Examples:
         >>> Capability(0.8, examples=["book a table for two"])
@@ -37,11 +37,11 @@ class Capability(BaseModel):
     examples: tuple[str, ...] = ()
 
     def __init__(self, confidence: float, examples: Iterable[str] = ()) -> None:
-        with refuse_unreadable(lambda _: InvalidCapability("", UNNAMED_CAPABILITY, confidence)):
+        with refuse_unreadable(lambda _: _invalid_capability("", UNNAMED_CAPABILITY, confidence)):
             if not _is_confidence(confidence):
-                raise InvalidCapability("", UNNAMED_CAPABILITY, confidence)
+                raise _invalid_capability("", UNNAMED_CAPABILITY, confidence)
             number = float(confidence)
-        with refuse_unreadable(lambda _: InvalidExamples(examples)):
+        with refuse_unreadable(lambda _: _invalid_examples(examples)):
             texts = _check_examples(examples)
         super().__init__(confidence=number, examples=texts)
 
@@ -79,22 +79,22 @@ def check_capabilities(agent: str, capabilities: Any) -> DeclaredCapabilities:
     """Return an agent's declared capabilities, validated and immutable.
 
     Raises:
-        InvalidCapability: A name is not a string or blank, or a confidence is not a number from
+        ConfigurationError: A name is not a string or blank, or a confidence is not a number from
             0 to 1.
     """
     if type(capabilities) is DeclaredCapabilities:
         return capabilities
-    with refuse_unreadable(lambda _: InvalidCapability(agent, capabilities, None)):
+    with refuse_unreadable(lambda _: _invalid_capability(agent, capabilities, None)):
         if not isinstance(capabilities, Mapping):
-            raise InvalidCapability(agent, capabilities, None)
+            raise _invalid_capability(agent, capabilities, None)
         entries = [(name, given) for name, given in list_items(capabilities.items())]
     kept: dict[str, Capability] = {}
     for given_name, given in entries:
-        with refuse_unreadable(lambda _: InvalidCapability(agent, given_name, given)):  # noqa: B023
+        with refuse_unreadable(lambda _: _invalid_capability(agent, given_name, given)):  # noqa: B023
             confidence = given.confidence if isinstance(given, Capability) else given
             name = read_text(given_name)
             if name is None or not name.strip() or not _is_confidence(confidence):
-                raise InvalidCapability(agent, given_name, confidence)
+                raise _invalid_capability(agent, given_name, confidence)
             kept[name] = given if isinstance(given, Capability) else Capability(given)
     return DeclaredCapabilities(kept)
 
@@ -106,9 +106,29 @@ def _is_confidence(value: Any) -> bool:
 
 def _check_examples(examples: Any) -> tuple[str, ...]:
     if isinstance(examples, (str, bytes, Mapping)) or not hasattr(examples, "__iter__"):
-        raise InvalidExamples(examples)
+        raise _invalid_examples(examples)
     given = list_items(examples)
     texts = tuple(text for each in given if (text := read_text(each)) and text.strip())
     if len(texts) < len(given):
-        raise InvalidExamples(tuple(given))
+        raise _invalid_examples(tuple(given))
     return texts
+
+
+def _invalid_capability(agent: str, capability: object, confidence: object) -> ConfigurationError:
+    owner = "agent {agent!r}: " if agent else ""
+    return ConfigurationError(
+        f"{owner}capability {{capability!r}} with confidence {{confidence!r}}; a capability is a "
+        "non-empty text, its confidence a number from 0 to 1",
+        code="invalid_capability",
+        agent=agent,
+        capability=capability,
+        confidence=confidence,
+    )
+
+
+def _invalid_examples(examples: object) -> ConfigurationError:
+    return ConfigurationError(
+        "{examples:short} are no examples; pass a list of tasks, each a non-empty text",
+        code="invalid_examples",
+        examples=examples,
+    )

@@ -19,7 +19,7 @@ from echelons.capabilities.deriver import (
     derive_from_names,
     get_capabilities,
 )
-from echelons.errors import DuplicateName, InvalidSubordinate, UnknownPath
+from echelons.errors import UnknownPath, duplicate_name, invalid_subordinate
 from echelons.text.sanitize import join_printable
 from echelons.text.stemming import extract_words
 from echelons.tree.drawing import draw_branches
@@ -94,7 +94,7 @@ class CapabilityMap:
 
         Raises:
             UnknownPath: There is no agent at that path.
-            DuplicateName: The name is already on the path or among the siblings.
+            ConfigurationError: The name is already on the path or among the siblings.
         """
         path = self._split_path(superior)
         return self._add_at(path, CapabilityMap.discover(member, deriver), self.agent)
@@ -107,12 +107,12 @@ class CapabilityMap:
 
         Raises:
             UnknownPath: There is no agent at that path.
-            InvalidSubordinate: It is this map's own agent.
+            ConfigurationError: It is this map's own agent.
         """
         path = self._split_path(agent)
         if not path:
             why = "the map is its own; name an agent below it"
-            raise InvalidSubordinate(self.agent, self.agent, why)
+            raise invalid_subordinate(self.agent, self.agent, why)
         return self._remove_at(path, self.agent)
 
     def walk(self, above: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], CapabilityMap]]:
@@ -162,7 +162,7 @@ class CapabilityMap:
     def _add_at(self, path: Sequence[str], new: CapabilityMap, here: str) -> CapabilityMap:
         names = [each.agent for each in self.subordinates]
         if new.agent == self.agent or (not path and new.agent in names):
-            raise DuplicateName(new.agent, (here, f"{here}{PATH_SEPARATOR}{new.agent}"))
+            raise duplicate_name(new.agent, (here, f"{here}{PATH_SEPARATOR}{new.agent}"))
         if not path:
             return self._with_subordinates((*self.subordinates, new))
         below = f"{here}{PATH_SEPARATOR}{path[0]}"

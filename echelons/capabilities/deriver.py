@@ -78,7 +78,7 @@ def get_capabilities(
     except DeriverFailed:
         raise
     except Exception as error:
-        raise DeriverFailed(member.name, describe_failure(error, DeriverFailed)) from error
+        raise DeriverFailed(member.name, describe_failure(error, "deriver_failed")) from error
     return check_capabilities(member.name, derived), True
 
 

@@ -15,7 +15,6 @@ from echelons.capabilities.deriver_prompt import (
     describe_agent,
     parse_capabilities,
 )
-from echelons.errors import DeriverFailed
 from echelons.plans import Plan, arun_plan_steps, run_plan_steps
 from echelons.text.error_lines import describe_failure
 from echelons.tree.members import Member
@@ -112,7 +111,7 @@ class ModelDeriver:
             try:
                 capabilities = _read_reply(about.agent, reply)
             except Exception as error:  # noqa: BLE001 - models raise anything
-                why = describe_failure(error, DeriverFailed)
+                why = describe_failure(error, "deriver_failed")
                 LOG.warning("%s: its name says what %r can do", why, about.agent)
                 words = derive_from_names(members[about.agent])
                 self._known[about.agent] = Derivation(about.fingerprint, words)

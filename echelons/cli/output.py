@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeAlias
 
 from echelons.cli.display.text_format import escape_controls
 from echelons.cli.exit_codes import ExitCode
+from echelons.errors import get_error_name
 from echelons.text.error_lines import read_error_text
 from echelons.text.redaction import redact_secrets
 
@@ -115,13 +116,14 @@ def print_error(error: Exception, code: ExitCode, *, as_json: bool) -> None:
     unexpected = code is ExitCode.UNEXPECTED
     # A team's own code, or a library that it uses, may have raised it.
     text = redact_secrets(read_error_text(error))
-    message = f"{type(error).__name__}: {text}" if unexpected else text
+    name = get_error_name(error)
+    message = f"{name}: {text}" if unexpected else text
     if as_json:
-        shown = {"kind": "error", "error": type(error).__name__, "message": message}
+        shown = {"kind": "error", "error": name, "message": message}
         values = {
             key: redact_secrets(value) if isinstance(value, str) else value
             for key, value in vars(error).items()
-            if not (unexpected or key.startswith("_"))
+            if not (unexpected or key == "code" or key.startswith("_"))
         }
         print_json({**shown, "exit_code": code, **values}, err=True)
         return

@@ -13,7 +13,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from echelons.errors import ContractBroken, InvalidContract, InvalidInput, InvalidSetting
+from echelons.errors import ConfigurationError, ContractBroken, InvalidInput, InvalidSetting
 from echelons.text.input_limits import CONTEXT_BYTES, copy_plain, shorten_repr
 from echelons.text.json_schema import build_example, find_recursion, inline_references
 
@@ -46,7 +46,7 @@ class Contract:
         output_schema: Likewise, of the output.
 
     Raises:
-        InvalidContract: One is no pydantic model, has a schema that is too large or contains
+        ConfigurationError: One is no pydantic model, has a schema that is too large or contains
             itself, or no input can be made of the example.
         InvalidSetting: `attempts` is no number from 1 to 20.
 
@@ -80,7 +80,7 @@ class Contract:
             self.read_input(example)
         except InvalidInput as error:
             why = f"an example of it is refused ({error}); give Contract(example={{...}})"
-            raise InvalidContract(self.input.__name__, why) from error
+            raise _invalid_contract(self.input.__name__, why) from error
 
     def read_input(self, fields: object) -> BaseModel:
         """Return the input that has these fields, as JSON.
@@ -191,23 +191,25 @@ def _build_schema(kind: str, model: Any) -> dict[str, Any] | None:
         return None
     name = getattr(model, "__name__", None) or shorten_repr(model)
     if not (isinstance(model, type) and issubclass(model, BaseModel)):
-        raise InvalidContract(name, f"the {kind} has to be a class of pydantic models")
+        raise _invalid_contract(name, f"the {kind} has to be a class of pydantic models")
     # What a model's own code raises is anything.
     try:
         schema = model.model_json_schema()
         size = len(json.dumps(schema))
     except Exception as error:
-        raise InvalidContract(name, f"it has no JSON Schema ({error})") from error
+        raise _invalid_contract(name, f"it has no JSON Schema ({error})") from error
     if size > SCHEMA_BYTES:
-        raise InvalidContract(name, f"its schema has {size} bytes; at most {SCHEMA_BYTES} are read")
+        raise _invalid_contract(
+            name, f"its schema has {size} bytes; at most {SCHEMA_BYTES} are read"
+        )
     if own := find_recursion(schema):
-        raise InvalidContract(name, f"{own} contains itself; give a model of a known depth")
+        raise _invalid_contract(name, f"{own} contains itself; give a model of a known depth")
     if schema.get("type") != "object":
-        raise InvalidContract(name, "it is no object with fields; give a model with fields")
+        raise _invalid_contract(name, "it is no object with fields; give a model with fields")
     try:
         return inline_references(schema, SCHEMA_BYTES)
     except ValueError as error:
-        raise InvalidContract(name, f"its schema is too large: {error}") from error
+        raise _invalid_contract(name, f"its schema is too large: {error}") from error
 
 
 def _validate(model: type[BaseModel], plain: Any) -> BaseModel:
@@ -243,3 +245,9 @@ def _strip_fence(text: str) -> str:
     if text.startswith("```") and text.endswith("```"):
         text = text[3:-3].removeprefix("json")
     return text.strip()
+
+
+def _invalid_contract(model: str, why: str) -> ConfigurationError:
+    return ConfigurationError(
+        "the contract's {model}: {why}", code="invalid_contract", model=model, why=why
+    )

@@ -7,7 +7,7 @@ from dataclasses import Field, field
 from inspect import Parameter, Signature, get_annotations
 from reprlib import Repr
 from string import Formatter
-from typing import Any, ClassVar, dataclass_transform
+from typing import TYPE_CHECKING, Any, ClassVar, dataclass_transform
 
 
 class ShortRepr(Repr):
@@ -79,11 +79,14 @@ class EchelonsError(Exception):
     # `dataclass` would compile a constructor for each of a hundred classes at the import.
     __signature__ = _FieldSignature()
     message: ClassVar[str] = ""
+    code: str = ""
 
     def __init__(self, *args: Any, **values: Any) -> None:
         fields = self._get_fields()
         if not fields:
-            super().__init__(*args)
+            (text,) = args or ("",)
+            vars(self).update(values)
+            super().__init__(self._fill(text) if values else text)
             return
         bound = self.__signature__.bind(*args, **values)
         bound.apply_defaults()
@@ -101,7 +104,12 @@ class EchelonsError(Exception):
         if cls.__init__ is not EchelonsError.__init__:
             return {}
         own = [each for each in reversed(cls.__mro__) if issubclass(each, EchelonsError)]
-        kinds = {name: kind for each in own for name, kind in get_annotations(each).items()}
+        kinds = {
+            name: kind
+            for each in own
+            if each is not EchelonsError
+            for name, kind in get_annotations(each).items()
+        }
         return {name: kind for name, kind in kinds.items() if "ClassVar" not in str(kind)}
 
     def _describe(self) -> str:
@@ -114,3 +122,13 @@ class EchelonsError(Exception):
     def __reduce__(self) -> tuple[Any, ...]:
         # Python would make a copy of the message alone, and an error is made of its fields.
         return copyreg.__newobj__, (type(self), *self.args), self.__dict__  # type: ignore[attr-defined]
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any: ...
+
+
+def get_error_name(error: BaseException) -> str:
+    """Return the name of an error in output, logs and stored reasons: of its code, or its class."""
+    code = vars(error).get("code") if isinstance(error, EchelonsError) else None
+    return "".join(map(str.capitalize, code.split("_"))) if code else type(error).__name__

@@ -217,6 +217,7 @@ class MatcherFailed(RoutingError):
         why: What is wrong.
     """
 
+    code = "matcher_failed"
     matcher: str
     why: str
     message = "the matcher {matcher} failed: {why}; route with another one, such as LexicalMatcher"
@@ -230,6 +231,7 @@ class DeriverFailed(RoutingError):
         why: What is wrong.
     """
 
+    code = "deriver_failed"
     agent: str
     why: str
     message = (

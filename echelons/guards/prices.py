@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from decimal import Context, Decimal, DecimalException, FloatOperation, Inexact, InvalidOperation
 from difflib import get_close_matches
@@ -13,7 +13,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from echelons.errors import InvalidPrices, PriceMissing
+from echelons.errors import ConfigurationError
 from echelons.text.input_limits import is_label, read_text, shorten_repr
 from echelons.text.toml_lines import describe_toml_fault, find_key_line
 
@@ -101,7 +101,7 @@ class Price:
         cached_input: The price of what it reads out of its provider's cache; `input` if left out.
 
     Raises:
-        InvalidPrices: An amount is none, negative or absurd.
+        ConfigurationError: An amount is none, negative or absurd.
     """
 
     input: Decimal
@@ -125,7 +125,7 @@ class Price:
             try:
                 object.__setattr__(self, each.name, read_amount(given))
             except ValueError as error:
-                raise InvalidPrices("Price", (each.name,), str(error)) from error
+                raise _invalid_prices("Price", (each.name,), str(error)) from error
 
 
 PRICE_NAMES: Final = tuple(each.name for each in fields(Price))
@@ -145,7 +145,7 @@ class Prices:
         per: For how many tokens the prices are: 1, 1,000 or 1,000,000.
 
     Raises:
-        InvalidPrices: The table is empty, or something of it is wrong.
+        ConfigurationError: The table is empty, or something of it is wrong.
 
     Examples:
         >>> prices = Prices("EUR", {"gpt-5-mini": Price(input="0.25", output="2.00")})
@@ -163,21 +163,21 @@ class Prices:
     def __post_init__(self) -> None:
         if type(self.currency) is not str or not _CURRENCY.fullmatch(self.currency):
             why = f"{shorten_repr(self.currency)} is none; pass three capital letters, as in 'EUR'"
-            raise InvalidPrices("Prices", ("currency",), why)
+            raise _invalid_prices("Prices", ("currency",), why)
         if type(self.per) is not int or self.per not in PRICED_TOKENS:
             why = (
                 f"{shorten_repr(self.per)} is none of {', '.join(f'{n:,}' for n in PRICED_TOKENS)}"
             )
-            raise InvalidPrices("Prices", ("per",), why)
+            raise _invalid_prices("Prices", ("per",), why)
         if not isinstance(self.models, Mapping) or not self.models:
             why = f"{shorten_repr(self.models)} has no prices; pass a Price by the name of a model"
-            raise InvalidPrices("Prices", ("models",), why)
+            raise _invalid_prices("Prices", ("models",), why)
         for name, price in self.models.items():
             if not is_label(name):
-                raise InvalidPrices("Prices", ("models",), f"{shorten_repr(name)} is no name")
+                raise _invalid_prices("Prices", ("models",), f"{shorten_repr(name)} is no name")
             if type(price) is not Price:
                 why = f"{shorten_repr(price)} is no Price"
-                raise InvalidPrices("Prices", ("models", name), why)
+                raise _invalid_prices("Prices", ("models", name), why)
         object.__setattr__(self, "models", dict(self.models))
 
     @classmethod
@@ -194,32 +194,32 @@ class Prices:
             cached_input = 0.025
 
         Raises:
-            InvalidPrices: There is no such file, or something of it is wrong; with its line.
+            ConfigurationError: There is no such file, or something of it is wrong; with its line.
         """
         try:
             source = str(Path(path))
             with Path(path).open("rb") as file:
                 stored = file.read(MAX_FILE_SIZE + 1)
         except (OSError, TypeError, ValueError) as error:
-            raise InvalidPrices(shorten_repr(path), (), str(error)) from error
+            raise _invalid_prices(shorten_repr(path), (), str(error)) from error
         if len(stored) > MAX_FILE_SIZE:
-            raise InvalidPrices(source, (), f"it is larger than {MAX_FILE_SIZE} bytes")
+            raise _invalid_prices(source, (), f"it is larger than {MAX_FILE_SIZE} bytes")
         try:
             # Windows and editors write a mark at the beginning that TOML does not know.
             text = stored.decode("utf-8-sig")
         except UnicodeDecodeError as error:
             line = stored[: error.start].count(b"\n") + 1
-            raise InvalidPrices(source, (), f"it is no UTF-8 ({error.reason})", line) from error
+            raise _invalid_prices(source, (), f"it is no UTF-8 ({error.reason})", line) from error
         try:
             table = tomllib.loads(text, parse_float=Decimal)
         except (ValueError, RecursionError, DecimalException) as error:
             line, why = describe_toml_fault(error, text)
-            raise InvalidPrices(source, (), why, line) from error
+            raise _invalid_prices(source, (), why, line) from error
         try:
             return cls(**_read_table(table))
-        except InvalidPrices as error:
+        except ConfigurationError as error:
             line = find_key_line(text, *error.keys)
-            raise InvalidPrices(source, error.keys, error.why, line) from error
+            raise _invalid_prices(source, error.keys, error.why, line) from error
 
     def covers(self, model: str) -> bool:
         """Return whether it has the price of a model."""
@@ -234,7 +234,7 @@ class Prices:
                 `input_token_details.cache_read` have the price of cached input.
 
         Raises:
-            PriceMissing: The model has no price.
+            ConfigurationError: The model has no price.
         """
         details = usage.get("input_token_details")
         cached = details.get("cache_read") if isinstance(details, Mapping) else 0
@@ -244,7 +244,7 @@ class Prices:
         """Return what a call costs that reads and writes so many tokens, none out of a cache.
 
         Raises:
-            PriceMissing: The model has no price.
+            ConfigurationError: The model has no price.
         """
         return self._compute(model, input_tokens, output_tokens, 0)
 
@@ -252,7 +252,13 @@ class Prices:
         price = self._find_price(model)
         if price is None:
             nearest = get_close_matches(str(model), self.models, n=1, cutoff=0.0)
-            raise PriceMissing(str(model), nearest[0])
+            raise ConfigurationError(
+                "there is no price for the model {model!r} (the nearest name that has one is "
+                "{nearest!r}); add one under the name that it reports",
+                code="price_missing",
+                model=str(model),
+                nearest=nearest[0],
+            )
         input_tokens, output_tokens = _count(read), _count(written)
         from_cache = min(_count(cached), input_tokens) if price.cached_input is not None else 0
         cost = add_money(
@@ -288,12 +294,12 @@ def _read_table(table: Mapping[str, Any]) -> dict[str, Any]:
     for name, given in table["models"].items():
         place = ("models", name)
         if not isinstance(given, Mapping):
-            raise InvalidPrices("", place, f"it is no table with {', '.join(PRICE_NAMES)}")
+            raise _invalid_prices("", place, f"it is no table with {', '.join(PRICE_NAMES)}")
         _check_keys(place, given, PRICE_NAMES, ("input", "output"))
         try:
             prices[name] = Price(**given)
-        except InvalidPrices as error:
-            raise InvalidPrices("", (*place, *error.keys), error.why) from error
+        except ConfigurationError as error:
+            raise _invalid_prices("", (*place, *error.keys), error.why) from error
     return {**table, "models": prices}
 
 
@@ -306,20 +312,36 @@ def _check_keys(
     """Refuse a table of a file that has unknown keys, or lacks one."""
     for key in table:
         if key not in known:
-            raise InvalidPrices("", (*place, key), f"there is no such key, but {', '.join(known)}")
+            raise _invalid_prices(
+                "", (*place, key), f"there is no such key, but {', '.join(known)}"
+            )
     for key in needed:
         if key not in table:
-            raise InvalidPrices("", (*place, key), "it is missing")
+            raise _invalid_prices("", (*place, key), "it is missing")
 
 
 def check_prices(prices: object) -> Prices | None:
     """Return what was given for prices as a table; `None` for nothing.
 
     Raises:
-        InvalidPrices: It is neither a table nor the path of a file with one.
+        ConfigurationError: It is neither a table nor the path of a file with one.
     """
     if prices is None or isinstance(prices, Prices):
         return prices
     if read_text(prices) is not None or isinstance(prices, PathLike):
         return Prices.from_file(prices)  # type: ignore[arg-type]
-    raise InvalidPrices(shorten_repr(prices), (), "pass Prices, or the path of a file with them")
+    raise _invalid_prices(shorten_repr(prices), (), "pass Prices, or the path of a file with them")
+
+
+def _invalid_prices(
+    source: str, keys: Sequence[str], why: str, line: int = 0
+) -> ConfigurationError:
+    place = "{source}, line {line}" if line else "{source}"
+    return ConfigurationError(
+        f"{place}: {'{keys:.}: ' if keys else ''}{{why}}",
+        code="invalid_prices",
+        source=source,
+        keys=tuple(keys),
+        why=why,
+        line=line,
+    )

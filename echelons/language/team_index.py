@@ -14,7 +14,7 @@ from math import log
 from statistics import median_low
 from typing import Final
 
-from echelons.errors import InvalidName
+from echelons.errors import ConfigurationError
 from echelons.language.lexicon import GENERIC_REQUEST_VERBS, to_word_set
 from echelons.language.tokens import Token
 from echelons.language.word_marks import WordMark
@@ -189,6 +189,6 @@ def parse_team(description: str, names: tuple[str, ...]) -> TeamIndex:
     entries = {entry.name: entry for entry in parse_roster(description)}
     team: list[RosterEntry] = []
     for name in dict.fromkeys(names) or entries:
-        with suppress(InvalidName):  # a foreign tool with the name of ours may list anything
+        with suppress(ConfigurationError):  # a foreign tool with the name of ours may list anything
             team.append(entries.get(name) or RosterEntry(name))
     return TeamIndex(team)

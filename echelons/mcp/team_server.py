@@ -30,7 +30,7 @@ from echelons.checkpoints.checkpointer import SqliteCheckpointer
 from echelons.checkpoints.queries import OneCheckpoint, ReadPlan, arun_plan
 from echelons.checkpoints.threads.answer_outbox import accept_answer
 from echelons.checkpoints.threads.pending_work import Question
-from echelons.errors import DuplicateName, EchelonsError, InvalidThread, ThreadNotFound
+from echelons.errors import EchelonsError, InvalidThread, ThreadNotFound, duplicate_name
 from echelons.identity.lineage import Identity, derive_root_thread_id
 from echelons.mcp.elicitation import ANSWER_FIELD, build_question_form, describe_question
 from echelons.runtime.run_events import RunEvent, RunEventKind
@@ -105,7 +105,7 @@ class TeamServer:
         saver: The database of their threads; it stays open.
 
     Raises:
-        DuplicateName: Two of the tools would have the same name.
+        ConfigurationError: Two of the tools would have the same name.
     """
 
     def __init__(self, teams: Sequence[ServedTeam], saver: SqliteCheckpointer) -> None:
@@ -115,7 +115,7 @@ class TeamServer:
         self._ending: dict[str, asyncio.Task[Result]] = {}
         for team in teams:
             if team.tool in self._teams or team.tool == ANSWER_TOOL:
-                raise DuplicateName(team.tool, ("tools of the server",))
+                raise duplicate_name(team.tool, ("tools of the server",))
             self._teams[team.tool] = team
         instructions = (
             "Each tool but `answer` gives a task to a team of agents. The second text of a result "

@@ -39,7 +39,7 @@ class VerificationMiddleware(DelegationMiddleware):
         max_attempts: Most attempts.
 
     Raises:
-        InvalidName: `verify` is a text that is no agent's name.
+        ConfigurationError: `verify` is a text that is no agent's name.
         InvalidSetting: `max_attempts` is no positive number, or `verify` none of these.
     """
 

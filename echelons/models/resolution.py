@@ -123,7 +123,7 @@ def _create_provider_chat(model: str) -> BaseChatModel:
 
 
 def _describe_refusal(error: BaseException) -> str:
-    return describe_failure(error, ModelUnavailable).rstrip(".")
+    return describe_failure(error, "model_unavailable").rstrip(".")
 
 
 def is_offline_planner(model: object) -> bool:

@@ -10,13 +10,12 @@ from typing import Any
 from echelons.agent import Agent
 from echelons.errors import (
     EchelonsError,
-    InnerLimits,
     InvalidProfile,
     PermissionsWidened,
     TeamNotTrusted,
     UnknownModel,
     UnknownProfile,
-    UnknownTool,
+    get_error_name,
 )
 from echelons.guards.permissions import NO_PERMISSIONS, Permissions
 from echelons.models.resolution import check_model_name
@@ -197,15 +196,13 @@ class _TeamBuilder:
         values = {**self._inherited, **profile.values}
         try:
             return Agent(**values, **parts, subordinates=below)
-        except UnknownTool as error:
-            if self._execute or not (error.why and _has_middleware(profile)):
+        except EchelonsError as error:
+            is_rule = error.code == "unknown_tool" and error.why
+            if self._execute or not (is_rule and _has_middleware(profile)):
                 self._note(profile, error)
                 return Agent(profile.name)
             # Whether a middleware brings a tool of that name, only its execution would tell.
             del values["permissions"]
-        except EchelonsError as error:
-            self._note(profile, error)
-            return Agent(profile.name)
         return Agent(**values, **parts, subordinates=below)
 
     def _get_declared(self, kind: Kind, declaration: Declaration, file: PythonFile) -> Any:
@@ -228,18 +225,18 @@ class _TeamBuilder:
         if isinstance(error, PermissionsWidened):
             profile = self._places.get(error.agent.rpartition(PATH_SEPARATOR)[2], profile)
             keys = _find_permission(profile, error.name)
-        elif isinstance(error, UnknownTool) and error.why:
+        elif error.code == "unknown_tool" and error.why:
             keys = _find_permission(profile, str(error.tool))
         elif isinstance(error, UnknownModel):
             keys = ("model",)
-        elif isinstance(error, InnerLimits):
+        elif error.code == "inner_limits":
             profile = self._places.get(error.agent, profile)
             keys = ("limits", *error.limits[:1])
         settings = profile.parts.settings
         place, line = profile.folder, 0
         if settings and (line := settings.find_line(*keys)):
             place = settings.source.name
-        self.faults.append(Fault(place, line, type(error).__name__, str(error)))
+        self.faults.append(Fault(place, line, get_error_name(error), str(error)))
 
 
 def _has_middleware(profile: Profile) -> bool:

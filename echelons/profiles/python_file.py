@@ -16,6 +16,7 @@ from traceback import extract_tb
 from types import ModuleType
 from typing import Any, Literal, NamedTuple, TypeAlias, TypeGuard
 
+from echelons.errors import get_error_name
 from echelons.profiles.faults import Fault
 from echelons.profiles.source_files import FolderReader, SourceFile
 from echelons.text.error_lines import describe_error
@@ -159,7 +160,7 @@ def load_declared(file: PythonFile, kind: Kind) -> tuple[dict[str, Any], Fault |
             if frame.filename == str(source.path)
         ]
         why = f"executing it raised {describe_error(error)}"
-        return {}, Fault(source.name, lines[-1] if lines else 0, type(error).__name__, why)
+        return {}, Fault(source.name, lines[-1] if lines else 0, get_error_name(error), why)
     return found, None
 
 

@@ -14,7 +14,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final
 
-from echelons.errors import InvalidName, InvalidTeam
+from echelons.errors import ConfigurationError, InvalidTeam
 from echelons.guards.limits import MAX_DEPTH
 from echelons.guards.permissions import NO_PERMISSIONS
 from echelons.profiles.faults import Fault
@@ -319,7 +319,7 @@ class _TeamReader:
                 self._files.add_fault(place, line, "DuplicateName", why)
         try:
             name = check_name(folder.name if name is None else name)
-        except InvalidName as error:
+        except ConfigurationError as error:
             self._files.add_fault(place, line, "InvalidName", f"{error}; or set name in {SETTINGS}")
             return "agent"
         if (other := self._folders.setdefault(name, place)) != place:

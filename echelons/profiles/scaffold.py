@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from echelons.errors import InvalidName, InvalidTeam
+from echelons.errors import ConfigurationError, InvalidTeam, invalid_name
 from echelons.tree.names import check_name
 
 EXAMPLE_TASK: Final = "Add 3 and 4"
@@ -77,13 +77,13 @@ def write_scaffold(folder: Path) -> list[str]:
     """Write the files of a new team into a new folder, and return their paths from it on.
 
     Raises:
-        InvalidName: The name of the folder is none of an agent.
+        ConfigurationError: The name of the folder is none of an agent.
         InvalidTeam: There is something already, or it cannot be written.
     """
     try:
         check_name(folder.absolute().name)
-    except InvalidName as error:
-        raise InvalidName(folder.name, "the folder's name is that of the root agent") from error
+    except ConfigurationError as error:
+        raise invalid_name(folder.name, "the folder's name is that of the root agent") from error
     try:
         folder.mkdir(parents=True)
         for name, text in _FILES.items():

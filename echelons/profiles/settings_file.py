@@ -16,7 +16,7 @@ from typing import Any, get_args, get_type_hints
 
 from echelons.agent import Agent
 from echelons.capabilities.capability import Capability, check_capabilities
-from echelons.errors import EchelonsError, InvalidSetting, InvalidTheme
+from echelons.errors import ConfigurationError, EchelonsError, InvalidSetting, get_error_name
 from echelons.profiles.source_files import FolderReader, SourceFile
 from echelons.prompts import GUIDANCE_PARTS
 from echelons.settings import Settings
@@ -144,7 +144,7 @@ class _SettingsCheck:
             return {}
         try:
             return {"theme": NameTheme(self.theme.name, tuple(self.theme.text.splitlines()))}
-        except InvalidTheme as error:
+        except ConfigurationError as error:
             self.reader.add_fault(self.theme.name, error.line, "InvalidTheme", error.why)
             return {}
 
@@ -189,7 +189,7 @@ class _SettingsCheck:
         except EchelonsError as error:
             inner = getattr(error, "setting", "").split(".")
             why = str(error).removeprefix("agent 'agent': ")
-            self._add_fault((*keys, *inner), type(error).__name__, why)
+            self._add_fault((*keys, *inner), get_error_name(error), why)
             return False
         return True
 

@@ -104,7 +104,7 @@ class Ranking:
         except MatcherFailed:
             raise
         except Exception as error:
-            raise MatcherFailed(self._name, describe_failure(error, MatcherFailed)) from error
+            raise MatcherFailed(self._name, describe_failure(error, "matcher_failed")) from error
 
     def rank(self, query: RoutingQuery) -> Route:
         """Return the route for a task.

@@ -6,7 +6,6 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from echelons.errors import MatcherFailed
 from echelons.text.error_lines import describe_failure
 from echelons.tree.names import PATH_SEPARATOR
 
@@ -94,7 +93,7 @@ class Route:
         try:
             return list(self._reasons(candidate.place))
         except Exception as error:  # noqa: BLE001 - a matcher of the user's own raises anything
-            return [f"no reasons: {describe_failure(error, MatcherFailed)}"]
+            return [f"no reasons: {describe_failure(error, 'matcher_failed')}"]
 
     def explain_candidate(self, candidate: Candidate) -> str:
         """Return the terms of a candidate's score and the reasons, on one line."""

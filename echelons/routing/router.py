@@ -172,7 +172,7 @@ class Router:
     def _rank_by_words(self, query: RoutingQuery, error: Exception) -> Route:
         if isinstance(self.matcher, LexicalMatcher):
             raise error
-        reason = describe_failure(error, MatcherFailed, self._redactor)
+        reason = describe_failure(error, "matcher_failed", self._redactor)
         why = f"{type(self.matcher).__name__} failed: {reason}"
         traceback = format_traceback(error, self._redactor)
         LOG.warning("%s; words are compared instead\n%s", why, traceback)

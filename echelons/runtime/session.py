@@ -44,10 +44,9 @@ from echelons.checkpoints.tree_control.workspace_changes import (
 )
 from echelons.delegation.spawnable import check_spawnable
 from echelons.errors import (
+    ConfigurationError,
     EchelonsError,
     ForeignSaverWarning,
-    InvalidAgent,
-    InvalidDatabase,
     InvalidOption,
     InvalidSetting,
     InvalidThread,
@@ -57,6 +56,7 @@ from echelons.errors import (
     ThreadBusy,
     ThreadNotFound,
     UnknownPath,
+    invalid_database,
 )
 from echelons.graphs.agent_models import check_budgets
 from echelons.graphs.probe import probe_tree
@@ -134,13 +134,13 @@ class Session:
             None are stored.
 
     Raises:
-        InvalidAgent: The agent is no `Agent`.
-        InvalidDatabase: The database is neither.
+        ConfigurationError: The agent is no `Agent`.
+        ConfigurationError: The database is neither.
         InvalidThread: The thread's name is empty, too long, not a text, or not printable.
         InvalidNote: An entry of `metadata` cannot be stored.
         InvalidOption: Something of the arguments after it cannot be passed, or stored.
-        InvalidTheme: The theme has no names, or such that cannot be used.
-        InvalidPrices: The prices cannot be used.
+        ConfigurationError: The theme has no names, or such that cannot be used.
+        ConfigurationError: The prices cannot be used.
         InvalidWorkspace: The workspace is no folder that can be written, or a link.
         StorageError: The database cannot be opened.
         CheckpointTampered: The thread of that name was damaged.
@@ -175,14 +175,20 @@ class Session:
     ) -> None:
         # What an object says of its class may be anything.
         if not issubclass(type(agent), Agent):
-            raise InvalidAgent(agent)
+            raise ConfigurationError(
+                "{given:short} is no agent; pass an Agent. A shipped team is made by a function, "
+                "such as echelons.teams.travel.team.team(); only `echelons run` loads one by its "
+                "name",
+                code="invalid_agent",
+                given=agent,
+            )
         if not is_label(thread):
             raise InvalidThread(thread)
         self.thread = thread = read_text(thread) or ""
         options = RunOptions.check(metadata, context, configurable, callbacks, tags, stored_keys)
         is_path = issubclass(type(database), (str, Path))
         if not is_path and not issubclass(type(database), BaseCheckpointSaver):
-            raise InvalidDatabase(database)
+            raise invalid_database(database)
         options.check_saver(database)
         profiles = check_spawnable(spawnable)
         for profile in profiles.values():
@@ -195,7 +201,7 @@ class Session:
             check_budgets(agent, self.graph.models, prices=self.prices)
         saver = self.graph.checkpointer
         if not isinstance(saver, BaseCheckpointSaver):
-            raise InvalidDatabase(database)
+            raise invalid_database(database)
         if not isinstance(saver, SqliteCheckpointer) and saver not in _WARNED_OF:
             warnings.warn(_describe_foreign_saver(saver), ForeignSaverWarning, stacklevel=2)
             _WARNED_OF.add(saver)

@@ -10,7 +10,7 @@ from traceback import TracebackException
 from typing import Final
 from urllib.parse import urlsplit
 
-from echelons.errors import EchelonsError
+from echelons.errors import EchelonsError, get_error_name
 from echelons.text.redaction import Redactor, apply_redactor, redact_secrets
 from echelons.text.sanitize import join_printable
 
@@ -36,7 +36,8 @@ def describe_error(error: BaseException, redactor: Redactor = redact_secrets) ->
     # Redacted before it is cut: half a secret looks like none.
     whole = apply_redactor(redactor, read_error_text(error)).strip()
     first = next(iter(whole.splitlines()), "")
-    text = f"{type(error).__name__}: {first}" if first else type(error).__name__
+    name = get_error_name(error)
+    text = f"{name}: {first}" if first else name
     if address := apply_redactor(redactor, find_server(error)):
         text = f"{_shorten_line(text, LONGEST_ERROR - len(address) - 3)} ({address})"
     return _shorten_line(text, LONGEST_ERROR)
@@ -67,27 +68,24 @@ def format_traceback(error: BaseException, redactor: Redactor = redact_secrets) 
     return stored.decode(errors="ignore")
 
 
-def describe_failure(
-    error: BaseException, own: type[EchelonsError], redactor: Redactor = redact_secrets
-) -> str:
-    """Return why someone else's code failed, in one line; `own` is our error for such failures.
+def describe_failure(error: BaseException, code: str, redactor: Redactor = redact_secrets) -> str:
+    """Return why someone else's code failed, in one line; `code` is that of our error for it.
 
     Raises:
         BaseException: `error` itself, if it is not a failure of that code: a cancellation, a
             signal of the surrounding graph, or another error of ours, such as a missing key.
 
     Examples:
-        >>> from echelons.errors import MatcherFailed
-        >>> describe_failure(ConnectionError("no route to host"), MatcherFailed)
+        >>> describe_failure(ConnectionError("no route to host"), "matcher_failed")
         'ConnectionError: no route to host'
     """
     # LangGraph interrupts with exceptions. The domain does not import it, hence the name.
     signal = any(each.__name__ == "GraphBubbleUp" for each in type(error).__mro__)
-    ours = isinstance(error, EchelonsError) and not isinstance(error, own)
+    ours = isinstance(error, EchelonsError) and error.code != code
     if signal or ours or not isinstance(error, Exception):
         raise error
     text = apply_redactor(redactor, read_error_text(error))
-    line = f"{type(error).__name__}: {join_printable(text[: 2 * LONGEST_REASON])}"
+    line = f"{get_error_name(error)}: {join_printable(text[: 2 * LONGEST_REASON])}"
     return _shorten_line(line.rstrip(), LONGEST_REASON)
 
 

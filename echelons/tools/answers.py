@@ -8,7 +8,7 @@ from typing import ParamSpec, TypeVar
 
 from langchain_core.tools import ToolException
 
-from echelons.errors import EchelonsError
+from echelons.errors import EchelonsError, get_error_name
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -25,6 +25,6 @@ def raise_refusals(function: Callable[P, T]) -> Callable[P, T]:
         try:
             return function(*args, **kwargs)
         except EchelonsError as error:
-            raise ToolException(f"{type(error).__name__}: {error}") from error
+            raise ToolException(f"{get_error_name(error)}: {error}") from error
 
     return call

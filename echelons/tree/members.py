@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Protocol, runtime_checkable
 
-from echelons.errors import InvalidName, InvalidSubordinate
+from echelons.errors import ConfigurationError, invalid_name, invalid_subordinate
 from echelons.text.input_limits import list_items
 from echelons.tree.names import check_name
 
@@ -89,10 +89,10 @@ def adopt_members(superior: str, subordinates: Any) -> tuple[Member, ...]:
     """Return a list of subordinates as members of the tree, see `adopt_member`.
 
     Raises:
-        InvalidSubordinate: It is not a list.
+        ConfigurationError: It is not a list.
     """
     if isinstance(subordinates, (str, bytes, Mapping)) or not hasattr(subordinates, "__iter__"):
-        raise InvalidSubordinate(superior, subordinates, "pass a list of subordinates")
+        raise invalid_subordinate(superior, subordinates, "pass a list of subordinates")
     return tuple(adopt_member(superior, each) for each in list_items(subordinates))
 
 
@@ -107,12 +107,12 @@ def adopt_member(superior: str, subordinate: Any, name: str | None = None) -> Me
         name: The name of what is wrapped, in place of its own.
 
     Raises:
-        InvalidSubordinate: It is none of these, or a graph that cannot be nested.
-        InvalidName: Its name is not a valid agent name.
+        ConfigurationError: It is none of these, or a graph that cannot be nested.
+        ConfigurationError: Its name is not a valid agent name.
     """
     # A class has all the attributes that are looked for below, but is not an instance.
     if isinstance(subordinate, type):
-        raise InvalidSubordinate(superior, subordinate, "it is a class; pass an object of it")
+        raise invalid_subordinate(superior, subordinate, "it is a class; pass an object of it")
     if isinstance(subordinate, Member):
         return subordinate
     if hasattr(subordinate, "get_subgraphs") and hasattr(subordinate, "checkpointer"):
@@ -121,7 +121,7 @@ def adopt_member(superior: str, subordinate: Any, name: str | None = None) -> Me
             return _adopt_graph(superior, subordinate, name)
         if subordinate.store is not None:
             why = "it is compiled with a store, and a whole tree has the store of its root; "
-            raise InvalidSubordinate(
+            raise invalid_subordinate(
                 superior, tree.name, why + "compile it without, or pass its Agent"
             )
         return tree
@@ -135,22 +135,22 @@ def adopt_member(superior: str, subordinate: Any, name: str | None = None) -> Me
     why = "pass an Agent, a LangGraph graph, a Runnable or a function"
     if hasattr(subordinate, "watches"):
         why = "a monitor is given no tasks; pass it as monitors=[...]"
-    raise InvalidSubordinate(superior, subordinate, why)
+    raise invalid_subordinate(superior, subordinate, why)
 
 
 def _choose_name(given: str | None, own: str) -> str:
     """Return the name given to a wrapped object, else its own.
 
     Raises:
-        InvalidName: Its own is needed, and is not a valid agent name.
+        ConfigurationError: Its own is needed, and is not a valid agent name.
     """
     if given is not None:
         return given
     try:
         return check_name(own)
-    except InvalidName as error:
+    except ConfigurationError as error:
         remedy = "the object's own; give it another: subordinate(..., name='...')"
-        raise InvalidName(own, remedy) from error
+        raise invalid_name(own, remedy) from error
 
 
 def _adopt_graph(superior: str, graph: Any, name: str | None) -> GraphMember:
@@ -164,7 +164,7 @@ def _adopt_graph(superior: str, graph: Any, name: str | None) -> GraphMember:
         why = f"its state has no 'messages' key (it has: {', '.join(sorted(graph.channels))}); "
         why += "add one, or wrap the graph in a function"
     if why:
-        raise InvalidSubordinate(superior, graph.name, why)
+        raise invalid_subordinate(superior, graph.name, why)
     return GraphMember(_choose_name(name, graph.name), _get_summary(graph), graph=graph)
 
 
@@ -175,7 +175,7 @@ def _adopt_function(
     try:
         parameters = inspect.signature(function).parameters.values()
     except ValueError as error:  # some built-in functions have no signature
-        raise InvalidSubordinate(superior, own, f"{error}; wrap it in a function") from error
+        raise invalid_subordinate(superior, own, f"{error}; wrap it in a function") from error
     required = [
         parameter
         for parameter in parameters
@@ -184,7 +184,7 @@ def _adopt_function(
     ]
     if len(required) != 1 or required[0].kind is inspect.Parameter.KEYWORD_ONLY:
         why = f"it requires {len(required)} parameters; a function takes one, the message"
-        raise InvalidSubordinate(superior, own or function, why)
+        raise invalid_subordinate(superior, own or function, why)
     return FunctionMember(_choose_name(name, own), _get_summary(function), function=function)
 
 

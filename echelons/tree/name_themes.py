@@ -11,7 +11,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Final
 
-from echelons.errors import InvalidTheme
+from echelons.errors import ConfigurationError
 from echelons.text.input_limits import read_text, shorten_repr
 from echelons.tree.names import RESERVED_NAMES
 
@@ -36,7 +36,7 @@ class NameTheme:
             hyphens or apostrophes.
 
     Raises:
-        InvalidTheme: A name is invalid, or there are too few or too many.
+        ConfigurationError: A name is invalid, or there are too few or too many.
 
     Examples:
         >>> load_theme("birds").names[:2]
@@ -52,11 +52,11 @@ class NameTheme:
         seen: dict[str, int] = {}
         for line, each in enumerate(names, start=1):
             if why := _find_fault(each, seen):
-                raise InvalidTheme(self.name, line, why)
+                raise _invalid_theme(self.name, line, why)
             seen[each.casefold()] = line
         if not MIN_NAMES <= len(names) <= MAX_NAMES:
             why = f"there are {len(names)} names; a theme has {MIN_NAMES} to {MAX_NAMES}"
-            raise InvalidTheme(self.name, len(names), why)
+            raise _invalid_theme(self.name, len(names), why)
         object.__setattr__(self, "names", names)
         object.__setattr__(self, "digest", sha256("\n".join(names).encode()).hexdigest()[:16])
 
@@ -82,7 +82,7 @@ def load_theme(theme: str | PathLike[str]) -> NameTheme:
         theme: The name, or the path of a UTF-8 file with a name on each line.
 
     Raises:
-        InvalidTheme: There is neither, or the file is none of names.
+        ConfigurationError: There is neither, or the file is none of names.
     """
     given = read_text(theme)
     if given in THEMES:
@@ -90,13 +90,13 @@ def load_theme(theme: str | PathLike[str]) -> NameTheme:
     try:
         path = Path(theme if given is None else given)
         if not path.is_file():
-            raise InvalidTheme(str(path), 0, f"it is no file, and none of {', '.join(THEMES)}")
+            raise _invalid_theme(str(path), 0, f"it is no file, and none of {', '.join(THEMES)}")
         with path.open("rb") as file:
             stored = file.read(MAX_FILE_SIZE + 1)
     except (OSError, TypeError, ValueError) as error:
-        raise InvalidTheme(shorten_repr(theme), 0, str(error)) from error
+        raise _invalid_theme(shorten_repr(theme), 0, str(error)) from error
     if len(stored) > MAX_FILE_SIZE:
-        raise InvalidTheme(str(path), 0, f"it is larger than {MAX_FILE_SIZE} bytes")
+        raise _invalid_theme(str(path), 0, f"it is larger than {MAX_FILE_SIZE} bytes")
     return NameTheme(str(path), _split_lines(str(path), stored))
 
 
@@ -116,14 +116,14 @@ def check_theme(theme: object) -> NameTheme | None:
     """Return what was given for a theme as one; `None` for nothing.
 
     Raises:
-        InvalidTheme: It is neither a theme, nor the name of one, nor a file of names.
+        ConfigurationError: It is neither a theme, nor the name of one, nor a file of names.
     """
     if theme is None or isinstance(theme, NameTheme):
         return theme
     if isinstance(theme, (str, PathLike)):
         return load_theme(theme)
     why = f"pass a NameTheme, the path of a file, or one of {', '.join(THEMES)}"
-    raise InvalidTheme(shorten_repr(theme), 0, why)
+    raise _invalid_theme(shorten_repr(theme), 0, why)
 
 
 @cache
@@ -141,5 +141,16 @@ def _split_lines(name: str, stored: bytes) -> tuple[str, ...]:
         try:
             decoded.append(line.removesuffix(b"\r").decode())
         except UnicodeDecodeError as error:
-            raise InvalidTheme(name, number, f"it is no UTF-8 ({error.reason})") from error
+            raise _invalid_theme(name, number, f"it is no UTF-8 ({error.reason})") from error
     return tuple(decoded)
+
+
+def _invalid_theme(theme: str, line: int, why: str) -> ConfigurationError:
+    return ConfigurationError(
+        "theme {theme!r}, line {line}: {why}. A theme is a UTF-8 file with a name on each line, "
+        "or one that Echelons has",
+        code="invalid_theme",
+        theme=theme,
+        line=line,
+        why=why,
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from echelons.errors import InvalidName
+from echelons.errors import invalid_name
 from echelons.text.input_limits import read_text
 
 NAME_PATTERN = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
@@ -106,7 +106,7 @@ def check_name(name: object) -> str:
     """Return `name` if it is a valid agent name.
 
     Raises:
-        InvalidName: It is not a string, has characters other than letters, digits, `-` and
+        ConfigurationError: It is not a string, has characters other than letters, digits, `-` and
             `_`, does not begin with a letter, is longer than 64 characters, or is reserved.
 
     Examples:
@@ -115,7 +115,7 @@ def check_name(name: object) -> str:
     """
     text = read_text(name)
     if text is None or not NAME_PATTERN.fullmatch(text):
-        raise InvalidName(name)
+        raise invalid_name(name)
     if text in RESERVED_NAMES:
-        raise InvalidName(name, "a node of every level is called so")
+        raise invalid_name(name, "a node of every level is called so")
     return text

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from echelons.errors import PermissionsWidened, UnknownTool
+from echelons.errors import PermissionsWidened, unknown_tool
 from echelons.guards.permissions import (
     NO_PERMISSIONS,
     ApprovalRule,
@@ -61,8 +61,8 @@ def check_permissions(root: Member) -> None:
 
     Raises:
         PermissionsWidened: An agent below has a rule that is less strict than this agent's.
-        UnknownTool: A rule names no tool or subordinate of the agent or below it, a built-in tool,
-            or a tool inside a foreign graph.
+        ConfigurationError: A rule names no tool or subordinate of the agent or below it, a built-in
+            tool, or a tool inside a foreign graph.
     """
     places = [*walk_tree(root)]
     _check_grants(root, places)
@@ -86,14 +86,14 @@ def check_permissions(root: Member) -> None:
                 f"it is a tool inside the foreign graph {graph!r}, whose calls cannot be held; "
                 "name the graph itself, or approve them in the graph"
             )
-            raise UnknownTool(root.name, name, why)
+            raise unknown_tool(root.name, name, why)
         if name in _DECIDED_ELSEWHERE and name not in known:
             why = f"it is a built-in tool, and no rule is for it: {_DECIDED_ELSEWHERE[name]}"
-            raise UnknownTool(root.name, name, why)
+            raise unknown_tool(root.name, name, why)
         if name not in known:
             listed = ", ".join(sorted(known)) or "none"
             why = f"a rule names a tool or a subordinate of the agent or below it: {listed}"
-            raise UnknownTool(root.name, name, why)
+            raise unknown_tool(root.name, name, why)
     for place in places[1:]:
         _check_narrowing(place, root.name, rules)
 
@@ -130,7 +130,7 @@ def _check_grants(root: Member, places: Sequence[TreePlace]) -> None:
         if name not in known:
             listed = ", ".join(sorted(known)) or "none"
             why = f"tools names a tool of the agent or below it: {listed}"
-            raise UnknownTool(root.name, name, why)
+            raise unknown_tool(root.name, name, why)
     for place in places:
         for name in _list_all_tools(place.member):
             if not grant.allows_tool(name):
@@ -153,7 +153,7 @@ def _check_spawn(root: Member, places: Sequence[TreePlace]) -> None:
         if name not in own:
             listed = ", ".join(own) or "none"
             why = f"an agent can give agents that it spawns a tool of its own: {listed}"
-            raise UnknownTool(root.name, name, why)
+            raise unknown_tool(root.name, name, why)
     for place in places[1:]:
         below = get_permissions(place.member).spawn
         if below and (wider := rules.find_wider(below)):

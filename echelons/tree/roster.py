@@ -19,7 +19,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from echelons.errors import InvalidName
+from echelons.errors import ConfigurationError
 from echelons.prompts import load_tool_texts
 from echelons.text.sanitize import join_printable
 from echelons.tree.members import Member
@@ -114,7 +114,7 @@ def _parse_line(line: str) -> RosterEntry | None:
         return None
     try:
         return RosterEntry(head[1], description, _parse_capabilities(abilities))
-    except InvalidName:  # not an agent's name, so not a line of a roster
+    except ConfigurationError:  # not an agent's name, so not a line of a roster
         return None
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from echelons.errors import CyclicTree, DuplicateName, TreeTooDeep
+from echelons.errors import ConfigurationError, duplicate_name
 from echelons.guards.limits import MAX_DEPTH
 from echelons.tree.members import Member
 from echelons.tree.names import PATH_SEPARATOR
@@ -31,7 +31,7 @@ def walk_tree(root: Member) -> Iterator[TreePlace]:
     """Yield every member with its path, depth first, subordinates in order.
 
     Raises:
-        CyclicTree: A member is below itself.
+        ConfigurationError: A member is below itself.
     """
     stack = [(TreePlace(root, (root.name,)), frozenset({id(root)}))]
     while stack:
@@ -40,7 +40,11 @@ def walk_tree(root: Member) -> Iterator[TreePlace]:
         for subordinate in reversed(place.member.subordinates):
             path = (*place.path, subordinate.name)
             if id(subordinate) in above:
-                raise CyclicTree(path)
+                raise ConfigurationError(
+                    "the tree has a cycle: {path: -> }; every agent has one superior",
+                    code="cyclic_tree",
+                    path=path,
+                )
             stack.append((TreePlace(subordinate, path), above | {id(subordinate)}))
 
 
@@ -54,19 +58,28 @@ def check_tree(root: Member, depth: int) -> None:
     """Check that a tree has no cycles, unique names, and at most `depth` levels.
 
     Raises:
-        CyclicTree: A member is below itself.
-        DuplicateName: Two agents have the same name.
-        TreeTooDeep: There are more levels.
+        ConfigurationError: A member is below itself.
+        ConfigurationError: Two agents have the same name.
+        ConfigurationError: There are more levels.
     """
     places: dict[str, TreePlace] = {}
     deepest = 0
     for place in walk_tree(root):
         other = places.setdefault(place.member.name, place)
         if other is not place:
-            raise DuplicateName(place.member.name, (other.path_text, place.path_text))
+            raise duplicate_name(place.member.name, (other.path_text, place.path_text))
         deepest = max(deepest, len(place.path))
     if deepest > depth:
-        raise TreeTooDeep(deepest, depth, MAX_DEPTH)
+        remedy = ", or raise the root's Limits(depth=...) up to {maximum}"
+        if deepest > MAX_DEPTH:
+            remedy = ": no tree may be deeper than {maximum} levels"
+        raise ConfigurationError(
+            f"the tree is {{depth}} levels deep, the limit is {{limit}}; flatten it{remedy}",
+            code="tree_too_deep",
+            depth=deepest,
+            limit=depth,
+            maximum=MAX_DEPTH,
+        )
 
 
 def measure_heights(root: Member, with_spawned: bool = False) -> dict[str, int]:

@@ -13,7 +13,7 @@ from typing import Any
 from langchain.agents.middleware.types import AgentMiddleware
 from langgraph.errors import GraphBubbleUp
 
-from echelons.errors import EchelonsError, MiddlewareFailed
+from echelons.errors import ConfigurationError, EchelonsError, middleware_failed
 from echelons.identity.failures import get_failure_log
 from echelons.identity.lineage import require_identity
 from echelons.nodes.middleware.level_middleware import defines
@@ -24,11 +24,11 @@ from echelons.tree.names import PATH_SEPARATOR
 
 def build_failure(
     config: Mapping[str, Any], middleware: str, hook: str, why: str | Exception
-) -> MiddlewareFailed:
+) -> ConfigurationError:
     """Return the error of a middleware, with the path of its agent."""
     if isinstance(why, Exception):
-        why = describe_failure(why, MiddlewareFailed, get_failure_log(config).redactor)
-    return MiddlewareFailed(
+        why = describe_failure(why, "middleware_failed", get_failure_log(config).redactor)
+    return middleware_failed(
         PATH_SEPARATOR.join(require_identity(config).path), middleware, hook, why
     )
 
@@ -57,7 +57,7 @@ class CallChain:
         """Run a call through all wraps.
 
         Raises:
-            MiddlewareFailed: One has raised, has swallowed an interrupt, has returned something
+            ConfigurationError: One has raised, has swallowed an interrupt, has returned something
                 else, or is only async.
         """
         run = _ChainRun(self._hook, self._read_result, config)
@@ -161,7 +161,7 @@ class _ChainRun:
 
         Raises:
             GraphBubbleUp: The wrap has swallowed it.
-            MiddlewareFailed: The result is of a wrong type.
+            ConfigurationError: The result is of a wrong type.
         """
         if layer.signal is not None:
             self._swallower = self._swallower or name
@@ -172,7 +172,7 @@ class _ChainRun:
 
     @contextmanager
     def name_failure(self) -> Iterator[None]:
-        """Raise the exception of a middleware as `MiddlewareFailed`."""
+        """Raise the exception of a middleware as an error of ours."""
         try:
             yield
         except Exception as error:
@@ -180,7 +180,7 @@ class _ChainRun:
                 raise named from error
             raise
 
-    def _describe(self, error: Exception) -> MiddlewareFailed | None:
+    def _describe(self, error: Exception) -> ConfigurationError | None:
         """Return the error that names a middleware for an exception, `None` if none is to blame."""
         if isinstance(error, GraphBubbleUp):
             why = f"it swallowed {type(error).__name__}; let GraphBubbleUp pass"
@@ -190,5 +190,5 @@ class _ChainRun:
         name = next((name for known, name in self._raised if known is error), "")
         return build_failure(self._config, name, self._hook, error) if name else None
 
-    def _fail(self, name: str, why: str) -> MiddlewareFailed:
+    def _fail(self, name: str, why: str) -> ConfigurationError:
         return build_failure(self._config, name, self._hook, why)

@@ -62,7 +62,7 @@ class DelegationCalls:
         """Return what came of a request through all wraps, or the request for another step.
 
         Raises:
-            MiddlewareFailed: A middleware has failed.
+            ConfigurationError: A middleware has failed.
             GraphInterrupt: The subordinate or a wrap asks.
         """
         run = _Run(order, require_identity(config).thread_id)

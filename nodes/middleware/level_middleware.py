@@ -10,7 +10,7 @@ from langchain.agents.middleware.types import AgentMiddleware, OmitFromSchema
 from langgraph.channels import EphemeralValue
 from typing_extensions import TypedDict
 
-from echelons.errors import MiddlewareFailed
+from echelons.errors import middleware_failed
 from echelons.identity.failures import get_failure_log
 from echelons.identity.lineage import Identity
 from echelons.langgraph_internals import parent_config
@@ -100,11 +100,11 @@ class LevelMiddleware:
                 return reducer(current, update)
             except Exception as error:
                 config = parent_config.get()
-                why = describe_failure(error, MiddlewareFailed, get_failure_log(config).redactor)
+                why = describe_failure(error, "middleware_failed", get_failure_log(config).redactor)
                 identity = Identity.from_metadata((config or {}).get("metadata") or {})
                 # Around a root there is no config of its own.
                 path = PATH_SEPARATOR.join(identity.path) if identity else self._agent
-                raise MiddlewareFailed(path, middleware, f"the reducer of {key!r}", why) from error
+                raise middleware_failed(path, middleware, f"the reducer of {key!r}", why) from error
 
         return Annotated[(kind, *marks[:-1], reduce)]
 

@@ -79,7 +79,7 @@ class ModelCalls:
         """Call the model through all wraps.
 
         Raises:
-            MiddlewareFailed: A middleware has failed.
+            ConfigurationError: A middleware has failed.
         """
         request = self._build_request(bound, given, config)
         answer, calls, heard = ModelAnswer(), count(), list[_Heard]()

@@ -21,7 +21,7 @@ from langgraph.runtime import get_runtime
 from langgraph.types import Command
 
 from echelons.delegation.calls import MendedCall
-from echelons.errors import MiddlewareFailed
+from echelons.errors import ConfigurationError
 from echelons.identity.thread_history import Past
 from echelons.langgraph_internals import READ_KEY, SCRATCHPAD_KEY, list_state_keys, parent_config
 from echelons.nodes.middleware.call_chain import CallChain, build_failure
@@ -93,7 +93,7 @@ class ToolCalls:
         """Return the update of a call through all wraps.
 
         Raises:
-            MiddlewareFailed: A middleware has failed.
+            ConfigurationError: A middleware has failed.
             GraphInterrupt: The tool, a wrap or the approval asks.
         """
         run = _Run(self, call, past, config)
@@ -140,7 +140,7 @@ class ToolCalls:
         """Return a tool of the agent by its name."""
         return self._tools.get(name)
 
-    def fail(self, why: str, config: RunnableConfig) -> MiddlewareFailed:
+    def fail(self, why: str, config: RunnableConfig) -> ConfigurationError:
         """Return the error of these middleware."""
         return build_failure(config, list_names(self._wraps), WRAP, why)
 
@@ -227,7 +227,7 @@ class _Run:
         """Return the update of a call for what the outermost wrap has returned.
 
         Raises:
-            MiddlewareFailed: It leaves the call without an answer, or leads elsewhere.
+            ConfigurationError: It leaves the call without an answer, or leads elsewhere.
         """
         update = {"messages": [result]} if isinstance(result, ToolMessage) else result
         update = [update] if isinstance(update, Command) else update

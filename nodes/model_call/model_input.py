@@ -11,7 +11,7 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage, SystemMessage
 from langchain_core.runnables import RunnableConfig
 
-from echelons.errors import ModelCannotCall, ModelNotChosen
+from echelons.errors import ModelCannotCall, ModelError
 from echelons.guards.gate import Halt, Pause
 from echelons.identity.lineage import require_identity
 from echelons.identity.thread_history import Past
@@ -92,7 +92,13 @@ class ModelFunction:
     """
 
     def __init__(self, function: Any, tools: Sequence[Any]) -> None:
-        self._function = StateFunction(function, ModelNotChosen)
+        self._function = StateFunction(
+            function,
+            ModelError,
+            "model_not_chosen",
+            "no model was chosen for {agent!r}: {why}; let the function return a LangChain chat "
+            "model or a name, and resume the turn",
+        )
         self._tools = tools
         self._resolve = lru_cache(KEPT_NAMES)(resolve_model)
 
@@ -102,7 +108,7 @@ class ModelFunction:
         """Return the model of a call, or the halt that has ended the function.
 
         Raises:
-            ModelNotChosen: The function raised, or returned no model.
+            ModelError: The function raised, or returned no model.
             ModelCannotCall: The model has no tool calls.
             ModelError: A model of that name cannot be made.
             EventLoopMissing: The function is async, and the run is not a session's.

@@ -27,14 +27,14 @@ class StateFunction:
 
     Args:
         function: The function.
-        failure: The error of one that fails, made of the path of its agent and of why.
+        failure: The class of the error of one that fails, with its `code` and its `text`.
     """
 
-    def __init__(self, function: Any, failure: type[EchelonsError]) -> None:
+    def __init__(self, function: Any, failure: type[EchelonsError], code: str, text: str) -> None:
         bind = bind_state(function)
         assert bind is not None  # noqa: S101  the agent was checked when it was made
         self._bind = bind
-        self._failure = failure
+        self._failure, self._code, self._text = failure, code, text
 
     def build_step(
         self, past: Past, state: Mapping[str, Any], config: Mapping[str, Any]
@@ -67,7 +67,7 @@ class StateFunction:
     def refuse(self, returned: object, config: Mapping[str, Any]) -> EchelonsError:
         """Return the error of a function that returned something else than it should."""
         why = f"it returned a value of type {type(returned).__name__}"
-        return self._failure(PATH_SEPARATOR.join(require_identity(config).path), why)
+        return self._make_failure(why, config)
 
     def _bind_arguments(
         self, past: Past, state: Mapping[str, Any], config: Mapping[str, Any]
@@ -81,5 +81,9 @@ class StateFunction:
         return self._bind(shown, get_runtime())
 
     def _build_failure(self, error: Exception, config: Mapping[str, Any]) -> EchelonsError:
-        why = describe_failure(error, self._failure, get_failure_log(config).redactor)
-        return self._failure(PATH_SEPARATOR.join(require_identity(config).path), why)
+        why = describe_failure(error, self._code, get_failure_log(config).redactor)
+        return self._make_failure(why, config)
+
+    def _make_failure(self, why: str, config: Mapping[str, Any]) -> EchelonsError:
+        agent = PATH_SEPARATOR.join(require_identity(config).path)
+        return self._failure(self._text, code=self._code, agent=agent, why=why)

@@ -10,7 +10,7 @@ from typing import Any
 
 from langchain_core.messages import SystemMessage
 
-from echelons.errors import PromptFailed
+from echelons.errors import ConfigurationError
 from echelons.guards.gate import Halt
 from echelons.identity.thread_history import Past
 from echelons.nodes.model_call.state_function import StateFunction
@@ -30,7 +30,7 @@ class SystemPrompt:
     def __init__(self, prompt: Any = "", guidance: str = "") -> None:
         is_fixed = isinstance(prompt, str | SystemMessage)
         self._guidance = guidance
-        self._function = None if is_fixed else StateFunction(prompt, PromptFailed)
+        self._function = None if is_fixed else _build_function(prompt)
         self._message = _join_texts(guidance, prompt) if is_fixed else None
 
     def build(
@@ -39,7 +39,7 @@ class SystemPrompt:
         """Return the message, `None` if it is empty, or the halt that has ended its function.
 
         Raises:
-            PromptFailed: The function raised, or returned no prompt.
+            ConfigurationError: The function raised, or returned no prompt.
             EventLoopMissing: It is async, and the run is not a session's.
         """
         if self._function is None:
@@ -72,3 +72,13 @@ def _join_texts(guidance: str, prompt: str | SystemMessage) -> SystemMessage | N
         text = "\n\n".join(filter(None, (prompt, guidance)))
         return SystemMessage(sanitize_value(text)) if text else None
     return _append_text(prompt, guidance) if guidance else prompt
+
+
+def _build_function(prompt: Any) -> StateFunction:
+    return StateFunction(
+        prompt,
+        ConfigurationError,
+        "prompt_failed",
+        "the prompt of {agent!r} failed: {why}; let the function return a str or a "
+        "SystemMessage, and resume the turn",
+    )

@@ -25,7 +25,7 @@ from echelons.delegation.context import (
 from echelons.delegation.join_policies import JoinAll, JoinPolicy
 from echelons.delegation.policy import DelegationPolicy
 from echelons.delegation.request import DelegationRequest, DelegationResponse, Status
-from echelons.errors import ContextFailed, DelegationError, NoCandidate, RepeatedBrief, TooWide
+from echelons.errors import ConfigurationError, DelegationError, NoCandidate, RepeatedBrief, TooWide
 from echelons.identity.lineage import (
     MAIL_KEY,
     Identity,
@@ -265,7 +265,7 @@ def condense_context(
         call: The request.
 
     Raises:
-        ContextFailed: The function of a policy raised, or returned something else.
+        ConfigurationError: The function of a policy raised, or returned something else.
     """
     tasks = (
         str(each.text)
@@ -284,7 +284,13 @@ def condense_context(
         return check_context(read_condensed(condense(whole)), "the context")
     # The function is the caller's.
     except Exception as error:
-        raise ContextFailed(PATH_SEPARATOR.join(identity.path), str(error)) from error
+        raise ConfigurationError(
+            "the context that {agent!r} gives failed: {why}; let the function of "
+            "DelegationPolicy(context=…) return a DelegationContext, and resume the turn",
+            code="context_failed",
+            agent=PATH_SEPARATOR.join(identity.path),
+            why=str(error),
+        ) from error
 
 
 def build_refusal(

@@ -14,16 +14,9 @@ from langchain_core.tools import tool
 from langgraph.prebuilt import ToolNode
 
 from echelons import Agent, Capability, Limits, subordinate
-from echelons.errors import (
-    DuplicateName,
-    InvalidCapability,
-    InvalidField,
-    InvalidName,
-    InvalidSubordinate,
-    UnknownTool,
-)
 from echelons.testing import ScriptedModel, delegate
 from echelons.tree.names import RESERVED_NAMES
+from tests.error_codes import raises_code
 
 
 @tool
@@ -129,7 +122,7 @@ def test_an_agent_with_one_field_replaced_is_checked_anew() -> None:
     agent = Agent("head", "Plans", tools=[search])
 
     assert replace(agent, name="chief").tools == (search,)
-    with pytest.raises(InvalidName):
+    with raises_code("invalid_name"):
         replace(agent, name="no good")
 
 
@@ -154,7 +147,7 @@ def test_an_agent_with_one_field_replaced_is_checked_anew() -> None:
     ],
 )
 def test_a_name_that_cannot_be_a_node_is_refused(name: Any) -> None:
-    with pytest.raises(InvalidName) as refused:
+    with raises_code("invalid_name") as refused:
         Agent(name)
 
     assert refused.value.name == name
@@ -212,7 +205,7 @@ def test_an_agent_without_a_model_uses_that_of_the_nearest_superior_with_one() -
     "model", ["", "  ", 5, b"openai:x", object(), SimpleNamespace(bind_tools=1), ScriptedModel]
 )
 def test_what_cannot_be_called_like_a_model_is_refused(model: Any) -> None:
-    with pytest.raises(InvalidField) as refused:
+    with raises_code("invalid_field") as refused:
         Agent("head", model=model)
 
     assert (refused.value.agent, refused.value.value) == ("head", model)
@@ -240,7 +233,7 @@ def test_langchain_tools_and_documented_functions_are_tools() -> None:
     ],
 )
 def test_what_is_no_tool_is_refused(given: Any) -> None:
-    with pytest.raises(UnknownTool) as refused:
+    with raises_code("unknown_tool") as refused:
         Agent("head", tools=[search, given])
 
     assert refused.value.agent == "head"
@@ -253,13 +246,13 @@ def test_a_lambda_is_no_tool_even_with_a_docstring() -> None:
     nameless = lambda query: query  # noqa: E731
     nameless.__doc__ = "Look something up."
 
-    with pytest.raises(UnknownTool):
+    with raises_code("unknown_tool"):
         Agent("head", tools=[nameless])
 
 
 @pytest.mark.parametrize("given", [None, 5, "search", b"search", {"search": search}, measure])
 def test_tools_that_are_no_list_are_refused(given: Any) -> None:
-    with pytest.raises(UnknownTool) as refused:
+    with raises_code("unknown_tool") as refused:
         Agent("head", tools=given)
 
     assert refused.value.tool is given
@@ -271,7 +264,7 @@ def test_two_tools_of_one_name_are_refused() -> None:
         return query
 
     again.__name__ = "search"
-    with pytest.raises(DuplicateName) as refused:
+    with raises_code("duplicate_name") as refused:
         Agent("head", tools=[search, again])
 
     assert refused.value.name == "search"
@@ -286,7 +279,7 @@ def test_a_tool_cannot_have_the_name_of_a_built_in_one(name: str) -> None:
         return query
 
     own.__name__ = name
-    with pytest.raises(InvalidName) as refused:
+    with raises_code("invalid_name") as refused:
         Agent("head", tools=[own])
 
     assert refused.value.name == name
@@ -309,7 +302,7 @@ def test_a_confidence_is_a_number_from_0_to_1(confidence: float) -> None:
     [-0.1, 1.1, float("nan"), float("inf"), True, False, None, "0.5", 10**400, 1j, [0.5]],
 )
 def test_any_other_confidence_is_refused(confidence: Any) -> None:
-    with pytest.raises(InvalidCapability) as refused:
+    with raises_code("invalid_capability") as refused:
         Agent("head", capabilities={"food": confidence})
 
     assert (refused.value.agent, refused.value.capability) == ("head", "food")
@@ -320,7 +313,7 @@ def test_any_other_confidence_is_refused(confidence: Any) -> None:
 
 @pytest.mark.parametrize("capability", ["", "  ", "\n", None, 5, ("food",)])
 def test_a_capability_without_a_name_is_refused(capability: Any) -> None:
-    with pytest.raises(InvalidCapability) as refused:
+    with raises_code("invalid_capability") as refused:
         Agent("head", capabilities={capability: 0.5})
 
     assert refused.value.capability == capability
@@ -328,7 +321,7 @@ def test_a_capability_without_a_name_is_refused(capability: Any) -> None:
 
 @pytest.mark.parametrize("given", [None, ["food"], "food", 5, [("food", 0.5)]])
 def test_capabilities_that_are_no_mapping_are_refused(given: Any) -> None:
-    with pytest.raises(InvalidCapability) as refused:
+    with raises_code("invalid_capability") as refused:
         Agent("head", capabilities=given)
 
     assert refused.value.capability == given
@@ -341,7 +334,7 @@ def test_capabilities_that_are_no_mapping_are_refused(given: Any) -> None:
     "given", [5, ["reports"], {"report": "x"}, {"reports": 5}, {5: "x"}, {"reports": None}]
 )
 def test_a_guidance_is_a_text_or_texts_for_some_of_its_parts(given: Any) -> None:
-    with pytest.raises(InvalidField, match="mapping to str of some of identity, superior"):
+    with raises_code("invalid_field", match="mapping to str of some of identity, superior"):
         Agent("head", guidance=given)
 
 
@@ -359,7 +352,7 @@ def test_a_guidance_does_not_change_with_the_mapping_that_was_given() -> None:
 )
 def test_a_field_of_another_kind_is_refused(field: str, value: Any, expected: str) -> None:
     given: dict[str, Any] = {"name": "head", field: value}
-    with pytest.raises(InvalidField) as refused:
+    with raises_code("invalid_field") as refused:
         Agent(**given)
 
     assert (refused.value.agent, refused.value.field) == ("head", field)
@@ -414,18 +407,18 @@ def test_an_agent_that_is_given_a_name_stays_what_it_was() -> None:
 @pytest.mark.parametrize(
     ("given", "error"),
     [
-        ({"name": "my kid"}, InvalidName),
-        ({"name": 5}, InvalidName),
-        ({"description": 5}, InvalidField),
-        ({"capabilities": {"length": 2}}, InvalidCapability),
-        ({"capabilities": ["length"]}, InvalidCapability),
+        ({"name": "my kid"}, "invalid_name"),
+        ({"name": 5}, "invalid_name"),
+        ({"description": 5}, "invalid_field"),
+        ({"capabilities": {"length": 2}}, "invalid_capability"),
+        ({"capabilities": ["length"]}, "invalid_capability"),
     ],
 )
-def test_what_a_piece_is_given_is_checked(given: dict[str, Any], error: type[Exception]) -> None:
-    with pytest.raises(error):
+def test_what_a_piece_is_given_is_checked(given: dict[str, Any], error: str) -> None:
+    with raises_code(error):
         subordinate(measure, **given)
 
 
 def test_what_is_no_piece_is_refused_without_a_superior() -> None:
-    with pytest.raises(InvalidSubordinate, match=r"^5 is no subordinate: pass an Agent"):
+    with raises_code("invalid_subordinate", match=r"^5 is no subordinate: pass an Agent"):
         subordinate(5)

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from echelons import Agent, Capability, Human, subordinate
-from echelons.errors import DuplicateName, InvalidCapability, InvalidField, InvalidName
 from echelons.human import MAX_TIMEOUT
 from echelons.tree.members import Member
 from echelons.tree.traversal import fingerprint_tree
+from tests.error_codes import raises_code
 
 
 def test_a_human_is_a_member_of_a_tree() -> None:
@@ -56,27 +56,27 @@ def test_a_human_can_be_copied_and_pickled() -> None:
 
 @pytest.mark.parametrize("name", ["", " ", "anna b", "1st", None, 3])
 def test_a_name_that_is_none_is_refused(name: Any) -> None:
-    with pytest.raises(InvalidName):
+    with raises_code("invalid_name"):
         Human(name)
 
 
 def test_a_name_stands_once_in_a_tree() -> None:
-    with pytest.raises(DuplicateName):
+    with raises_code("duplicate_name"):
         Agent("head", subordinates=[Human("anna"), Agent("lead", subordinates=[Human("anna")])])
 
 
 @pytest.mark.parametrize("timeout", [0, -1, "5", True, float("nan"), float("inf"), MAX_TIMEOUT + 1])
 def test_a_timeout_that_is_none_is_refused(timeout: Any) -> None:
-    with pytest.raises(InvalidField, match="timeout"):
+    with raises_code("invalid_field", match="timeout"):
         Human("anna", timeout=timeout)
 
 
 @pytest.mark.parametrize("description", [None, 3, ["Signs"]])
 def test_a_description_that_is_no_text_is_refused(description: Any) -> None:
-    with pytest.raises(InvalidField, match="description"):
+    with raises_code("invalid_field", match="description"):
         Human("anna", description)
 
 
 def test_capabilities_are_checked() -> None:
-    with pytest.raises(InvalidCapability):
+    with raises_code("invalid_capability"):
         Human("anna", capabilities={"signing": 2})

@@ -18,15 +18,10 @@ from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command, interrupt
 
 from echelons import Agent, Limits, SqliteCheckpointer, ThreadStore
-from echelons.errors import (
-    InvalidDatabase,
-    ModelKeyMissing,
-    ModelPackageMissing,
-    StorageError,
-    UnknownModel,
-)
+from echelons.errors import ModelKeyMissing, ModelPackageMissing, StorageError, UnknownModel
 from echelons.identity.lineage import METADATA_KEYS
 from echelons.testing import Call, ScriptedModel, delegate
+from tests.error_codes import raises_code
 
 TASK: Any = {"messages": [("user", "plan")]}
 
@@ -123,7 +118,7 @@ def test_any_saver_keeps_a_tree(saver: Any) -> None:
 
 @pytest.mark.parametrize("given", [5, True, False, object(), b"trip.sqlite"])
 def test_what_is_no_saver_and_no_path_is_refused(given: Any) -> None:
-    with pytest.raises(InvalidDatabase, match="pass a LangGraph saver, the path"):
+    with raises_code("invalid_database", match="pass a LangGraph saver, the path"):
         team().compile(given)
 
 

@@ -10,9 +10,10 @@ from langchain_core.tools import tool
 from pydantic import BaseModel
 
 from echelons import Agent, Contract, DelegationPolicy, Permissions, Spawn
-from echelons.errors import InvalidField, ModelCannotCall
+from echelons.errors import ModelCannotCall
 from echelons.graphs.level_graph import build_foreign_level
 from echelons.testing import Call, ScriptedModel, delegate, report
+from tests.error_codes import raises_code
 
 
 @tool
@@ -140,7 +141,7 @@ def test_subordinate_has_the_built_in_tools_that_its_place_needs(
 
 @pytest.mark.parametrize("names", [("search",), ("ask_user",), "ask", (5,), 5])
 def test_unknown_built_in_tool_is_refused_with_the_agent(names: Any) -> None:
-    with pytest.raises(InvalidField, match="builtin_tools"):
+    with raises_code("invalid_field", match="builtin_tools"):
         Agent("head", builtin_tools=names)
 
 
@@ -149,13 +150,13 @@ def test_unknown_built_in_tool_is_refused_with_the_agent(names: Any) -> None:
     [("reprot", "report"), ("send_mesage", "send_message"), ("ask_superior", "ask")],
 )
 def test_unknown_built_in_tool_is_refused_with_the_nearest_name(name: str, nearest: str) -> None:
-    with pytest.raises(InvalidField, match=f"'{name}'; pass a value of type '{nearest}', the n"):
+    with raises_code("invalid_field", match=f"'{name}'; pass a value of type '{nearest}', the n"):
         Agent("head", builtin_tools=(name,))
 
 
 @pytest.mark.parametrize("name", ["report", "call_subordinate", "spawn_subordinate", "pin"])
 def test_built_in_tool_that_the_place_makes_impossible_is_refused(name: str) -> None:
-    with pytest.raises(InvalidField, match=f"'{name}'"):
+    with raises_code("invalid_field", match=f"'{name}'"):
         Agent("head", model=scripted(), builtin_tools=(name,)).compile()
 
 

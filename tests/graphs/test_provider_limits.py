@@ -14,8 +14,8 @@ from langchain_openai import AzureChatOpenAI, ChatOpenAI
 from pydantic import SecretStr
 
 from echelons import Agent, Limits, Permissions, Session, Spawn
-from echelons.errors import InvalidField, InvalidTool
 from echelons.testing import Call, OpenAIServer, ScriptedModel
+from tests.error_codes import raises_code
 
 
 def build_tool(name: str = "look", description: str = "Look.") -> StructuredTool:
@@ -42,17 +42,17 @@ STRICT: list[Callable[[], Any]] = [
 def test_name_that_no_provider_takes_is_refused_for_every_model(name: str) -> None:
     tree = build_tree(ScriptedModel(["x"]), build_tool(name))
 
-    with pytest.raises(InvalidTool, match=r"head/middle/leaf.*64") as refused:
+    with raises_code("invalid_tool", match=r"head/middle/leaf.*64") as refused:
         Session(tree, ":memory:")
     assert refused.value.tool == name
 
 
 @pytest.mark.parametrize("make", STRICT)
 def test_long_description_and_many_tools_are_refused_for_openai(make: Any) -> None:
-    with pytest.raises(InvalidTool, match="head/middle/leaf: its description has 1025"):
+    with raises_code("invalid_tool", match="head/middle/leaf: its description has 1025"):
         build_tree(make(), build_tool(description="x" * 1_025)).compile()
     many = [build_tool(f"look_{number}") for number in range(129)]
-    with pytest.raises(InvalidTool, match="one of 131 tools"):
+    with raises_code("invalid_tool", match="one of 131 tools"):
         build_tree(make(), *many).compile()
 
     build_tree(make(), build_tool(description="x" * 1_024), *many[:100]).compile()
@@ -80,11 +80,11 @@ def test_tools_of_middleware_that_is_inherited_are_checked() -> None:
     leaf = Agent("leaf", inherit_middleware=True)
     long = Looking(build_tool(description="x" * 1_025))
 
-    with pytest.raises(InvalidTool, match="head/leaf: its description has 1025"):
+    with raises_code("invalid_tool", match="head/leaf: its description has 1025"):
         Agent(
             "head", model=ScriptedModel(["x"]), middleware=[long], subordinates=[own(leaf)]
         ).compile()
-    with pytest.raises(InvalidTool, match=r"head: .*64"):
+    with raises_code("invalid_tool", match=r"head: .*64"):
         Agent("head", model=ScriptedModel(["x"]), middleware=[Looking(build_tool("a b"))]).compile()
 
 
@@ -99,8 +99,8 @@ def test_built_in_tools_count() -> None:
 
     Agent("head", model=STRICT[0](), tools=many).compile()
     Agent("head", model=STRICT[0](), tools=many[:126], subordinates=below).compile()
-    with pytest.raises(
-        InvalidTool, match="one of 129 tools of the agent, 2 built-in ones included"
+    with raises_code(
+        "invalid_tool", match="one of 129 tools of the agent, 2 built-in ones included"
     ):
         Agent("head", model=STRICT[0](), tools=many[:127], subordinates=below).compile()
 
@@ -120,7 +120,7 @@ def test_long_result_of_an_agent_with_all_the_tools_it_may_have_is_read_no_furth
 def test_built_in_tool_that_a_place_makes_impossible_is_refused_for_the_whole_tree() -> None:
     leaf = Agent("leaf", builtin_tools=("recall",))
 
-    with pytest.raises(InvalidField, match=r"leaf.*builtin_tools.*recall"):
+    with raises_code("invalid_field", match=r"leaf.*builtin_tools.*recall"):
         Agent("head", model=ScriptedModel(["x"]), subordinates=[leaf]).compile()
 
 
@@ -132,7 +132,7 @@ def build_spawner(model: Any, **more: Any) -> Agent:
 def test_name_of_a_tool_of_an_agent_that_may_be_spawned_is_refused_at_once() -> None:
     guide = Agent("guide", subordinates=[Agent("scout", tools=[build_tool("look up")])])
 
-    with pytest.raises(InvalidTool, match=r"guide/scout.*64"):
+    with raises_code("invalid_tool", match=r"guide/scout.*64"):
         Session(build_spawner(ScriptedModel(["x"])), ":memory:", spawnable={"guide": guide})
 
 

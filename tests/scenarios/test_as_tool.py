@@ -13,8 +13,8 @@ from langgraph.types import Command
 from pydantic import BaseModel
 
 from echelons import Agent, Contract, Permissions
-from echelons.errors import InvalidField
 from echelons.testing import Call, ScriptedModel, delegate
+from tests.error_codes import raises_code
 
 
 class Query(BaseModel):
@@ -119,5 +119,5 @@ def test_a_result_that_is_no_output_is_an_error_for_the_host() -> None:
 
 @pytest.mark.parametrize("description", ["", " ", 3])
 def test_a_tool_without_a_description_is_refused(description: Any) -> None:
-    with pytest.raises(InvalidField, match="a tool needs one"):
+    with raises_code("invalid_field", match="a tool needs one"):
         Agent("travel").as_tool(description=description)

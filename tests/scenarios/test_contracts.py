@@ -9,16 +9,10 @@ import pytest
 from pydantic import BaseModel, Field, create_model
 
 from echelons import Agent, Contract, Session, SqliteCheckpointer, get_request, subordinate
-from echelons.errors import (
-    ContractBroken,
-    DuplicateName,
-    InvalidContract,
-    InvalidField,
-    InvalidTask,
-    InvalidTool,
-)
+from echelons.errors import ContractBroken, InvalidTask
 from echelons.middleware import DelegationMiddleware
 from echelons.testing import Call, ScriptedModel, delegate
+from tests.error_codes import raises_code
 from tests.told_lines import without_marks
 
 if TYPE_CHECKING:
@@ -479,7 +473,7 @@ class Never(BaseModel):
 def test_a_type_that_cannot_be_used_is_refused_when_the_contract_is_made(
     model: Any, why: str
 ) -> None:
-    with pytest.raises(InvalidContract) as caught:
+    with raises_code("invalid_contract") as caught:
         Contract(input=model)
     assert why in str(caught.value)
 
@@ -488,7 +482,7 @@ def test_required_fields_are_no_error_and_an_example_helps_where_none_can_be_mad
     class Coded(BaseModel):
         code: str = Field(pattern="^[A-Z]{3}$")
 
-    with pytest.raises(InvalidContract, match=r"give Contract\(example="):
+    with raises_code("invalid_contract", match=r"give Contract\(example="):
         Contract(input=Coded)
     assert Contract(input=Coded, example={"code": "ROM"}).input is Coded
     assert Contract(input=Query).input is Query
@@ -499,11 +493,11 @@ def test_names_and_formats_that_do_not_fit_are_refused_when_the_agent_is_made() 
         """Find."""
         return city
 
-    with pytest.raises(DuplicateName):
+    with raises_code("duplicate_name"):
         Agent("head", tools=[hotels], subordinates=[Agent("hotels", contract=TYPED)])
-    with pytest.raises(InvalidField, match="response_format"):
+    with raises_code("invalid_field", match="response_format"):
         Agent("head", contract=TYPED, response_format=Query)
-    with pytest.raises(InvalidField, match="contract"):
+    with raises_code("invalid_field", match="contract"):
         Agent("head", contract=Query)  # type: ignore[arg-type]
     with pytest.raises(ContractBroken):
         TYPED.read_output("{}")
@@ -521,7 +515,7 @@ def test_a_tool_that_no_model_can_be_shown_is_an_error_when_the_tree_is_made() -
     head = Agent(
         "head", model=ScriptedModel(["end"]), subordinates=[Agent("mid", subordinates=[leaf])]
     )
-    with pytest.raises(InvalidTool, match="'query' of head/mid/leaf"):
+    with raises_code("invalid_tool", match="'query' of head/mid/leaf"):
         Session(head, ":memory:")
 
 

@@ -21,15 +21,9 @@ from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command, interrupt
 
 from echelons import Agent, DelegationResponse, Session, SqliteCheckpointer
-from echelons.errors import (
-    DuplicateName,
-    EventLoopMissing,
-    InvalidField,
-    InvalidName,
-    ModelNotChosen,
-    UnknownTool,
-)
+from echelons.errors import EventLoopMissing
 from echelons.testing import Call, ScriptedModel, delegate
+from tests.error_codes import raises_code
 from tests.told_lines import without_marks
 
 if TYPE_CHECKING:
@@ -284,19 +278,19 @@ def test_a_call_of_a_provider_tool_that_comes_to_us_is_answered_with_an_error(
 @pytest.mark.parametrize(
     ("tools", "error"),
     [
-        ([{}], UnknownTool),
-        ([{"type": "function", "function": {"name": "f", "parameters": {}}}], UnknownTool),
-        ([{"name": "f", "input_schema": {}}], UnknownTool),
-        ([{"type": 5}], UnknownTool),
-        ([{"type": "web_search", "at": object()}], UnknownTool),
-        ([{"type": "x", "name": 5}], UnknownTool),
-        ([{"type": "x", "name": "report"}], InvalidName),
-        ([WEB, WEB], DuplicateName),
-        ([WEB, web_search], DuplicateName),
+        ([{}], "unknown_tool"),
+        ([{"type": "function", "function": {"name": "f", "parameters": {}}}], "unknown_tool"),
+        ([{"name": "f", "input_schema": {}}], "unknown_tool"),
+        ([{"type": 5}], "unknown_tool"),
+        ([{"type": "web_search", "at": object()}], "unknown_tool"),
+        ([{"type": "x", "name": 5}], "unknown_tool"),
+        ([{"type": "x", "name": "report"}], "invalid_name"),
+        ([WEB, WEB], "duplicate_name"),
+        ([WEB, web_search], "duplicate_name"),
     ],
 )
-def test_a_dict_that_is_no_provider_tool_is_refused(tools: Any, error: type[Exception]) -> None:
-    with pytest.raises(error):
+def test_a_dict_that_is_no_provider_tool_is_refused(tools: Any, error: str) -> None:
+    with raises_code(error):
         Agent("head", tools=tools)
 
 
@@ -386,7 +380,7 @@ def test_a_turn_for_which_no_model_was_chosen_can_be_resumed(
     models: list[Any] = [None, ScriptedModel(["done"])]
     session = Session(Agent("head", model=lambda state: models.pop(0)), saver)
 
-    with pytest.raises(ModelNotChosen, match="'head'"):
+    with raises_code("model_not_chosen", match="'head'"):
         world.send(session, "go")
 
     assert world.resume(session).text == "done"
@@ -394,7 +388,7 @@ def test_a_turn_for_which_no_model_was_chosen_can_be_resumed(
 
 @pytest.mark.parametrize("model", [5, lambda: "x", ScriptedModel, ["x"]])
 def test_what_chooses_no_model_is_refused_when_the_agent_is_made(model: Any) -> None:
-    with pytest.raises(InvalidField, match="model="):
+    with raises_code("invalid_field", match="model="):
         Agent("head", model=model)
 
 

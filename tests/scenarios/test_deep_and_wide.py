@@ -12,8 +12,9 @@ from langchain_core.messages import BaseMessage, ToolMessage
 from langgraph.types import interrupt
 
 from echelons import Agent, Limits, Session, SqliteCheckpointer
-from echelons.errors import MissingAgents, TreeTooDeep
+from echelons.errors import MissingAgents
 from echelons.testing import Call, ScriptedModel, delegate
+from tests.error_codes import raises_code
 from tests.proof import sample
 from tests.told_lines import without_told
 
@@ -66,7 +67,7 @@ def test_a_tree_of_any_depth_asks_from_its_bottom_and_goes_on_in_another_session
 
 
 def test_a_tree_of_33_levels_is_refused_by_name_when_it_is_made() -> None:
-    with pytest.raises(TreeTooDeep) as refused:
+    with raises_code("tree_too_deep") as refused:
         Agent("top", subordinates=[chain(32)])
 
     assert (refused.value.depth, refused.value.limit) == (33, 32)
@@ -74,7 +75,7 @@ def test_a_tree_of_33_levels_is_refused_by_name_when_it_is_made() -> None:
 
 
 def test_a_tree_deeper_than_its_root_allows_is_refused() -> None:
-    with pytest.raises(TreeTooDeep):
+    with raises_code("tree_too_deep"):
         Agent("top", subordinates=[chain(3)], limits=Limits(depth=3))
 
 

@@ -11,8 +11,9 @@ from langchain_core.messages import BaseMessage
 
 from echelons import Agent, DelegationPolicy, Session
 from echelons.delegation.context import ContextPolicy, DelegationContext
-from echelons.errors import ContextFailed, InvalidSetting
+from echelons.errors import InvalidSetting
 from echelons.testing import Call, Reply, ScriptedModel, delegate
+from tests.error_codes import raises_code
 
 if TYPE_CHECKING:
     from tests.scenarios.conftest import World
@@ -124,7 +125,7 @@ def test_a_function_that_fails_is_named_and_the_turn_can_go_on(
     rules = DelegationPolicy(context=condense)
     agent = Agent("head", model=model, delegation=rules, subordinates=[Agent("leaf")])
     with Session(agent, ":memory:") as session:
-        with pytest.raises(ContextFailed, match=why) as caught:
+        with raises_code("context_failed", match=why) as caught:
             world.send(session, "go")
     assert caught.value.agent == "head"
 

@@ -15,9 +15,10 @@ from echelons import Agent, Session, SqliteCheckpointer
 from echelons.checkpoints.coordination.circuit_breakers import list_circuits
 from echelons.delegation.policy import DelegationPolicy
 from echelons.delegation.request import DelegationResponse
-from echelons.errors import InvalidField, InvalidSetting
+from echelons.errors import InvalidSetting
 from echelons.guards.circuit_breaker import BreakerPolicy, CircuitState
 from echelons.testing import Call, FakeClock, ScriptedModel, delegate
+from tests.error_codes import raises_code
 from tests.failure_ids import without_ids
 
 if TYPE_CHECKING:
@@ -329,5 +330,5 @@ def test_in_a_thread_nothing_begins_after_the_deadline(
 
 @pytest.mark.parametrize("wrong", [30, "30", {"timeout": 30}])
 def test_rules_that_are_none_are_refused(wrong: Any) -> None:
-    with pytest.raises(InvalidField):
+    with raises_code("invalid_field"):
         Agent("head", delegation=wrong)

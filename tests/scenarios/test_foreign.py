@@ -16,8 +16,8 @@ from langgraph.types import interrupt
 
 from echelons import Agent, Capability, Session, SqliteCheckpointer, subordinate
 from echelons.checkpoints.threads.thread import Thread
-from echelons.errors import InvalidSubordinate
 from echelons.testing import ScriptedModel, delegate
+from tests.error_codes import raises_code
 from tests.failure_ids import without_ids
 from tests.told_lines import without_told
 
@@ -263,5 +263,5 @@ def test_a_piece_with_a_name_a_purpose_and_capabilities_is_routed_to_and_drawn(
 def test_a_graph_that_keeps_its_own_history_or_none_is_refused_when_the_tree_is_made(
     own: bool,
 ) -> None:
-    with pytest.raises(InvalidSubordinate, match="inherits the tree's"):
+    with raises_code("invalid_subordinate", match="inherits the tree's"):
         Agent("head", subordinates=[recaller(saver=own)])

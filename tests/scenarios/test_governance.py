@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from echelons import Agent, DelegationRequest, DelegationResponse, Permissions, Session
-from echelons.errors import InvalidField, InvalidName, InvalidSetting, MiddlewareFailed
+from echelons.errors import InvalidSetting
 from echelons.middleware import (
     DelegationMiddleware,
     PlanMiddleware,
@@ -17,6 +17,7 @@ from echelons.middleware import (
     VerificationMiddleware,
 )
 from echelons.testing import Call, ScriptedModel, delegate
+from tests.error_codes import raises_code
 from tests.told_lines import without_marks
 
 if TYPE_CHECKING:
@@ -267,7 +268,7 @@ def test_a_wrap_that_fails_is_named(world: World, before: Any, after: Any, why: 
         "head", model=model, middleware=[Wrapping(before, after)], subordinates=[Agent("leaf")]
     )
     with Session(agent, ":memory:") as session:
-        with pytest.raises(MiddlewareFailed, match=why) as caught:
+        with raises_code("middleware_failed", match=why) as caught:
             world.send(session, "go")
     assert (caught.value.agent, caught.value.hook) == ("head", "wrap_delegation")
 
@@ -477,12 +478,12 @@ def test_a_wrap_that_asks_with_no_text_is_named(world: World, given: Any) -> Non
     model = ScriptedModel({"head": [delegate("leaf", "go"), "end"]})
     agent = Agent("head", model=model, middleware=[Asking()], subordinates=[Agent("leaf")])
     with Session(agent, ":memory:") as session:
-        with pytest.raises(MiddlewareFailed, match="takes a subordinate's name and a task"):
+        with raises_code("middleware_failed", match="takes a subordinate's name and a task"):
             world.send(session, "go")
 
 
 def test_a_verifier_that_is_no_subordinate_is_refused_when_the_agent_is_made() -> None:
-    with pytest.raises(InvalidField, match="that asks one of leaf"):
+    with raises_code("invalid_field", match="that asks one of leaf"):
         Agent("mid", middleware=[VerificationMiddleware("revuer")], subordinates=[Agent("leaf")])
-    with pytest.raises(InvalidName):
+    with raises_code("invalid_name"):
         VerificationMiddleware("no name")

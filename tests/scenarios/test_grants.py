@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 from langgraph.config import get_config
 
 from echelons import Agent, Permissions, Session
-from echelons.errors import InvalidSetting, PermissionsWidened, UnknownTool
+from echelons.errors import InvalidSetting, PermissionsWidened
 from echelons.guards.permissions import GRANT_KEY, Grant, find_wider
 from echelons.testing import Call, ScriptedModel, delegate
 from echelons.workspace_tools import file_tools
+from tests.error_codes import raises_code
 from tests.told_lines import without_marks
 
 if TYPE_CHECKING:
@@ -100,7 +101,7 @@ def test_a_tool_that_is_not_granted_is_refused_wherever_it_comes_from() -> None:
 
 
 def test_a_name_that_no_tool_has_is_refused() -> None:
-    with pytest.raises(UnknownTool, match="'lok'"):
+    with raises_code("unknown_tool", match="'lok'"):
         Agent("head", tools=[look], permissions=Permissions(tools=("lok",)))
 
 

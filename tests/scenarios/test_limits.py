@@ -15,8 +15,8 @@ from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import interrupt
 
 from echelons import Agent, Limits, Session, SqliteCheckpointer
-from echelons.errors import InnerLimits
 from echelons.testing import Call, FakeClock, Reply, ScriptedModel, delegate
+from tests.error_codes import raises_code
 from tests.proof import sample
 from tests.scenarios.drivers.forks import Forks
 from tests.scenarios.drivers.runaway import LIMITS
@@ -335,7 +335,7 @@ def test_tools_beyond_the_width_are_answered_with_an_error_that_names_it(world: 
 def test_the_limits_of_a_tree_belong_to_its_root() -> None:
     inner = Agent("north", limits=Limits(depth=3, calls=5, width=2))
 
-    with pytest.raises(InnerLimits, match="north") as refused:
+    with raises_code("inner_limits", match="north") as refused:
         Agent("head", subordinates=[inner])
 
     assert refused.value.limits == ("calls", "width")

@@ -20,11 +20,12 @@ from langgraph.types import interrupt
 
 from benchmarks.counting import Counter, Counts
 from echelons import Agent, Session
-from echelons.errors import ContextTooLarge, InvalidField
+from echelons.errors import ContextTooLarge
 from echelons.identity.lineage import MEMORY_KEY, PIN_KEY
 from echelons.memory import Memory
 from echelons.testing import Call, Reply, ScriptedModel, delegate
 from echelons.workspace_tools import file_tools
+from tests.error_codes import raises_code
 from tests.proof import sample
 
 if TYPE_CHECKING:
@@ -387,5 +388,5 @@ def test_a_summary_counts_as_a_call_and_a_failing_one_is_an_extract(
 
 
 def test_a_memory_of_a_wrong_kind_is_refused() -> None:
-    with pytest.raises(InvalidField, match="memory"):
+    with raises_code("invalid_field", match="memory"):
         Agent("head", memory=4000)  # type: ignore[arg-type]

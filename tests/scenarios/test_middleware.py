@@ -23,15 +23,10 @@ from langgraph.stream import StreamTransformer
 from langgraph.types import Command, interrupt
 
 from echelons import Agent, Decision, Limits, Permissions, Session, effect
-from echelons.errors import (
-    DuplicateName,
-    InvalidField,
-    InvalidName,
-    MiddlewareFailed,
-)
 from echelons.models.request_messages import GO_ON
 from echelons.nodes.middleware.hook_nodes import HookNode
 from echelons.testing import Call, ScriptedModel, delegate
+from tests.error_codes import raises_code
 
 if TYPE_CHECKING:
     from tests.scenarios.conftest import World
@@ -687,7 +682,7 @@ def test_a_watcher_that_raises_is_named(world: World) -> None:
 
     agent = Agent("head", model=ScriptedModel({"head": ["end"]}), middleware=[Watching()])
     with Session(agent, ":memory:") as session:
-        with pytest.raises(MiddlewareFailed, match="on_stream_chunk of the middleware 'Watching'"):
+        with raises_code("middleware_failed", match="on_stream_chunk of the middleware 'Watching'"):
             world.send(session, "go")
 
 
@@ -721,7 +716,7 @@ def test_a_middleware_that_raises_is_named_and_the_turn_goes_on_when_it_is_mende
     model = ScriptedModel({"head": [Call("book", {"city": "Rome"}), "end"] * 2})
     agent = Agent("head", model=model, tools=[book], middleware=[stranger])
     with Session(agent, ":memory:") as session:
-        with pytest.raises(MiddlewareFailed, match="ZeroDivisionError: oh no") as caught:
+        with raises_code("middleware_failed", match="ZeroDivisionError: oh no") as caught:
             world.send(session, "go")
         failed = caught.value
         assert (failed.agent, failed.middleware, failed.hook) == ("head", "Stranger", hook)
@@ -761,7 +756,7 @@ def test_a_reducer_that_raises_is_named_and_the_turn_goes_on_when_it_is_mended(
 ) -> None:
     agent = Agent("head", model=ScriptedModel({"head": ["end"]}), middleware=[Noting()])
     with Session(agent, ":memory:") as session:
-        with pytest.raises(MiddlewareFailed, match="ZeroDivisionError: oh no") as caught:
+        with raises_code("middleware_failed", match="ZeroDivisionError: oh no") as caught:
             world.send(session, "go")
         failed, hook = caught.value, "the reducer of 'notes'"
         assert (failed.agent, failed.middleware, failed.hook) == ("head", "Noting", hook)
@@ -796,7 +791,7 @@ def test_a_hook_that_returns_nonsense_is_named(world: World, update: Any, why: s
     stranger = type("Stranger", (AgentMiddleware,), {"before_model": hook})()
     model = ScriptedModel({"head": ["end"]})
     agent = Agent("head", model=model, middleware=[stranger])
-    with Session(agent, ":memory:") as session, pytest.raises(MiddlewareFailed) as caught:
+    with Session(agent, ":memory:") as session, raises_code("middleware_failed") as caught:
         world.send(session, "go")
     assert why in str(caught.value)
 
@@ -869,7 +864,7 @@ def test_a_state_key_of_ours_is_refused_when_the_agent_is_made() -> None:
     class Evil(AgentMiddleware[Any, Any]):
         state_schema = Taken
 
-    with pytest.raises(DuplicateName, match="'heads' stands more than once"):
+    with raises_code("duplicate_name", match="'heads' stands more than once"):
         team(Evil())
 
 
@@ -904,7 +899,7 @@ def test_an_interrupt_that_is_swallowed_is_an_error_and_is_asked_when_that_is_me
     model = ScriptedModel({"head": [Call("ask", {}), "end"]})
     agent = Agent("head", model=model, tools=[ask], middleware=[stranger])
     with Session(agent, ":memory:") as session:
-        with pytest.raises(MiddlewareFailed, match="swallowed GraphInterrupt"):
+        with raises_code("middleware_failed", match="swallowed GraphInterrupt"):
             world.send(session, "go")
         swallows[0] = False
         asked = world.resume(session)
@@ -918,7 +913,7 @@ def test_one_that_is_only_async_is_named_in_a_synchronous_run() -> None:
     stranger = type("Stranger", (AgentMiddleware,), {"awrap_model_call": awrap})()
     agent = Agent("head", model=ScriptedModel({"head": ["end"]}), middleware=[stranger])
     with Session(agent, ":memory:") as session:
-        with pytest.raises(MiddlewareFailed, match="needs wrap_model_call"):
+        with raises_code("middleware_failed", match="needs wrap_model_call"):
             session.send("go").result()
 
 
@@ -930,7 +925,7 @@ def test_one_that_is_only_synchronous_is_named_in_an_async_run() -> None:
 
     stranger = type("Stranger", (AgentMiddleware,), {"wrap_model_call": wrap})()
     agent = Agent("head", model=ScriptedModel({"head": ["end"]}), middleware=[stranger])
-    with pytest.raises(MiddlewareFailed, match="needs awrap_model_call"):
+    with raises_code("middleware_failed", match="needs awrap_model_call"):
         asyncio.run(agent.compile().ainvoke(TASK))
 
 
@@ -950,7 +945,7 @@ def test_a_tool_that_is_added_in_passing_is_refused_by_name(world: World) -> Non
     model = ScriptedModel({"head": ["end"]})
     agent = Agent("head", model=model, middleware=[Adding()])
     with Session(agent, ":memory:") as session:
-        with pytest.raises(MiddlewareFailed, match="adds the tools other"):
+        with raises_code("middleware_failed", match="adds the tools other"):
             world.send(session, "go")
 
 
@@ -970,18 +965,18 @@ def report() -> str:
 @pytest.mark.parametrize(
     ("given", "error"),
     [
-        ([Booking(book)], DuplicateName),
-        ([Booking(report)], InvalidName),
-        ([Diary(), Diary()], DuplicateName),
-        ([Diary("a:b")], InvalidName),
-        ([Diary], InvalidField),
-        (["diary"], InvalidField),
-        (Diary(), InvalidField),
-        ("diary", InvalidField),
+        ([Booking(book)], "duplicate_name"),
+        ([Booking(report)], "invalid_name"),
+        ([Diary(), Diary()], "duplicate_name"),
+        ([Diary("a:b")], "invalid_name"),
+        ([Diary], "invalid_field"),
+        (["diary"], "invalid_field"),
+        (Diary(), "invalid_field"),
+        ("diary", "invalid_field"),
     ],
 )
 def test_bad_middleware_is_refused_when_the_agent_is_made(given: Any, error: Any) -> None:
-    with pytest.raises(error):
+    with raises_code(error):
         Agent("head", tools=[book], middleware=given)
 
 
@@ -993,7 +988,7 @@ def test_an_inherited_tool_of_a_name_that_is_taken_is_refused_when_the_tree_is_c
         middleware=[Booking(book)],
         subordinates=[low],
     )
-    with pytest.raises(DuplicateName):
+    with raises_code("duplicate_name"):
         agent.compile()
 
 

@@ -14,7 +14,7 @@ from echelons.cli.command import command
 from echelons.cli.display.text_format import check_name_argument, escape_controls
 from echelons.cli.exit_codes import ExitCode
 from echelons.cli.options import OutputOptions, PricesOption, ThreadOptions
-from echelons.errors import InvalidPrices
+from echelons.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -140,7 +140,7 @@ def _load_stored_prices(root: RootThread) -> Prices | None:
     name = TeamSpec.from_metadata(root.metadata)
     try:
         return check_prices(name and name.prices)
-    except InvalidPrices as error:
+    except ConfigurationError as error:
         output.print_remark(f"without the prices that were stored with the thread: {error}")
         return None
 

@@ -13,8 +13,8 @@ from pydantic import ValidationError
 
 from echelons import Agent
 from echelons.capabilities import Capability, DeclaredCapabilities, check_capabilities
-from echelons.errors import InvalidCapability, InvalidExamples
 from echelons.tree.traversal import collect_capabilities, fingerprint_tree
+from tests.error_codes import raises_code
 
 BOOKING = Capability(0.8, examples=["book a table for two"])
 
@@ -68,7 +68,7 @@ def test_what_is_declared_never_changes() -> None:
     "confidence", [-0.1, 1.1, float("nan"), float("inf"), True, None, "0.5", 10**400]
 )
 def test_a_confidence_that_is_none_is_refused(confidence: Any) -> None:
-    with pytest.raises(InvalidCapability) as refused:
+    with raises_code("invalid_capability") as refused:
         Capability(confidence)
 
     assert refused.value.confidence is confidence
@@ -79,13 +79,13 @@ def test_a_confidence_that_is_none_is_refused(confidence: Any) -> None:
     "examples", ["book a table", b"book", [""], ["  "], [3], None, 7, {"a": 1}]
 )
 def test_examples_that_are_no_texts_are_refused(examples: Any) -> None:
-    with pytest.raises(InvalidExamples, match="list of tasks"):
+    with raises_code("invalid_examples", match="list of tasks"):
         Capability(0.5, examples=examples)
 
 
 @pytest.mark.parametrize("name", ["", " ", 3, None])
 def test_a_name_that_is_none_is_refused_with_its_agent(name: Any) -> None:
-    with pytest.raises(InvalidCapability) as refused:
+    with raises_code("invalid_capability") as refused:
         check_capabilities("eat", {name: BOOKING})
 
     assert refused.value.agent == "eat"

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from echelons import Agent
 from echelons.capabilities import Capability, CapabilityMap
-from echelons.errors import DuplicateName, InvalidSubordinate, UnknownPath
+from echelons.errors import UnknownPath
+from tests.error_codes import raises_code
 
 
 def team() -> Agent:
@@ -104,7 +105,7 @@ def test_nobody_can_be_added_under_nobody(path: str | list[str]) -> None:
 
 @pytest.mark.parametrize("name", ["head", "fun", "eat"])
 def test_a_name_on_the_way_or_beside_it_is_taken(name: str) -> None:
-    with pytest.raises(DuplicateName):
+    with raises_code("duplicate_name"):
         CapabilityMap.discover(team()).add("head/fun", Agent(name))
 
 
@@ -134,7 +135,7 @@ def test_an_agent_that_is_not_there_cannot_be_removed(path: str | list[str]) -> 
 
 
 def test_the_root_of_a_map_cannot_be_removed() -> None:
-    with pytest.raises(InvalidSubordinate, match="name an agent below"):
+    with raises_code("invalid_subordinate", match="name an agent below"):
         CapabilityMap.discover(team()).remove("head")
 
 

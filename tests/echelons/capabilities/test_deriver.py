@@ -16,8 +16,9 @@ from echelons.capabilities import (
     collect_texts,
     derive_from_names,
 )
-from echelons.errors import DeriverFailed, InvalidCapability
+from echelons.errors import DeriverFailed
 from echelons.tree.members import Member
+from tests.error_codes import raises_code
 
 
 def find_food(place: str) -> str:
@@ -109,7 +110,7 @@ def test_another_deriver_may_say_what_agents_can_do() -> None:
 
 @pytest.mark.parametrize("said", [{"": Capability(0.5)}, {"eat": 2}, ["eat"], None])
 def test_a_deriver_that_says_nonsense_is_refused(said: Any) -> None:
-    with pytest.raises(InvalidCapability):
+    with raises_code("invalid_capability"):
         CapabilityMap.discover(Agent("eat"), lambda _: said)
 
 

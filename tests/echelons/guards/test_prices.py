@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from echelons import Agent, Session
-from echelons.errors import InvalidPrices, PriceMissing
 from echelons.guards.prices import Price, Prices, add_money, check_prices, format_money
+from tests.error_codes import raises_code
 
 MINI = Price(input="0.25", output="2.00", cached_input="0.025")
 PRICES = Prices("EUR", {"gpt-5-mini": MINI, "gpt-5": Price(input="1.25", output=10)})
@@ -81,7 +81,7 @@ def test_a_name_is_found_without_the_date_at_its_end(name: str) -> None:
 )
 def test_no_model_has_the_price_of_one_with_a_shorter_name(name: str) -> None:
     assert not PRICES.covers(name)
-    with pytest.raises(PriceMissing, match="there is no price for the model") as caught:
+    with raises_code("price_missing", match="there is no price for the model") as caught:
         PRICES.estimate_cost(name, 1, 1)
     assert caught.value.model == name
     assert caught.value.nearest in PRICES.models
@@ -135,7 +135,7 @@ def test_costs_add_up_to_the_last_digit(read: Decimal, written: Decimal, calls: 
     ],
 )
 def test_an_amount_that_is_none_is_refused(amount: Any, why: str) -> None:
-    with pytest.raises(InvalidPrices, match=f"^Price: input: .*{why}") as caught:
+    with raises_code("invalid_prices", match=f"^Price: input: .*{why}") as caught:
         Price(input=amount, output="1")
     assert caught.value.keys == ("input",)
     assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
@@ -161,7 +161,7 @@ def test_an_amount_that_is_none_is_refused(amount: Any, why: str) -> None:
 def test_a_table_that_is_none_is_refused(given: dict[str, Any], key: str, why: str) -> None:
     whole: dict[str, Any] = {"currency": "EUR", "models": {"m": MINI}}
 
-    with pytest.raises(InvalidPrices, match=why) as caught:
+    with raises_code("invalid_prices", match=why) as caught:
         Prices(**(whole | given))
     assert caught.value.keys == tuple(key.split("."))
 
@@ -224,7 +224,7 @@ def test_a_fault_of_a_file_has_its_line(
 ) -> None:
     path = write(tmp_path, FILE.partition("\n[models.local]")[0].replace(old, new, 1))
 
-    with pytest.raises(InvalidPrices) as caught:
+    with raises_code("invalid_prices") as caught:
         check_prices(str(path))
     assert (caught.value.line, ".".join(caught.value.keys)) == (line, key)
     assert str(caught.value).startswith(f"{path}, line {line}: " if line else f"{path}: ")
@@ -238,9 +238,9 @@ def test_what_is_no_file_of_prices_is_refused_by_name(tmp_path: Path) -> None:
         (write(tmp_path, b'currency = "\xff"'), "line 1: it is no UTF-8"),
         (17, "pass Prices, or the path"),
     ]:
-        with pytest.raises(InvalidPrices, match=why):
+        with raises_code("invalid_prices", match=why):
             check_prices(table)
-    with pytest.raises(InvalidPrices, match="larger than"):
+    with raises_code("invalid_prices", match="larger than"):
         check_prices(write(tmp_path, "#" * (1 << 20) + "\n"))
 
 
@@ -248,6 +248,6 @@ def test_a_session_takes_prices_and_refuses_bad_ones(tmp_path: Path) -> None:
     with Session(Agent("head"), ":memory:", prices=PRICES) as session:
         assert session.prices is PRICES
         assert session.send("Hello").result().finished
-    with pytest.raises(InvalidPrices):
+    with raises_code("invalid_prices"):
         Session(Agent("head"), tmp_path / "never.sqlite", prices=tmp_path / "none.toml")
     assert not (tmp_path / "never.sqlite").exists()

@@ -9,10 +9,11 @@ from langchain_core.messages import ToolMessage
 
 from echelons import Agent, Session, effect
 from echelons.effects.journal import EffectKind, get_effect_kind
-from echelons.errors import InvalidName, McpServerFailed
+from echelons.errors import McpServerFailed
 from echelons.mcp import open_mcp_tools
 from echelons.testing import Call, ScriptedModel
 from tests.echelons.mcp.conftest import shop_server
+from tests.error_codes import raises_code
 
 
 @pytest.mark.parametrize(
@@ -40,7 +41,7 @@ def test_a_tool_that_cannot_be_is_an_error_with_its_reason(kind: str, why: str) 
 
 def test_a_tool_with_a_name_of_ours_is_refused_by_the_agent() -> None:
     with open_mcp_tools(shop_server("liar.py", "taken")) as tools:
-        with pytest.raises(InvalidName, match="recall"):
+        with raises_code("invalid_name", match="recall"):
             Agent("head", tools=tools)
 
 

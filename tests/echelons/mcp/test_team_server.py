@@ -16,11 +16,11 @@ from mcp import ClientSession, types
 from mcp.client.streamable_http import streamable_http_client
 
 from echelons import Agent, Session, SqliteCheckpointer
-from echelons.errors import DuplicateName
 from echelons.mcp.team_server import ServedTeam, TeamServer
 from echelons.mcp.team_transport import build_http_app
 from tests.echelons.mcp.conftest import Notes
 from tests.echelons.mcp.servers import teams
+from tests.error_codes import raises_code
 
 TOKEN = "a-token-of-the-tests"
 
@@ -86,9 +86,9 @@ async def test_each_team_is_a_tool_beside_that_which_answers() -> None:
 
 def test_two_teams_of_one_name_are_refused() -> None:
     with SqliteCheckpointer(":memory:") as saver:
-        with pytest.raises(DuplicateName):
+        with raises_code("duplicate_name"):
             TeamServer([ServedTeam(teams.echo), ServedTeam(teams.echo)], saver)
-        with pytest.raises(DuplicateName):
+        with raises_code("duplicate_name"):
             TeamServer([ServedTeam(teams.echo, "answer")], saver)
 
 

@@ -8,21 +8,13 @@ from typing import Any
 import pytest
 
 from echelons import Agent, DelegationPolicy, Session, Spawn
-from echelons.errors import (
-    DuplicateName,
-    InvalidField,
-    InvalidName,
-    InvalidOption,
-    InvalidProfile,
-    InvalidSetting,
-    InvalidSubordinate,
-    ModelCannotCall,
-)
+from echelons.errors import InvalidOption, InvalidProfile, InvalidSetting, ModelCannotCall
 from echelons.guards.budget import Budget
 from echelons.monitors import Alert, Monitor
 from echelons.monitors.alert import decide_alert
 from echelons.testing import ScriptedModel
 from echelons.tree.traversal import fingerprint_tree
+from tests.error_codes import raises_code
 
 MODEL = ScriptedModel(["nothing"])
 
@@ -62,18 +54,18 @@ def test_a_wrong_value_is_refused_by_its_name(field: str, value: Any) -> None:
 
 @pytest.mark.parametrize("name", ["", "two words", "reason", 7])
 def test_its_name_is_that_of_an_agent(name: Any) -> None:
-    with pytest.raises(InvalidName):
+    with raises_code("invalid_name"):
         Monitor(name)
 
 
 def test_its_name_is_unique_in_the_tree() -> None:
     scout = Agent("scout", monitors=[Monitor("watch")])
 
-    with pytest.raises(DuplicateName, match="head/watch"):
+    with raises_code("duplicate_name", match="head/watch"):
         Agent("head", subordinates=[scout], monitors=[Monitor("watch")])
-    with pytest.raises(DuplicateName):
+    with raises_code("duplicate_name"):
         Agent("head", subordinates=[scout, Agent("watch")])
-    with pytest.raises(DuplicateName):
+    with raises_code("duplicate_name"):
         Agent("head", monitors=[Monitor("head")])
 
 
@@ -82,25 +74,25 @@ def test_it_watches_an_agent_below_its_superior() -> None:
     for watches in ("", "scout", "head/scout", "head"):
         Agent("head", subordinates=[scout], monitors=[Monitor("watch", watches=watches)])
 
-    with pytest.raises(InvalidField, match="watches"):
+    with raises_code("invalid_field", match="watches"):
         Agent("head", subordinates=[scout], monitors=[Monitor("watch", watches="elsewhere")])
 
 
 @pytest.mark.parametrize("given", ["watch", 7, [Agent("watch")], {"watch": 1}])
 def test_what_is_no_list_of_monitors_is_refused(given: Any) -> None:
-    with pytest.raises(InvalidField, match="monitors"):
+    with raises_code("invalid_field", match="monitors"):
         Agent("head", monitors=given)
 
 
 def test_it_is_no_subordinate() -> None:
-    with pytest.raises(InvalidSubordinate, match="monitors="):
+    with raises_code("invalid_subordinate", match="monitors="):
         Agent("head", subordinates=[Monitor("watch")])
 
 
 def test_it_needs_a_model_that_can_judge() -> None:
-    with pytest.raises(InvalidField, match="model"):
+    with raises_code("invalid_field", match="model"):
         Agent("head", monitors=[Monitor("watch")]).compile()
-    with pytest.raises(InvalidField, match="model"):
+    with raises_code("invalid_field", match="model"):
         Agent("head", model=lambda _: MODEL, monitors=[Monitor("watch")]).compile()
 
     Agent("head", monitors=[Monitor("watch", model=MODEL)]).compile()

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from echelons import Agent, BreakerPolicy, DelegationPolicy, Limits, Permissions, Session, Spawn
 from echelons.agent import get_compiled
 from echelons.delegation.context import ContextPolicy
-from echelons.errors import InvalidField, InvalidProfile, TeamNotTrusted, UnknownProfile
+from echelons.errors import InvalidProfile, TeamNotTrusted, UnknownProfile
 from echelons.memory import Memory
 from echelons.profiles.builder import (
     check_team_folder,
@@ -27,6 +27,7 @@ from echelons.testing import Call, ScriptedModel, delegate
 from echelons.tree.name_themes import load_theme
 from echelons.tree.traversal import fingerprint_tree, walk_tree
 from tests.echelons.profiles.conftest import Write
+from tests.error_codes import raises_code
 from tests.fork_server import ForkServer
 
 TRAVEL = Path(__file__).parent / "travel"
@@ -120,7 +121,7 @@ def test_built_in_tools_are_named_in_the_settings(write: Write) -> None:
 
     # A right name in a wrong place is refused when the tree is made.
     wrong = Agent.from_folder(write({**files, "clerk/settings.toml": "builtin_tools = ['recall']"}))
-    with pytest.raises(InvalidField, match=r"clerk.*'recall'.*some of: "):
+    with raises_code("invalid_field", match=r"clerk.*'recall'.*some of: "):
         wrong.compile()
 
 

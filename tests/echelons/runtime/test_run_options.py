@@ -23,8 +23,9 @@ from langgraph.types import interrupt
 from pydantic import BaseModel
 
 from echelons import Agent, Result, Session, SqliteCheckpointer, ThreadStore
-from echelons.errors import InputTooLarge, InvalidInput, InvalidOption, InvalidSubordinate
+from echelons.errors import InputTooLarge, InvalidInput, InvalidOption
 from echelons.testing import Call, ScriptedModel, delegate
+from tests.error_codes import raises_code
 
 NAMES = ("head", "mid", "leaf")
 SECRET = "sk-very-secret-4711"
@@ -455,7 +456,7 @@ def test_a_compiled_tree_refuses_what_is_no_store_or_schema(
 
 def test_a_compiled_tree_with_a_store_of_its_own_is_no_subordinate() -> None:
     below = Agent("below").compile(store=InMemoryStore())
-    with pytest.raises(
-        InvalidSubordinate, match="'below' is no subordinate: it is compiled with a"
+    with raises_code(
+        "invalid_subordinate", match="'below' is no subordinate: it is compiled with a"
     ):
         Agent("head", subordinates=[below])

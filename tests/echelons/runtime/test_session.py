@@ -18,7 +18,6 @@ from echelons.errors import (
     DatabaseClosed,
     ForeignSaverWarning,
     InterventionPending,
-    InvalidDatabase,
     InvalidTask,
     InvalidThread,
     NoQuestionPending,
@@ -31,6 +30,7 @@ from echelons.errors import (
     UnknownQuestion,
 )
 from echelons.testing import Call, ScriptedModel, Step, delegate
+from tests.error_codes import raises_code
 
 
 @tool
@@ -332,7 +332,7 @@ def test_a_name_that_is_a_uuid_is_the_threads_id() -> None:
 
 @pytest.mark.parametrize("database", [None, 5, True, object()])
 def test_what_is_no_database_is_refused(database: Any) -> None:
-    with pytest.raises(InvalidDatabase) as refused:
+    with raises_code("invalid_database") as refused:
         Session(plain(), database)
 
     assert refused.value.given is database

@@ -12,8 +12,9 @@ from langgraph.graph import END, START, MessagesState, StateGraph
 from typing_extensions import TypedDict
 
 from echelons import Agent
-from echelons.errors import InvalidName, InvalidSubordinate
+from echelons.errors import EchelonsError
 from echelons.tree.members import FunctionMember, GraphMember, Member, RunnableMember, adopt_member
+from tests.error_codes import raises_code
 
 
 class Other(TypedDict):
@@ -76,9 +77,9 @@ def kept(thing: Any) -> Member:
     return member
 
 
-def refusal(thing: Any) -> InvalidSubordinate:
+def refusal(thing: Any) -> EchelonsError:
     """Return the error by which ``thing`` is refused."""
-    with pytest.raises(InvalidSubordinate) as refused:
+    with raises_code("invalid_subordinate") as refused:
         Agent("head", subordinates=[Agent("eat"), thing])
     assert refused.value.superior == "head"
     assert refused.value.why in str(refused.value)
@@ -234,7 +235,7 @@ def test_a_graph_without_messages_is_refused_and_told_what_it_has() -> None:
     ],
 )
 def test_what_has_no_valid_name_of_its_own_is_refused(thing: Any, name: str) -> None:
-    with pytest.raises(InvalidName) as refused:
+    with raises_code("invalid_name") as refused:
         Agent("head", subordinates=[thing])
 
     assert refused.value.name == name
@@ -246,7 +247,7 @@ def test_what_has_no_valid_name_of_its_own_is_refused(thing: Any, name: str) -> 
     "given", [None, 5, "eat", b"eat", {"eat": Agent("eat")}, Agent("eat"), answer]
 )
 def test_subordinates_that_are_no_list_are_refused(given: Any) -> None:
-    with pytest.raises(InvalidSubordinate) as refused:
+    with raises_code("invalid_subordinate") as refused:
         Agent("head", subordinates=given)
 
     assert refused.value.superior == "head"

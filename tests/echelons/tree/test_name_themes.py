@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from echelons import Agent, Session
-from echelons.errors import InvalidTheme
 from echelons.tree.name_themes import (
     MAX_NAMES,
     MIN_NAMES,
@@ -20,6 +19,7 @@ from echelons.tree.name_themes import (
     choose_theme,
     load_theme,
 )
+from tests.error_codes import raises_code
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
@@ -83,7 +83,7 @@ def test_a_bad_line_is_named_with_its_number(tmp_path: Path, line: bytes, why: s
     names = [each.encode() for each in build_names(80)]
     names[41] = line
 
-    with pytest.raises(InvalidTheme, match=f"line 42: .*{re.escape(why)}") as caught:
+    with raises_code("invalid_theme", match=f"line 42: .*{re.escape(why)}") as caught:
         load_theme(write(tmp_path, b"\n".join(names)))
 
     assert (caught.value.theme, caught.value.line) == (str(tmp_path / "names.txt"), 42)
@@ -91,7 +91,7 @@ def test_a_bad_line_is_named_with_its_number(tmp_path: Path, line: bytes, why: s
 
 @pytest.mark.parametrize("number", [0, MIN_NAMES - 1, MAX_NAMES + 1])
 def test_a_theme_has_neither_too_few_nor_too_many_names(tmp_path: Path, number: int) -> None:
-    with pytest.raises(InvalidTheme, match=f"there are {number} names; a theme has 64 to 10000"):
+    with raises_code("invalid_theme", match=f"there are {number} names; a theme has 64 to 10000"):
         load_theme(write(tmp_path, "\n".join(build_names(number)).encode()))
 
 
@@ -102,13 +102,13 @@ def test_the_smallest_and_the_largest_theme_are_taken(tmp_path: Path) -> None:
 
 
 def test_what_is_no_file_of_names_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InvalidTheme, match="none of birds, islands"):
+    with raises_code("invalid_theme", match="none of birds, islands"):
         load_theme(tmp_path)
-    with pytest.raises(InvalidTheme, match="it is no file"):
+    with raises_code("invalid_theme", match="it is no file"):
         load_theme("fish")
-    with pytest.raises(InvalidTheme, match=r"null|no file"):
+    with raises_code("invalid_theme", match=r"null|no file"):
         load_theme("a\x00b")
-    with pytest.raises(InvalidTheme, match="larger than 1048576 bytes"):
+    with raises_code("invalid_theme", match="larger than 1048576 bytes"):
         load_theme(write(tmp_path, b"a" * (1 << 21)))
 
 
@@ -138,7 +138,7 @@ def test_an_agent_and_a_session_take_a_theme_by_name_and_by_path(tmp_path: Path)
 
 @pytest.mark.parametrize("theme", [5, "", "fish", ["Ada"], b"birds"])
 def test_what_is_no_theme_is_refused_when_it_is_given(theme: Any) -> None:
-    with pytest.raises(InvalidTheme):
+    with raises_code("invalid_theme"):
         Agent("head", theme=theme)
-    with pytest.raises(InvalidTheme):
+    with raises_code("invalid_theme"):
         Session(Agent("head"), ":memory:", theme=theme)

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from echelons.checkpoints.namespaces import SEPARATOR
-from echelons.errors import InvalidName
 from echelons.errors.base import SHORT
 from echelons.tree.names import NAME_PATTERN, PATH_SEPARATOR, RESERVED_NAMES, check_name
+from tests.error_codes import raises_code
 
 
 @given(st.from_regex(NAME_PATTERN, fullmatch=True).filter(lambda name: name not in RESERVED_NAMES))
@@ -24,7 +24,7 @@ def test_a_valid_name_is_returned_as_it_is(name: str) -> None:
 def test_any_other_text_is_refused_and_told(text: str) -> None:
     if NAME_PATTERN.fullmatch(text) and text not in RESERVED_NAMES:
         return
-    with pytest.raises(InvalidName) as refused:
+    with raises_code("invalid_name") as refused:
         check_name(text)
     assert refused.value.name == text
     assert SHORT.repr(text) in str(refused.value)
@@ -32,14 +32,14 @@ def test_any_other_text_is_refused_and_told(text: str) -> None:
 
 @pytest.mark.parametrize("thing", [None, 5, b"head", ("head",), object()])
 def test_what_is_no_text_is_refused(thing: Any) -> None:
-    with pytest.raises(InvalidName) as refused:
+    with raises_code("invalid_name") as refused:
         check_name(thing)
     assert refused.value.name is thing
 
 
 @pytest.mark.parametrize("name", ["reason", "act", "delegate", "refuse", "dispatch", "run"])
 def test_a_node_that_every_level_has_is_no_name_for_an_agent(name: str) -> None:
-    with pytest.raises(InvalidName, match="a node of every level"):
+    with raises_code("invalid_name", match="a node of every level"):
         check_name(name)
 
 
@@ -50,5 +50,5 @@ def test_no_name_can_pass_for_a_path_or_a_namespace() -> None:
 
 def test_64_characters_are_the_most() -> None:
     assert check_name("a" * 64) == "a" * 64
-    with pytest.raises(InvalidName):
+    with raises_code("invalid_name"):
         check_name("a" * 65)

@@ -11,10 +11,11 @@ from langchain_core.runnables import RunnableLambda, RunnableSequence
 from langgraph.graph import START, MessagesState, StateGraph
 
 from echelons import Agent, Permissions, Spawn, subordinate
-from echelons.errors import PermissionsWidened, UnknownTool
+from echelons.errors import PermissionsWidened
 from echelons.testing import ScriptedModel
 from echelons.tree.names import BUILT_IN_TOOLS
 from echelons.tree.permission_rules import fit_permissions
+from tests.error_codes import raises_code
 
 
 def mail(to: str) -> str:
@@ -45,7 +46,7 @@ def test_a_rule_names_a_tool_or_a_subordinate_of_any_level_below() -> None:
 def test_a_name_that_nothing_has_is_refused(name: str) -> None:
     clerk = Agent("clerk", tools=[mail])
 
-    with pytest.raises(UnknownTool) as refused:
+    with raises_code("unknown_tool") as refused:
         Agent("head", subordinates=[clerk], permissions=rules(**{name: "ask"}))
 
     assert (refused.value.agent, refused.value.tool) == ("head", name)
@@ -54,7 +55,7 @@ def test_a_name_that_nothing_has_is_refused(name: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(BUILT_IN_TOOLS))
 def test_a_built_in_tool_is_refused_with_what_decides_instead(name: str) -> None:
-    with pytest.raises(UnknownTool) as refused:
+    with raises_code("unknown_tool") as refused:
         Agent("head", tools=[mail], permissions=rules(**{name: "ask"}))
 
     said = str(refused.value)
@@ -69,7 +70,7 @@ def test_a_built_in_tool_is_refused_with_what_decides_instead(name: str) -> None
 
 
 def test_a_name_beside_or_above_the_agent_is_refused() -> None:
-    with pytest.raises(UnknownTool):
+    with raises_code("unknown_tool"):
         Agent("clerk", permissions=rules(mail="ask"))
 
 
@@ -124,7 +125,7 @@ def test_a_tool_inside_a_foreign_graph_is_refused_by_name(kind: str, tools: list
     foreign = build_foreign(kind)
     Agent("head", tools=tools, subordinates=[foreign], permissions=rules(foreign="ask"))
 
-    with pytest.raises(UnknownTool) as refused:
+    with raises_code("unknown_tool") as refused:
         Agent("head", tools=tools, subordinates=[foreign], permissions=rules(mail="ask"))
 
     assert "a tool inside the foreign graph 'head/foreign'" in str(refused.value)
@@ -139,7 +140,7 @@ def test_a_compiled_tree_stands_for_its_agent() -> None:
 def test_a_tool_that_is_given_to_spawned_agents_is_the_agents_own() -> None:
     clerk = Agent("clerk", tools=[mail])
 
-    with pytest.raises(UnknownTool) as refused:
+    with raises_code("unknown_tool") as refused:
         Agent("head", subordinates=[clerk], permissions=Permissions(spawn=Spawn(tools=("mail",))))
 
     assert (refused.value.agent, refused.value.tool) == ("head", "mail")
@@ -172,7 +173,7 @@ def test_an_agent_may_spawn_no_more_than_its_superior_if_that_may(
 
 
 def test_a_rule_for_spawning_needs_an_agent_that_may() -> None:
-    with pytest.raises(UnknownTool, match=r"Permissions\(spawn=…\) decides"):
+    with raises_code("unknown_tool", match=r"Permissions\(spawn=…\) decides"):
         Agent("head", permissions=rules(spawn_subordinate="ask"))
     clerk = Agent("clerk", permissions=Permissions(spawn=Spawn()))
     assert Agent("head", subordinates=[clerk], permissions=rules(spawn_subordinate="ask"))

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from echelons.errors import InvalidName
 from echelons.tree.names import NAME_PATTERN, RESERVED_NAMES
 from echelons.tree.roster import RosterEntry, parse_roster, render_roster
+from tests.error_codes import raises_code
 
 names = st.from_regex(NAME_PATTERN, fullmatch=True).filter(lambda name: name not in RESERVED_NAMES)
 tricky = st.text(st.sampled_from('. Can:,()"\\-\n\t0.9a\u2028')) | st.text()
@@ -52,7 +52,7 @@ def test_a_description_cannot_smuggle_in_a_capability_or_a_colleague() -> None:
 
 @pytest.mark.parametrize("name", ["", "two words", "1st", "a:b", "x" * 65, "line\nbreak"])
 def test_a_name_that_would_break_the_grammar_is_refused(name: str) -> None:
-    with pytest.raises(InvalidName) as refused:
+    with raises_code("invalid_name") as refused:
         RosterEntry(name)
     assert refused.value.name == name
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from echelons import Agent, Limits
-from echelons.errors import CyclicTree, DuplicateName, TreeTooDeep
 from echelons.testing import ScriptedModel
 from echelons.tree.traversal import collect_capabilities, fingerprint_tree, walk_tree
+from tests.error_codes import raises_code
 
 
 def measure(task: str) -> str:
@@ -59,7 +59,7 @@ def test_a_place_knows_its_member_and_its_path() -> None:
 def test_two_agents_of_one_name_are_refused_wherever_they_stand() -> None:
     deep = Agent("middle", subordinates=[Agent("eat")])
 
-    with pytest.raises(DuplicateName) as refused:
+    with raises_code("duplicate_name") as refused:
         Agent("head", subordinates=[deep, Agent("eat")])
 
     assert refused.value.name == "eat"
@@ -69,7 +69,7 @@ def test_two_agents_of_one_name_are_refused_wherever_they_stand() -> None:
 
 
 def test_a_subordinate_cannot_have_the_name_of_its_superior() -> None:
-    with pytest.raises(DuplicateName) as refused:
+    with raises_code("duplicate_name") as refused:
         Agent("head", subordinates=[Agent("head")])
 
     assert refused.value.places == ("head", "head/head")
@@ -78,14 +78,14 @@ def test_a_subordinate_cannot_have_the_name_of_its_superior() -> None:
 def test_one_agent_cannot_stand_twice_in_a_tree() -> None:
     eat = Agent("eat")
 
-    with pytest.raises(DuplicateName) as refused:
+    with raises_code("duplicate_name") as refused:
         Agent("head", subordinates=[Agent("north", subordinates=[eat]), eat])
 
     assert refused.value.name == "eat"
 
 
 def test_a_function_and_an_agent_of_one_name_are_refused() -> None:
-    with pytest.raises(DuplicateName):
+    with raises_code("duplicate_name"):
         Agent("head", subordinates=[measure, Agent("measure")])
 
 
@@ -101,7 +101,7 @@ def test_an_agent_that_stands_below_itself_is_refused() -> None:
     middle = Agent("middle", subordinates=[leaf])
     object.__setattr__(leaf, "subordinates", (middle,))
 
-    with pytest.raises(CyclicTree) as refused:
+    with raises_code("cyclic_tree") as refused:
         Agent("head", subordinates=[middle])
 
     assert refused.value.path == ("head", "middle", "leaf", "middle")
@@ -113,7 +113,7 @@ def test_an_agent_that_is_its_own_subordinate_is_refused_when_it_is_compiled() -
     agent = Agent("head", model=ScriptedModel(["done"]))
     object.__setattr__(agent, "subordinates", (agent,))
 
-    with pytest.raises(CyclicTree) as refused:
+    with raises_code("cyclic_tree") as refused:
         agent.compile()
 
     assert refused.value.path == ("head", "head")
@@ -125,7 +125,7 @@ def test_an_agent_that_is_its_own_subordinate_is_refused_when_it_is_compiled() -
 def test_a_tree_may_be_32_levels_deep_and_no_deeper() -> None:
     assert len(list(walk_tree(chain(32)))) == 32
 
-    with pytest.raises(TreeTooDeep) as refused:
+    with raises_code("tree_too_deep") as refused:
         chain(33)
 
     assert (refused.value.depth, refused.value.limit) == (33, 32)
@@ -135,7 +135,7 @@ def test_a_tree_may_be_32_levels_deep_and_no_deeper() -> None:
 
 
 def test_a_limit_below_the_depth_of_a_tree_that_cannot_be_is_not_to_be_raised() -> None:
-    with pytest.raises(TreeTooDeep, match="no tree may be deeper than 32") as refused:
+    with raises_code("tree_too_deep", match="no tree may be deeper than 32") as refused:
         chain(33, limits=Limits(depth=3))
 
     assert "Limits" not in str(refused.value)
@@ -144,7 +144,7 @@ def test_a_limit_below_the_depth_of_a_tree_that_cannot_be_is_not_to_be_raised() 
 def test_a_root_may_allow_fewer_levels() -> None:
     assert chain(3, limits=Limits(depth=3)).limits.depth == 3
 
-    with pytest.raises(TreeTooDeep) as refused:
+    with raises_code("tree_too_deep") as refused:
         chain(4, limits=Limits(depth=3))
 
     assert (refused.value.depth, refused.value.limit) == (4, 3)

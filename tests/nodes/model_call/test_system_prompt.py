@@ -14,10 +14,11 @@ from langgraph.runtime import Runtime
 from langgraph.types import interrupt
 
 from echelons import Agent, Session
-from echelons.errors import EventLoopMissing, InvalidField, PromptFailed
+from echelons.errors import EventLoopMissing
 from echelons.nodes.model_call.system_prompt import SystemPrompt
 from echelons.plans import run_plan_steps
 from echelons.testing import Call, ScriptedModel, delegate
+from tests.error_codes import raises_code
 from tests.notice_marks import without_marks
 
 if TYPE_CHECKING:
@@ -213,7 +214,9 @@ def test_a_turn_whose_roots_prompt_failed_can_be_resumed(in_loop: bool, tmp_path
     model = ScriptedModel(["done"])
     agent = Agent("head", model=model, prompt=prompt)
     with Session(agent, tmp_path / "a.sqlite") as session:
-        with pytest.raises(PromptFailed, match="'head' failed: ConnectionError: no line") as failed:
+        with raises_code(
+            "prompt_failed", match="'head' failed: ConnectionError: no line"
+        ) as failed:
             run_on(session, in_loop)
         assert "sk-abcdef" not in str(failed.value)
         assert failed.value.agent == "head"
@@ -249,7 +252,7 @@ def test_an_async_function_needs_an_event_loop() -> None:
     "prompt", [5, None, ["Be brief."], AIMessage("x"), str, lambda: "x", lambda a, b, c: "x"]
 )
 def test_what_is_no_prompt_is_refused_when_the_agent_is_made(prompt: Any) -> None:
-    with pytest.raises(InvalidField, match=r"agent 'head': prompt=.*SystemMessage, or function"):
+    with raises_code("invalid_field", match=r"agent 'head': prompt=.*SystemMessage, or function"):
         Agent("head", prompt=prompt)
 
 
@@ -285,5 +288,5 @@ def test_every_agent_is_told_who_it_is_and_what_its_superior_wants() -> None:
 
 @pytest.mark.parametrize("guidance", [5, ["x"], str])
 def test_what_is_no_guidance_is_refused(guidance: Any) -> None:
-    with pytest.raises(InvalidField, match="guidance"):
+    with raises_code("invalid_field", match="guidance"):
         Agent("head", guidance=guidance)
