@@ -13,10 +13,9 @@ from contextlib import suppress
 from threading import Lock, Thread, current_thread
 from typing import Any, NamedTuple, TypeVar
 
-T = TypeVar("T")
+from echelons.run_context import get_context
 
-LOOP_KEY = "__echelons_loop"
-"""Config key of a run's loop; LangGraph does not store keys with this prefix."""
+T = TypeVar("T")
 
 
 class _LoopThread(NamedTuple):
@@ -118,5 +117,5 @@ def get_background_loop(config: Mapping[str, Any]) -> BackgroundLoop | None:
 
     Code in the loop itself that runs a tree synchronously would wait for its own end.
     """
-    loop: BackgroundLoop | None = (config.get("configurable") or {}).get(LOOP_KEY)
+    loop = get_context(config).loop
     return None if loop is None or loop.is_current else loop

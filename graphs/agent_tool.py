@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
-from uuid import uuid5
 
 from langchain_core.messages import HumanMessage
 from langchain_core.runnables import RunnableConfig
@@ -17,10 +15,8 @@ from echelons.agent import Agent
 from echelons.delegation.contract import Contract
 from echelons.errors import InvalidInput, invalid_field
 from echelons.graphs.compiled_tree import compile_tree
-from echelons.identity.lineage import ECHELONS_NS, Identity
-from echelons.langgraph_internals import PULL, SCRATCHPAD_KEY, TASK_PATH_KEY
+from echelons.graphs.invocation.entry import separate_tool_call
 from echelons.text.redaction import redact_secrets
-from echelons.text.sanitize import sanitize_value
 from echelons.tree.names import check_name
 
 
@@ -31,20 +27,15 @@ class TaskArgs(BaseModel):
 
 
 class TreeTool(StructuredTool):
-    """The tool of a tree, each of whose calls stores under a namespace of its own.
-
-    LangGraph numbers the graphs that a task runs as they begin. A `ToolNode` in a plain graph runs
-    all calls of a message in one task and side by side: by that number, one that goes on could
-    take up another one's tree.
-    """
+    """The tool of a tree, each of whose calls stores under a namespace of its own."""
 
     def run(self, *args: Any, **kwargs: Any) -> Any:
         """Run the tree, see `BaseTool.run`."""
-        return super().run(*args, **_with_own_namespace(kwargs))
+        return super().run(*args, **separate_tool_call(kwargs))
 
     async def arun(self, *args: Any, **kwargs: Any) -> Any:
         """Async version of `run`."""
-        return await super().arun(*args, **_with_own_namespace(kwargs))
+        return await super().arun(*args, **separate_tool_call(kwargs))
 
 
 def build_agent_tool(agent: Agent, name: str | None, description: str | None) -> BaseTool:
@@ -71,28 +62,6 @@ def build_agent_tool(agent: Agent, name: str | None, description: str | None) ->
         infer_schema=False,
         handle_tool_error=True,
     )
-
-
-def _with_own_namespace(given: dict[str, Any]) -> dict[str, Any]:
-    """Return the options of a call, its config with a namespace that the call's id decides.
-
-    A call that a `Send` has begun is a task of its own already, as with `create_agent`, and so is
-    one of an agent of ours.
-    """
-    config = given.get("config") or {}
-    configurable, metadata = config.get("configurable", {}), config.get("metadata") or {}
-    call_id, pad = given.get("tool_call_id"), configurable.get(SCRATCHPAD_KEY)
-    origin, *_ = metadata.get(TASK_PATH_KEY) or ("",)
-    if pad is None or not call_id or origin != PULL or Identity.from_metadata(metadata):
-        return given
-    # As if each call were a task of the node.
-    node, _, task_id = configurable["checkpoint_ns"].rpartition(":")
-    own = {
-        **configurable,
-        "checkpoint_ns": f"{node}:{uuid5(ECHELONS_NS, sanitize_value(f'{task_id}/{call_id}'))}",
-        SCRATCHPAD_KEY: replace(pad, subgraph_counter=lambda: 0),
-    }
-    return {**given, "config": {**config, "configurable": own}}
 
 
 def _build_input(fields: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,7 +11,6 @@ from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from time import monotonic
 from typing import Any, NamedTuple
 from uuid import uuid4, uuid5
 
@@ -28,22 +27,17 @@ from echelons.capabilities import Deriver, ModelDeriver, derive_from_names
 from echelons.checkpoints.checkpointer import SqliteCheckpointer
 from echelons.checkpoints.coordination.approval_ledger import LedgerDecisions
 from echelons.checkpoints.coordination.capability_cache import CapabilityCache
-from echelons.checkpoints.coordination.circuit_breakers import TreeBreakers
 from echelons.checkpoints.coordination.effect_journal import LedgerJournal
 from echelons.checkpoints.coordination.failure_ledger import LedgerFailures
-from echelons.checkpoints.coordination.mailbox import TreeMailboxes
-from echelons.checkpoints.coordination.race_ledger import TreeRaces
-from echelons.checkpoints.coordination.task_changes import get_task_changes
 from echelons.checkpoints.coordination.turns import get_turn
 from echelons.checkpoints.inherited_config import get_saver, is_embedded
-from echelons.checkpoints.ledger import MemoryLedger, get_ledger
+from echelons.checkpoints.ledger import get_ledger
 from echelons.checkpoints.open import open_checkpointer
 from echelons.checkpoints.threads.segments import SavedHistory
-from echelons.checkpoints.tree_control.run_gate import TreeGate
-from echelons.checkpoints.tree_control.turn_grants import ROOT_GRANT
 from echelons.delegation.policy import DEFAULT_POLICY, DelegationPolicy
 from echelons.errors import EventLoopMissing, InvalidOption, SessionNeeded
 from echelons.graphs.agent_models import check_budgets, place_monitors, resolve_models
+from echelons.graphs.invocation.entry import TreeEntry, enter_tree
 from echelons.graphs.invocation.input_validation import validate_input
 from echelons.graphs.invocation.rerun import astream_until_settled, stream_until_settled
 from echelons.graphs.invocation.resume_check import (
@@ -54,7 +48,6 @@ from echelons.graphs.invocation.resume_check import (
     check_resume,
     find_hidden,
 )
-from echelons.graphs.invocation.run_services import RunServices, with_run_services
 from echelons.graphs.lazy_level import LazyLevel
 from echelons.graphs.level_graph import (
     LevelBuilder,
@@ -66,10 +59,8 @@ from echelons.graphs.pregel.state_updates import EditableGraph
 from echelons.graphs.probe import probe_tree
 from echelons.graphs.provider_limits import ToolLimits
 from echelons.graphs.shown_tools import list_built_in_tools, resolve_upward_tools
-from echelons.guards.budget import ALLOWANCE_KEY, NO_ALLOWANCE, Allowance
 from echelons.guards.limits import Limits
 from echelons.guards.permissions import RulesByName, extend_rules
-from echelons.guards.prices import PRICES_KEY
 from echelons.human import Human
 from echelons.identity.lineage import ECHELONS_NS, Identity
 from echelons.messaging.notice import MARK_KEY, create_mark
@@ -81,7 +72,6 @@ from echelons.text.input_limits import shorten_repr
 from echelons.text.redaction import Redactor, redact_secrets
 from echelons.text.sanitize import sanitize_value
 from echelons.tree.members import Member
-from echelons.tree.name_themes import THEME_KEY, choose_theme
 from echelons.tree.permission_rules import get_permissions
 from echelons.tree.traversal import fingerprint_tree, measure_heights, walk_tree
 
@@ -133,10 +123,10 @@ class AgentGraph(EditableGraph):
             given = validate_input(input, around)
             stored = check_resume(self.agent, self.checkpointer, given, around)
             hidden = find_hidden(self.checkpointer, around)
-        services, own, options = self._prepare_run(config, around, stored, kwargs)
-        hidden.add_to(services.gate)
+        entry, options = self._enter(config, around, stored, kwargs)
+        hidden.add_to(entry.gate)
         run = partial(super().stream, **options)
-        return stream_until_settled(run, _add_mark(given), services, own)
+        return stream_until_settled(run, _add_mark(given), entry)
 
     def astream(
         self, input: Any, config: RunnableConfig | None = None, **kwargs: Any
@@ -171,10 +161,10 @@ class AgentGraph(EditableGraph):
         stored: Identity | None = None,
         hidden: Hidden = NOTHING_HIDDEN,
     ) -> AsyncGenerator[Any]:
-        services, own, options = self._prepare_run(config, around, stored, kwargs)
-        hidden.add_to(services.gate)
+        entry, options = self._enter(config, around, stored, kwargs)
+        hidden.add_to(entry.gate)
         run = partial(super().astream, **options)
-        return astream_until_settled(run, _add_mark(given), services, own)
+        return astream_until_settled(run, _add_mark(given), entry)
 
     def get_input_jsonschema(self, config: RunnableConfig | None = None) -> dict[str, Any]:
         """Return the schema of an input, without what the tree adds itself."""
@@ -186,77 +176,23 @@ class AgentGraph(EditableGraph):
         if self.monitors:
             raise SessionNeeded([each.path for each in self.monitors])
 
-    def _prepare_run(
+    def _enter(
         self,
         config: RunnableConfig | None,
         around: RunnableConfig,
         stored: Identity | None,
         kwargs: dict[str, Any],
-    ) -> tuple[RunServices, RunnableConfig, dict[str, Any]]:
-        """Return the services and config of a run, and the other arguments of LangGraph's `stream`.
-
-        `around` is the caller's config, merged with the config around the call.
-        """
-        configurable = around["configurable"]
+    ) -> tuple[TreeEntry, dict[str, Any]]:
+        """Return a run of the tree, and the other arguments of LangGraph's `stream`."""
         identity = self._build_initial_identity(around)
         if not identity.turn:
             identity = replace(identity, turn=stored.turn if stored else str(uuid4()))
-        saver = get_saver(configurable) or self.checkpointer
-        ledger = get_ledger(saver) if isinstance(saver, BaseCheckpointSaver) else MemoryLedger()
-        thread_id = str(configurable.get("thread_id") or identity.thread_id)
-        turn = get_turn(configurable)
-        fence = turn.fence if turn else None
-        rules = self.agent.delegation or DEFAULT_POLICY
-        gate = TreeGate(identity, thread_id, self.agent.limits, ledger, fence, monotonic)
-        gate.backpressure = turn.backpressure if turn else None
-        gate.hidden_dismissals = turn.hidden_dismissals if turn else frozenset()
-        gate.hidden_messages = turn.hidden_messages if turn else frozenset()
-        given_theme = configurable.get(THEME_KEY)
-        gate.choose_theme = partial(choose_theme, self.agent.theme, given_theme, thread_id)
-        if isinstance(saver, BaseCheckpointSaver):
-            gate.mailboxes = TreeMailboxes(saver, thread_id)
-        mark = turn.answer_mark if turn else None
-        if turn and mark and not is_embedded(configurable):
-            # A tree that a tool runs is not held: the tool would begin again.
-            gate.answer_mark, gate.held_attempts = mark, mark.held_attempts
-            gate.note_orders, gate.note_dismissals = turn.note_orders, turn.note_dismissals
-        gate.note_usage = turn.note_usage if turn else None
-        gate.budgets.prices = configurable.get(PRICES_KEY)
-        gate.budgets.task_changes = get_task_changes(saver)
-        granted = turn.root.allowance if turn else None
-        gate.allowance = self._find_allowance(gate, granted, around)
-        services = RunServices(
-            gate,
-            TreeBreakers(ledger, rules.breaker_scope, rules.breaker),
-            TreeRaces(ledger, thread_id, identity.turn, fence),
-            self.failures,
-            saver,
-            self.agent.contract,
-            self.agent.permissions.grant,
-        )
-        options = dict(kwargs)
+        entry, options = enter_tree(self, identity, config, around), dict(kwargs)
         # With LangGraph's default, "async", a tool can run twice after a crash. Without a
         # checkpointer, LangGraph warns of any durability.
-        if saver:
+        if entry.saver:
             options["durability"] = kwargs.get("durability") or "sync"
-        return services, with_run_services(config, around, identity, services), options
-
-    def _find_allowance(
-        self, gate: TreeGate, granted: Allowance | None, around: RunnableConfig
-    ) -> Allowance | None:
-        """Return what a run may spend: what its turn was given, or what the root allows itself.
-
-        A tree in a tree also spends the budget of that, as far as they have one ledger.
-        """
-        configurable, own = around["configurable"], self.agent.permissions.budget
-        if ALLOWANCE_KEY in configurable:
-            granted = configurable[ALLOWANCE_KEY] if get_saver(configurable) else None
-        if own is None:
-            return granted
-        if granted and ROOT_GRANT in granted.grants.values():
-            return replace(granted, estimator=granted.estimator or own.estimator)
-        gate.budgets.root_budget = own
-        return (granted or NO_ALLOWANCE).extend(gate.budgets.root_grant, own.amounts, own)
+        return entry, options
 
     def _build_initial_identity(self, around: RunnableConfig) -> Identity:
         configurable, metadata = around["configurable"], around.get("metadata") or {}

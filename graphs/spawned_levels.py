@@ -17,13 +17,13 @@ from echelons.errors import MissingTool
 from echelons.guards.limits import Limits
 from echelons.guards.permissions import (
     ALL_GRANTED,
-    GRANT_KEY,
     NO_PERMISSIONS,
     Grant,
     Permissions,
 )
 from echelons.guards.spawn import Spawn
 from echelons.nodes.subordinate import Subordinate
+from echelons.run_context import get_context
 from echelons.tree.members import Member
 from echelons.tree.names import get_provider_tool_name
 from echelons.tree.permission_rules import fit_permissions
@@ -63,7 +63,7 @@ class SpawnedLevels:
         Raises:
             MissingTool: This process does not declare a tool of it, or its profile.
         """
-        grant = config["configurable"].get(GRANT_KEY, ALL_GRANTED)
+        grant = get_context(config).grant or ALL_GRANTED
         profile = get_spawnable(config).get(spec.profile)
         return self._build(spec, profile, grant)
 

@@ -19,11 +19,10 @@ from langchain_core.tools import BaseTool
 from langgraph.prebuilt import ToolNode
 
 from echelons.delegation.calls import find_meant_call
-from echelons.delegation.request import CURRENT_REQUEST_KEY
 from echelons.effects.journal import EffectCall, EffectKind, Journal, get_effect_kind
 from echelons.errors import UnreadableRecord
 from echelons.guards.gate import Halt, Pause, Step, get_gate
-from echelons.guards.permissions import GRANT_KEY, Grant
+from echelons.guards.permissions import Grant
 from echelons.identity.lineage import CALLS_KEY
 from echelons.identity.thread_history import Head, Past, ThreadHistory, build_past_step
 from echelons.langgraph_internals import READ_KEY, TASK_ID_KEY, list_state_keys, supports_async
@@ -50,6 +49,7 @@ from echelons.nodes.tool_execution.journaled_call import (
     run_detached,
 )
 from echelons.plans import Plan, PlanStep, arun_plan_steps, build_step, run_plan_steps
+from echelons.run_context import get_context
 from echelons.text.input_limits import shorten_repr
 from echelons.tree.names import DISMISS_SUBORDINATE, MEMORY_TOOLS
 
@@ -155,7 +155,7 @@ class Act(Node):
         entry: CallEntry | None = None,
     ) -> Plan[Any]:
         """Run a call that is approved and allowed, or return its recorded result."""
-        if GRANT_KEY in config["configurable"] and (refused := _refuse_ungranted(given, config)):
+        if (grant := get_context(config).grant) and (refused := _refuse_ungranted(given, grant)):
             return refused
         gate = get_gate(config)
         own = entry.build_config() if entry else config
@@ -201,8 +201,7 @@ class Act(Node):
         approval: ToolApproval | None,
         entry: CallEntry | None,
     ) -> tuple[JournaledCall, RunnableConfig]:
-        configurable = config["configurable"]
-        if CURRENT_REQUEST_KEY not in configurable or configurable[CURRENT_REQUEST_KEY] is None:
+        if get_context(config).request is None:
             config = with_root_request(config)
         edited = approval.answer.edited_arguments if approval else None
         if edited is not None:
@@ -238,12 +237,11 @@ def _note_inner_calls(update: Any, given: ToolCall, inner: InnerCalls) -> Any:
     return change_answer(update, given["id"], note)
 
 
-def _refuse_ungranted(given: ToolCall, config: RunnableConfig) -> dict[str, Any] | None:
+def _refuse_ungranted(given: ToolCall, grant: Grant) -> dict[str, Any] | None:
     """Return the update for a call of a tool that is not granted, `None` for any other.
 
     A tree checks its own tools when it is made; a tree in a tool of another has the other's grant.
     """
-    grant: Grant = config["configurable"][GRANT_KEY]
     if grant.allows_tool(given["name"]):
         return None
     allowed = ", ".join(grant.tools or ()) or "none"

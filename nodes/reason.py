@@ -93,8 +93,8 @@ from echelons.nodes.planning.tool_calls import (
 )
 from echelons.nodes.planning.tool_schemas import build_read_result_schema
 from echelons.plans import Plan, PlanStep, arun_plan_steps, build_step, run_plan_steps
+from echelons.run_context import get_context
 from echelons.tree.names import MAX_TOOLS, PATH_SEPARATOR, REPORT
-from echelons.workspace.changes import WORKSPACE_KEY
 
 if TYPE_CHECKING:
     from echelons.nodes.middleware.model_calls import ModelCalls
@@ -442,7 +442,7 @@ class Reason(Node):
             context = replace(context, now=get_gate(config).get_time())
         if halt:
             return build_late_reply_update(halt, messages, context.message, context.identity)
-        if settings.policy.context and config["configurable"].get(WORKSPACE_KEY):
+        if settings.policy.context and get_context(config).workspace:
             context = replace(context, has_workspace=True)
 
         def limits(subordinate: str) -> RequestLimits:

@@ -13,7 +13,7 @@ from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from time import monotonic
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.runnables import Runnable, RunnableConfig
@@ -25,7 +25,6 @@ from echelons.delegation.contract import Contract, dump_model, get_contract
 from echelons.delegation.race import RaceEntry, get_races, with_race_gate
 from echelons.delegation.relayed_request import RelayedRequest
 from echelons.delegation.request import (
-    CURRENT_REQUEST_KEY,
     DelegationRequest,
     DelegationResponse,
     Status,
@@ -41,8 +40,8 @@ from echelons.errors import (
     UnreadableRecord,
 )
 from echelons.guards.circuit_breaker import AttemptOutcome
-from echelons.guards.gate import HALT_KEY, SPAWNED_RUN_KEY, Halt, Pause, Step, get_gate
-from echelons.guards.permissions import ALL_GRANTED, GRANT_KEY
+from echelons.guards.gate import HALT_KEY, Halt, Pause, Step, get_gate
+from echelons.guards.permissions import ALL_GRANTED
 from echelons.human import MAX_TIMEOUT, Human
 from echelons.identity.lineage import (
     ADDRESSEE_KEY,
@@ -85,6 +84,7 @@ from echelons.nodes.messages import read_spent_usage
 from echelons.nodes.planning.final_answer import read_final_answer
 from echelons.nodes.planning.relay_messages import RELAYED_RESPONSE_KEY
 from echelons.plans import Plan, PlanStep, arun_plan_steps, build_step, run_plan_steps
+from echelons.run_context import get_context, with_context
 from echelons.tree.members import Member
 from echelons.tree.names import PATH_SEPARATOR
 from echelons.tree.permission_rules import get_permissions
@@ -189,7 +189,7 @@ class Subordinate(Node):
         own = self._build_config(order, config)
         grants = RequestGrants.plan(order, self._budget, order.get_head(state), own)
         if grants:
-            own = cast("RunnableConfig", grants.with_allowance(own))
+            own = grants.with_allowance(own)
         options, failure = self._build_options(order, own, config)
         begun = monotonic() if options.begun is None else options.begun
         history, gate, told = self._queue.history, get_gate(own), _NOTHING_TOLD
@@ -229,17 +229,10 @@ class Subordinate(Node):
             superior_thread_id=superior.thread_id,
             request_id=request.id,
         )
-        known = {
-            **config["configurable"],
-            CURRENT_REQUEST_KEY: request,
-            SPAWNED_RUN_KEY: self._agent in order.spawned,
-        }
-        if self._grant:
-            known[GRANT_KEY] = known.get(GRANT_KEY, ALL_GRANTED).narrow(self._grant)
-        named: Any = with_identity({**config, "configurable": known}, own)
-        if order.race_entry:
-            named = with_race_gate(named, order.race_entry)
-        return cast("RunnableConfig", named)
+        is_spawned = self._agent in order.spawned
+        context = get_context(config).enter_level(request, self._grant, is_spawned=is_spawned)
+        named = with_identity(with_context(config, context), own)
+        return with_race_gate(named, order.race_entry) if order.race_entry else named
 
     def _build_options(
         self, order: QueuedRequest, own: RunnableConfig, config: RunnableConfig

@@ -29,9 +29,8 @@ from echelons.errors import StorageError, UnreadableRecord
 from echelons.guards.backpressure import Backpressure
 from echelons.guards.budget import Allowance, UsageListener
 from echelons.guards.dismissals import DismissalListener
+from echelons.run_context import CONTEXT_KEY, NO_CONTEXT, RunContext
 
-TURN_KEY = "__echelons_turn"
-"""Config key of a run's turn; LangGraph stores no key with this prefix."""
 MAX_ANSWER_LENGTH = 2**20
 """Characters of an answer that are kept with its turn; the thread itself has all of it."""
 MAX_RESPONSE_LENGTH = 2**18
@@ -222,8 +221,8 @@ def record_failure(configurable: Mapping[str, Any], failure: StorageError) -> No
 
 def get_turn(configurable: Mapping[str, Any]) -> Turn | None:
     """Return the turn of a write, `None` outside of sessions."""
-    turn = configurable.get(TURN_KEY)
-    return turn if type(turn) is Turn else None
+    context: RunContext = configurable.get(CONTEXT_KEY, NO_CONTEXT)
+    return context.turn
 
 
 def find_turn(open_: Transaction, thread_id: str, turn_id: str) -> TurnRecord | None:

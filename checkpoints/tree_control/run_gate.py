@@ -41,12 +41,13 @@ from echelons.errors import LeaseLost, LedgerDamaged, StorageError
 from echelons.guards.backpressure import Backpressure
 from echelons.guards.budget import Allowance, GrantRequest, NotedCall, UsageListener
 from echelons.guards.dismissals import NO_DISMISSALS, Dismissal, DismissalListener, Dismissals
-from echelons.guards.gate import SPAWNED_RUN_KEY, Halt, Pause, Step, get_allowance
+from echelons.guards.gate import Halt, Pause, Step, get_allowance
 from echelons.guards.held_attempts import HeldAttempts
 from echelons.guards.limits import Limits
 from echelons.guards.mailboxes import NO_MAILBOXES, NoMailboxes
 from echelons.identity.lineage import Identity, derive_agent_id
 from echelons.langgraph_internals import TASK_ID_KEY
+from echelons.run_context import get_context
 from echelons.text.error_lines import describe_error
 from echelons.tree.name_themes import NameTheme
 from echelons.tree.names import PATH_SEPARATOR
@@ -170,7 +171,7 @@ class TreeGate:
         if self._has_answers or (self._deadline and self._is_late()):
             self._hold()
         count = partial(self._meter.count, step=step)
-        if step is Step.SUBORDINATE and config.get("configurable", {}).get(SPAWNED_RUN_KEY):
+        if step is Step.SUBORDINATE and get_context(config).is_spawned:
             count = partial(self._name_and_count, path=path)
         if allowance is None or not (grants or self.budgets.concerns(step, allowance)):
             return count(open_)

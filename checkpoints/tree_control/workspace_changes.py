@@ -28,9 +28,10 @@ from echelons.checkpoints.ledger import Ledger, RecordKind, Transaction, build_k
 from echelons.checkpoints.queries import LedgerQuery, ReadPlan, run_plan
 from echelons.checkpoints.tree_control.dismissal_ledger import read_dismissals
 from echelons.errors import FileTooLarge, LedgerDamaged, UnknownPath
-from echelons.guards.permissions import ALL_GRANTED, GRANT_KEY, Grant
+from echelons.guards.permissions import ALL_GRANTED
 from echelons.identity.lineage import require_identity
 from echelons.messaging.mail import USER
+from echelons.run_context import get_context
 from echelons.tree.names import PATH_SEPARATOR
 from echelons.workspace.changes import (
     MAX_CHANGES,
@@ -179,7 +180,7 @@ class TreeWorkspace:
             # Of others, whatever is named, only those below it.
             agent = f"{agent}/{subordinate.removeprefix(f'{agent}/')}"
         thread_id = str(given.get("thread_id", ""))
-        grant: Grant = given.get(GRANT_KEY, ALL_GRANTED)
+        grant = get_context(config).grant or ALL_GRANTED
         branch = run_plan(self.saver, read_branch(thread_id, get_root_checkpoint(given)))
         ledger, root = get_ledger(self.saver), self.workspace.root
         store = LedgerChanges(ledger, thread_id, agent, branch, get_turn(given), root)

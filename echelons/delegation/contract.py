@@ -17,8 +17,6 @@ from echelons.errors import ConfigurationError, ContractBroken, InvalidInput, In
 from echelons.text.input_limits import CONTEXT_BYTES, copy_plain, shorten_repr
 from echelons.text.json_schema import build_example, find_recursion, inline_references
 
-ROOT_CONTRACT_KEY = "__echelons_contract"
-"""Config key of the contract of a run's root; LangGraph stores no key with this prefix."""
 SCHEMA_BYTES = 32 * 1024
 """Maximum size of a schema as JSON, in bytes: a model reads it with each of its calls."""
 OUTPUT_BYTES = 1024 * 1024

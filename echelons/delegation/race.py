@@ -8,16 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from echelons.errors import UnreadableRecord
-from echelons.guards.gate import GATE_KEY, Gate, Halt, get_gate
+from echelons.guards.gate import Gate, Halt, get_gate
 from echelons.guards.scoped_gate import ScopedGate
+from echelons.run_context import get_context, with_context
+
+if TYPE_CHECKING:
+    from langchain_core.runnables import RunnableConfig
 
 T = TypeVar("T")
-
-RACES_KEY = "__echelons_races"
-"""Config key of a run's races; LangGraph does not store keys with this prefix."""
 
 LOST_HALT = Halt("stopped", "others have answered, and that is enough")
 """The order that ends an entrant that has lost."""
@@ -137,15 +138,17 @@ def get_races(config: Mapping[str, Any]) -> Races:
     """Return the races in a run's config.
 
     Raises:
-        KeyError: The run is not part of a tree.
+        LookupError: The run is not part of a tree.
     """
-    races: Races = config["configurable"][RACES_KEY]
+    races = get_context(config).races
+    if races is None:
+        raise LookupError("the run is not part of a tree")
     return races
 
 
-def with_race_gate(config: Mapping[str, Any], entrant: RaceEntry | None) -> dict[str, Any]:
-    """Return an entrant's config, with a gate of its own; a copy if there is no race."""
+def with_race_gate(config: RunnableConfig, entrant: RaceEntry | None) -> RunnableConfig:
+    """Return an entrant's config, with a gate of its own."""
     if entrant is None or not entrant.enough:
-        return dict(config)
+        return config
     gate = RaceGate(get_gate(config), get_races(config), entrant)
-    return {**config, "configurable": {**config["configurable"], GATE_KEY: gate}}
+    return with_context(config, get_context(config)._replace(gate=gate))

@@ -29,9 +29,6 @@ from echelons.messaging.user_answer import UserAnswer
 MAX_HOPS = 10
 """Maximum hops of a request, unless the tree is deeper (source: recursive delegation)."""
 
-CURRENT_REQUEST_KEY = "__echelons_request"
-"""Config key of the request that an agent works on; LangGraph stores no key with this prefix."""
-
 
 class Status(StrEnum):
     """How a request ended."""

@@ -8,12 +8,11 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from echelons.errors import InvalidOption
+from echelons.run_context import get_context
 from echelons.text.input_limits import is_label, shorten_repr
 from echelons.tree.members import Member
 from echelons.tree.traversal import fingerprint_tree, measure_heights
 
-SPAWNABLE_KEY: Final = "__echelons_spawnable"
-"""Config key of the agents that can be spawned; LangGraph stores no key with this prefix."""
 NOTHING_SPAWNABLE: Final[Mapping[str, SpawnableAgent]] = {}
 
 
@@ -79,7 +78,4 @@ def count_levels(spec: object, profiles: Mapping[str, SpawnableAgent]) -> int:
 
 def get_spawnable(config: Mapping[str, Any]) -> Mapping[str, SpawnableAgent]:
     """Return the agents that can be spawned in a run, by name."""
-    found: Mapping[str, SpawnableAgent] = config["configurable"].get(
-        SPAWNABLE_KEY, NOTHING_SPAWNABLE
-    )
-    return found
+    return get_context(config).spawnable

@@ -29,8 +29,6 @@ Amounts: TypeAlias = Mapping[Unit, Amount]
 StoredAmounts: TypeAlias = Mapping[str, int | float | str]
 """Amounts as JSON, money as a text."""
 
-ALLOWANCE_KEY: Final = "__echelons_allowance"
-"""Config key of what the agent at work may spend; LangGraph stores no key with this prefix."""
 UNITS: Final = ("tokens", "money", "calls", "tool_calls", "seconds")
 UNIT_LIST: Final = ", ".join(UNITS)
 DEFAULT_REPLY_TOKENS: Final = 1_024

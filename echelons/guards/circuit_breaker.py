@@ -13,12 +13,11 @@ from typing import Annotated, Any, NamedTuple, Protocol, TypeVar
 
 from pydantic import Field, FiniteFloat, NonNegativeInt
 
+from echelons.run_context import get_context
 from echelons.settings import Settings
 
 T = TypeVar("T")
 
-CIRCUITS_KEY = "__echelons_circuits"
-"""Config key of a run's circuits; LangGraph does not store keys with this prefix."""
 DEFAULT_OPEN_SECONDS = 60.0
 """Default time in seconds that a circuit stays open (source: recursive delegation)."""
 
@@ -192,5 +191,4 @@ _CLOSED_CIRCUITS = ClosedCircuits()
 
 def get_circuits(config: Mapping[str, Any]) -> Circuits:
     """Return the circuits in a run's config, or closed ones."""
-    circuits: Circuits = (config.get("configurable") or {}).get(CIRCUITS_KEY, _CLOSED_CIRCUITS)
-    return circuits
+    return get_context(config).circuits or _CLOSED_CIRCUITS

@@ -8,21 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from time import monotonic, time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from echelons.errors import NoCall
-from echelons.guards.gate import GATE_KEY, OPEN_GATE, Gate, Halt, get_gate
+from echelons.guards.gate import OPEN_GATE, Gate, Halt, get_gate
 from echelons.guards.scoped_gate import ScopedGate
+from echelons.run_context import get_context, with_context
 from echelons.text.input_limits import refuse_unreadable, shorten_repr
 
-DEADLINE_KEY = "__echelons_deadline"
-"""Config key of a run's deadline; LangGraph does not store keys with this prefix."""
+if TYPE_CHECKING:
+    from langchain_core.runnables import RunnableConfig
 
 
 def get_deadline(config: Mapping[str, Any]) -> float | None:
     """Return an agent's deadline by the clock of its run, or `None` if it has none."""
-    deadline: float | None = (config.get("configurable") or {}).get(DEADLINE_KEY)
-    return deadline
+    return get_context(config).deadline
 
 
 def time_left(call: object) -> float | None:
@@ -62,11 +62,10 @@ def compute_deadline(config: Mapping[str, Any], seconds: Iterable[float | None])
 
 def find_timeout(config: Mapping[str, Any], clock: Callable[[], float]) -> Halt | None:
     """Return the halt of an agent whose deadline has passed, by the clock of its run."""
-    given = config.get("configurable") or {}
-    gate = given.get(GATE_KEY)
+    context = get_context(config)
+    gate, deadline = context.gate, context.deadline
     if type(gate) is DeadlineGate:
         return gate.halt
-    deadline = given.get(DEADLINE_KEY)
     return None if deadline is None or clock() < deadline else get_timeout_halt(config)
 
 
@@ -106,26 +105,25 @@ class DeadlineGate(ScopedGate):
 
 
 def with_deadline(
-    config: Mapping[str, Any],
+    config: RunnableConfig,
     agent: str,
     seconds: float | None,
     clock: Callable[[], float],
     begun: float | None = None,
-) -> dict[str, Any]:
+) -> RunnableConfig:
     """Return a subordinate's config, with a deadline of its own if that is the earlier one.
 
     `config` is the superior's, `seconds` the subordinate's own time, `None` for no limit; `begun`
     is when it began by the clock, if it was held since.
     """
     if seconds is None:
-        return dict(config)
-    given, own = config["configurable"], (clock() if begun is None else begun) + seconds
-    inherited = given.get(DEADLINE_KEY)
-    if inherited is not None and inherited <= own:
-        return dict(config)
-    around = given.get(GATE_KEY) or OPEN_GATE
+        return config
+    context, own = get_context(config), (clock() if begun is None else begun) + seconds
+    if context.deadline is not None and context.deadline <= own:
+        return config
+    around = context.gate or OPEN_GATE
     if type(around) is DeadlineGate:
         # Its deadline is the later one, so it would never be the first to halt.
         around = around.gate
     gate = DeadlineGate(around, agent, own, seconds, clock)
-    return {**config, "configurable": {**given, GATE_KEY: gate, DEADLINE_KEY: own}}
+    return with_context(config, context._replace(gate=gate, deadline=own))

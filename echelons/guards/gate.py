@@ -13,19 +13,16 @@ from enum import StrEnum
 from typing import Any, Literal, Protocol, TypeVar
 
 from echelons.guards.backpressure import Backpressure
-from echelons.guards.budget import ALLOWANCE_KEY, Allowance, Budgets, GrantRequest, NotedCall
+from echelons.guards.budget import Allowance, Budgets, GrantRequest, NotedCall
 from echelons.guards.dismissals import NO_DISMISSALS, Dismissals
 from echelons.guards.held_attempts import HeldAttempts
 from echelons.guards.mailboxes import NO_MAILBOXES, Mailboxes
+from echelons.run_context import get_context
 
 T = TypeVar("T")
 
-GATE_KEY = "__echelons_gate"
-"""Config key of a run's gate; LangGraph does not store keys with this prefix."""
 HALT_KEY = "halt"
 """Key of the last message's `response_metadata` for the reason why the agent ended early."""
-SPAWNED_RUN_KEY = "__echelons_spawned"
-"""Config key that says whether the agent at work was made at run time."""
 PAUSE_KEY = "echelons_pause"
 """Key that marks the interrupt of a pause, as opposed to a question to a human."""
 
@@ -253,15 +250,13 @@ OPEN_GATE = OpenGate()
 
 def get_gate(config: Mapping[str, Any] | None) -> Gate:
     """Return the gate in a run's config, or an open one."""
-    gate: Gate = ((config or {}).get("configurable") or {}).get(GATE_KEY, OPEN_GATE)
-    return gate
+    return get_context(config).gate or OPEN_GATE
 
 
 def get_allowance(config: Mapping[str, Any], gate: Gate | None = None) -> Allowance | None:
     """Return what the agent of a node's config may spend, `None` if nothing limits it."""
-    given = config.get("configurable") or {}
-    found: Allowance | None = given.get(ALLOWANCE_KEY)
-    return (gate or get_gate(config)).allowance if found is None else found
+    context = get_context(config)
+    return context.allowance or (gate or context.gate or OPEN_GATE).allowance
 
 
 def is_pause(value: object) -> bool:

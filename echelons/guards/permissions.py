@@ -27,8 +27,6 @@ ApprovalRule: TypeAlias = Verdict | Callable[[Mapping[str, Any]], Verdict]
 RulesByName: TypeAlias = Mapping[str, tuple[ApprovalRule, ...]]
 """The rules for each name on the path to an agent, from the root on."""
 
-GRANT_KEY: Final = "__echelons_grant"
-"""Config key of the grant of the agent at work; LangGraph stores no key with this prefix."""
 GrantedName: TypeAlias = Annotated[str, Field(min_length=1, max_length=1024)]
 _HOST = re.compile(r"(\*\.)?([a-z0-9]([a-z0-9-]*[a-z0-9])?\.)*[a-z0-9]([a-z0-9-]*[a-z0-9])?(:\d+)?")
 

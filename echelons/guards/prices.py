@@ -20,8 +20,6 @@ from echelons.text.toml_lines import describe_toml_fault, find_key_line
 if TYPE_CHECKING:
     from langchain_core.messages.ai import UsageMetadata
 
-PRICES_KEY: Final = "__echelons_prices"
-"""Config key of the prices of a session; LangGraph stores no key with this prefix."""
 MAX_PRICE = 1_000_000_000
 """The highest price, which leaves room for any currency."""
 MAX_DECIMALS = 9

@@ -15,13 +15,12 @@ from typing import Any
 from uuid import uuid4
 
 from echelons.identity.lineage import Identity
+from echelons.run_context import get_context
 from echelons.text.error_lines import describe_error, find_server, format_traceback, note_server
 from echelons.text.redaction import Redactor, apply_redactor, redact_secrets
 from echelons.tree.names import PATH_SEPARATOR
 
 LOG = logging.getLogger(__name__)
-FAILURES_KEY = "__echelons_failures"
-"""Config key of a run's failure log; LangGraph does not store keys with this prefix."""
 _LOGGED_KEY = "__echelons_logged"
 _OUTSIDE = Identity("", (), "", "")
 """The identity of a node that runs outside of a tree."""
@@ -151,5 +150,4 @@ _UNSTORED = FailureLog()
 
 def get_failure_log(config: Mapping[str, Any] | None) -> FailureLog:
     """Return the failure log in a run's config, or one that stores nothing."""
-    log: FailureLog = ((config or {}).get("configurable") or {}).get(FAILURES_KEY, _UNSTORED)
-    return log
+    return get_context(config).failures or _UNSTORED

@@ -22,7 +22,7 @@ from langgraph.checkpoint.base import BaseCheckpointSaver
 from echelons.checkpoints.checkpointer import SqliteCheckpointer
 from echelons.checkpoints.coordination.change_signals import POLL_INTERVAL, get_signals
 from echelons.checkpoints.coordination.control_orders import is_under
-from echelons.checkpoints.coordination.turns import TURN_KEY, Turn
+from echelons.checkpoints.coordination.turns import Turn
 from echelons.checkpoints.ledger import get_ledger
 from echelons.checkpoints.queries import LatestCheckpointId
 from echelons.checkpoints.storage.event_rows import StoredEvent
@@ -59,6 +59,7 @@ from echelons.monitors.verdict import (
 )
 from echelons.nodes.messages import read_message_usage
 from echelons.plans import run_plan_steps
+from echelons.run_context import CONTEXT_KEY, RunContext
 from echelons.runtime.run_events import RunEvent, RunEventKind
 from echelons.text.content_blocks import describe_content
 from echelons.text.error_lines import describe_error
@@ -372,7 +373,7 @@ class _Watcher:
         """Return the config of a node that would call its model."""
         place = {
             TASK_ID_KEY: uuid4().hex,
-            TURN_KEY: self._watch.turn,
+            CONTEXT_KEY: RunContext(turn=self._watch.turn),
             "checkpoint_ns": "",
             CHECKPOINT_MAP_KEY: {"": after},
         }

@@ -20,12 +20,12 @@ from langgraph.errors import GraphBubbleUp, GraphDrained
 from langgraph.graph import END
 from langgraph.types import Command, StateUpdate
 
-from echelons.background_loop import LOOP_KEY, BackgroundLoop
+from echelons.background_loop import BackgroundLoop
 from echelons.checkpoints.checkpointer import SqliteCheckpointer
 from echelons.checkpoints.coordination.answer_mark import AnswerMark
 from echelons.checkpoints.coordination.control_orders import ControlOrders, build_orders_key
 from echelons.checkpoints.coordination.shared_notes import LedgerNotes
-from echelons.checkpoints.coordination.turns import TURN_KEY, Turn
+from echelons.checkpoints.coordination.turns import Turn
 from echelons.checkpoints.ledger import Lease, Transaction, build_key, get_ledger
 from echelons.checkpoints.queries import LedgerQuery, OneCheckpoint, ReadPlan, arun_plan, run_plan
 from echelons.checkpoints.threads.answer_outbox import deliver_answers
@@ -39,13 +39,14 @@ from echelons.checkpoints.tree_control.dismissal_ledger import (
 from echelons.checkpoints.tree_control.repairs import list_repair_keys, read_hidden_messages
 from echelons.checkpoints.tree_control.turn_grants import grant_turn
 from echelons.checkpoints.tree_control.workspace_changes import TreeWorkspace
-from echelons.delegation.spawnable import SPAWNABLE_KEY, SpawnableAgent
+from echelons.delegation.spawnable import SpawnableAgent
 from echelons.errors import LeaseLost, NothingToResume, ThreadBusy
 from echelons.graphs.compiled_tree import AgentGraph
 from echelons.graphs.invocation.resume_check import check_checkpoint
 from echelons.guards.gate import Halt
-from echelons.guards.prices import PRICES_KEY, Prices
+from echelons.guards.prices import Prices
 from echelons.nodes.planning.segment_end import build_halt_update
+from echelons.run_context import CONTEXT_KEY, RunContext
 from echelons.runtime.monitor_watch import MonitorWatch
 from echelons.runtime.run_end import RunEnd, RunRecord, settle_run
 from echelons.runtime.run_events import RunEvent
@@ -58,9 +59,7 @@ from echelons.runtime.session_requests import (
     StartRun,
 )
 from echelons.text.error_lines import describe_error
-from echelons.tree.name_themes import THEME_KEY, NameTheme
-from echelons.workspace.changes import WORKSPACE_KEY
-from echelons.workspace.notes import NOTES_KEY
+from echelons.tree.name_themes import NameTheme
 
 LOG = logging.getLogger(__name__)
 LEASE_POLL_INTERVAL = 0.005
@@ -381,8 +380,7 @@ class TurnEngine:
     def _stream(
         self, given: Any, turn: Turn, options: RunOptions, record: RunRecord
     ) -> Generator[Any]:
-        arguments = self._build_arguments(given, turn, options, record)
-        arguments["config"]["configurable"][LOOP_KEY] = self.loop
+        arguments = self._build_arguments(given, turn, options, record, self.loop)
         parts = self.graph.stream(**arguments)
         return cast("Generator[Any]", parts)
 
@@ -393,18 +391,26 @@ class TurnEngine:
         return cast("AsyncGenerator[Any]", parts)
 
     def _build_arguments(
-        self, given: Any, turn: Turn, options: RunOptions, record: RunRecord
+        self,
+        given: Any,
+        turn: Turn,
+        options: RunOptions,
+        record: RunRecord,
+        loop: BackgroundLoop | None = None,
     ) -> dict[str, Any]:
         if isinstance(given, Command) and isinstance(given.resume, dict):
             record.delivered.update(given.resume)
         config = options.build_config(self.thread)
-        config["configurable"][TURN_KEY] = turn
-        # Also if there is none: a session within a tool does not get that of the session around it.
-        config["configurable"][WORKSPACE_KEY] = self.workspace
-        config["configurable"][SPAWNABLE_KEY] = self.spawnable
-        config["configurable"][THEME_KEY] = self.theme
-        config["configurable"][PRICES_KEY] = self.prices
-        config["configurable"][NOTES_KEY] = LedgerNotes(self.saver)
+        # Not within that of a session around it, whose tool may run this one.
+        config["configurable"][CONTEXT_KEY] = RunContext(
+            turn=turn,
+            loop=loop,
+            workspace=self.workspace,
+            spawnable=self.spawnable,
+            theme=self.theme,
+            prices=self.prices,
+            notes=LedgerNotes(self.saver),
+        )
         return {
             "input": given,
             "config": config,

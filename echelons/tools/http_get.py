@@ -25,7 +25,8 @@ from echelons.errors import (
     InvalidSetting,
     ResponseTooLarge,
 )
-from echelons.guards.permissions import ALL_GRANTED, GRANT_KEY
+from echelons.guards.permissions import ALL_GRANTED
+from echelons.run_context import get_context
 from echelons.tools.answers import raise_refusals
 from echelons.tools.url_rules import HostRules
 
@@ -219,7 +220,7 @@ def build_http_get(
     @raise_refusals
     def http_get(url: str, config: RunnableConfig) -> str:
         # The agent's grant holds for redirects too.
-        grant = (config.get("configurable") or {}).get(GRANT_KEY, ALL_GRANTED)
+        grant = get_context(config).grant or ALL_GRANTED
         response = fetch(url.strip(), replace(policy, rules=replace(rules, grant=grant)))
         if not 200 <= response.status < 300:
             why = f"the server answers with status {response.status}"

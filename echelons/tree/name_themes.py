@@ -100,10 +100,6 @@ def load_theme(theme: str | PathLike[str]) -> NameTheme:
     return NameTheme(str(path), _split_lines(str(path), stored))
 
 
-THEME_KEY: Final = "__echelons_theme"
-"""Config key of the theme of a session; LangGraph stores no key with this prefix."""
-
-
 def choose_theme(own: NameTheme | None, other: NameTheme | None, seed: str) -> NameTheme:
     """Return the theme of a root: its own, else another that is given, else one drawn by a seed."""
     if chosen := own or other:

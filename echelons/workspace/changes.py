@@ -15,6 +15,7 @@ from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias
 
 from echelons.errors import FileRefused, InvalidPath, NoWorkspace
 from echelons.guards.permissions import ALL_GRANTED, Grant
+from echelons.run_context import get_context
 from echelons.workspace.files import Workspace, check_text, hash_text
 from echelons.workspace.paths import check_path
 
@@ -88,10 +89,6 @@ class AgentWorkspaces(Protocol):
         ...
 
 
-WORKSPACE_KEY: Final = "__echelons_workspace"
-"""Config key of the workspace of a run."""
-
-
 def get_changeset(config: Mapping[str, Any], subordinate: str = "") -> Changeset:
     """Return the files as the agent of a run sees them, or as an agent below it does.
 
@@ -102,10 +99,10 @@ def get_changeset(config: Mapping[str, Any], subordinate: str = "") -> Changeset
     Raises:
         NoWorkspace: The run has no workspace.
     """
-    found: AgentWorkspaces | None = (config.get("configurable") or {}).get(WORKSPACE_KEY)
-    if found is None:
+    workspace = get_context(config).workspace
+    if workspace is None:
         raise NoWorkspace
-    return found.open_changeset(config, subordinate)
+    return workspace.open_changeset(config, subordinate)
 
 
 class ChangedFile(NamedTuple):

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple, Protocol
 
 from echelons.errors import NoteRefused
+from echelons.run_context import get_context
 from echelons.text.input_limits import read_text, shorten_repr
 
 MAX_NOTES: Final = 200
@@ -14,8 +15,6 @@ MAX_NOTE_BYTES: Final = 64 * 1024
 """Bytes of UTF-8 that a note may have."""
 MAX_NAME: Final = 128
 """Characters of the name of a note."""
-NOTES_KEY: Final = "__echelons_notes"
-"""Config key of the notes of a run."""
 
 
 class Note(NamedTuple):
@@ -93,7 +92,7 @@ def get_notes(config: Mapping[str, Any]) -> SharedNotes:
     Raises:
         NoteRefused: It is no run of a session.
     """
-    found: SharedNotes | None = (config.get("configurable") or {}).get(NOTES_KEY)
-    if found is None:
+    notes = get_context(config).notes
+    if notes is None:
         raise NoteRefused("of any name", "only runs of a Session have notes")
-    return found
+    return notes

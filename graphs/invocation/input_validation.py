@@ -30,6 +30,7 @@ from echelons.errors import (
 )
 from echelons.identity.lineage import strip_own_metadata
 from echelons.langgraph_internals import PRIVATE_PREFIX, STREAM_EVENTS_KEY
+from echelons.run_context import CONTEXT_KEY
 from echelons.text.content_blocks import measure_blocks
 from echelons.text.input_limits import (
     INPUT_BYTES,
@@ -41,8 +42,6 @@ from echelons.text.input_limits import (
     shorten_repr,
 )
 
-OWN_PREFIX = "__echelons_"
-"""What the keys of a config begin with under which a run passes its services on."""
 _PLAIN = (str, int, float, list, tuple, dict)
 ALLOWED_ROLES = ("user", "assistant", "tool")
 """Message roles that are accepted, as providers call them."""
@@ -86,7 +85,7 @@ def _check_configurable(configurable: Mapping[str, Any]) -> None:
     for key, value in configurable.items():
         # LangGraph's server passes objects under names of LangGraph's.
         if key[:2] == "__" and (
-            key.startswith(OWN_PREFIX)
+            key.startswith(CONTEXT_KEY)
             or (
                 (key.startswith(PRIVATE_PREFIX) and isinstance(value, _PLAIN))
                 and (key, value) != (STREAM_EVENTS_KEY, True)

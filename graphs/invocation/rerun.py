@@ -15,25 +15,26 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.serde.types import INTERRUPT
 
 from echelons.checkpoints.inherited_config import with_saver
-from echelons.graphs.invocation.run_services import RunServices
+from echelons.graphs.invocation.entry import TreeEntry
 from echelons.langgraph_internals import CHECKPOINT_MAP_KEY
 from echelons.nodes.delegating.attempt import is_failure
 
 
 def stream_until_settled(
-    run: Callable[..., Iterator[Any]], given: Any, services: RunServices, config: RunnableConfig
+    run: Callable[..., Iterator[Any]], given: Any, entry: TreeEntry
 ) -> Iterator[Any]:
     """Yield the parts of a run, and of its reruns until no interrupt is obsolete.
 
     Args:
         run: Starts a run with an input and the keyword `config`.
         given: The input of the first run; reruns get `None`.
-        services: The services of the run; its gate is closed at the end, also after an error.
-        config: The config of the first run; reruns begin at the checkpoint that it ended with.
+        entry: The run. Its gate is closed at the end, also after an error; reruns begin at the
+            checkpoint that the run before has ended with.
     """
-    with services.gate:
+    config = entry.config
+    with entry.gate:
         while True:
-            services.races.begin()
+            entry.races.begin()
             questions: list[Any] = []
             try:
                 for part in run(given, config=config):
@@ -43,25 +44,23 @@ def stream_until_settled(
                         yield part
             except Exception as error:
                 if is_failure(error):
-                    own = with_saver(config, services.saver)
-                    services.failures.record(error, own, leaves=True)
+                    own = with_saver(config, entry.saver)
+                    entry.failures.record(error, own, leaves=True)
                 raise
-            if not services.races.has_obsolete_question:
+            if not entry.races.has_obsolete_question:
                 yield from questions
                 return
             given, config = None, _without_checkpoint(config)
 
 
 async def astream_until_settled(
-    run: Callable[..., AsyncIterator[Any]],
-    given: Any,
-    services: RunServices,
-    config: RunnableConfig,
+    run: Callable[..., AsyncIterator[Any]], given: Any, entry: TreeEntry
 ) -> AsyncGenerator[Any]:
     """Async version of `stream_until_settled`."""
-    async with services.gate:
+    config = entry.config
+    async with entry.gate:
         while True:
-            services.races.begin()
+            entry.races.begin()
             questions: list[Any] = []
             try:
                 # Closed with this generator: LangGraph cancels at once, not at garbage collection.
@@ -75,10 +74,10 @@ async def astream_until_settled(
                             yield part
             except Exception as error:
                 if is_failure(error):
-                    own = with_saver(config, services.saver)
-                    await services.failures.arecord(error, own, leaves=True)
+                    own = with_saver(config, entry.saver)
+                    await entry.failures.arecord(error, own, leaves=True)
                 raise
-            if not services.races.has_obsolete_question:
+            if not entry.races.has_obsolete_question:
                 for question in questions:
                     yield question
                 return

@@ -37,18 +37,17 @@ from langgraph.graph.state import CompiledStateGraph
 from langgraph.pregel import Pregel
 
 from echelons.checkpoints.checkpointer import SqliteCheckpointer, TaskWrites
-from echelons.checkpoints.coordination.turns import TURN_KEY, get_turn
 from echelons.checkpoints.delta_channels import MESSAGES
 from echelons.checkpoints.storage.connection import DatabaseBusy
 from echelons.graphs.pregel.root_state import note_root_state
 from echelons.graphs.pregel.token_stream import stream_only_tokens
-from echelons.guards.gate import GATE_KEY
 from echelons.langgraph_internals import (
     RESUMING_KEY,
     STREAM_QUEUE_NAME,
     AsyncPregelLoop,
     SyncPregelLoop,
 )
+from echelons.run_context import get_context
 
 
 class EventQueue:
@@ -161,13 +160,12 @@ class InlineLoop(SyncPregelLoop):
         self._pooled = pooled
         self._saver = find_saver(self.checkpointer)
         # Assigned when the pool is on the stack: what is put there now is unwound before it.
-        configurable = self.config["configurable"]
-        if TURN_KEY in configurable and not self.is_nested:
-            turn = get_turn(configurable)
-            if turn and turn.backpressure:
+        context = get_context(self.config)
+        if (turn := context.turn) and not self.is_nested:
+            if turn.backpressure:
                 turn.backpressure.guard_loop(self.stack)
-            stream_only_tokens(self.manager, self.config["configurable"].get(GATE_KEY))
-            note_root_state(self.manager, turn, configurable["thread_id"])
+            stream_only_tokens(self.manager, context.gate)
+            note_root_state(self.manager, turn, self.config["configurable"]["thread_id"])
 
     def _run_inline(self, work: Callable[..., Any], *args: Any, **kwargs: Any) -> Future[Any]:
         if self.durability == "sync":
@@ -234,10 +232,10 @@ class AsyncInlineLoop(AsyncPregelLoop):
         self._saver = find_saver(self.checkpointer) if self.durability == "sync" else None
         self._stored: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._stored.set_result(None)
-        configurable = self.config["configurable"]
-        if TURN_KEY in configurable and not self.is_nested:
-            stream_only_tokens(self.manager, self.config["configurable"].get(GATE_KEY))
-            note_root_state(self.manager, get_turn(configurable), configurable["thread_id"])
+        context = get_context(self.config)
+        if (turn := context.turn) and not self.is_nested:
+            stream_only_tokens(self.manager, context.gate)
+            note_root_state(self.manager, turn, self.config["configurable"]["thread_id"])
 
     def _run_inline(
         self, work: Callable[..., Any], *args: Any, **kwargs: Any

@@ -10,10 +10,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 from uuid import uuid5
 
+from langchain_core.runnables import RunnableConfig
+
 from echelons.delegation.request import DelegationResponse
 from echelons.errors import UnreadableRecord
 from echelons.guards.budget import (
-    ALLOWANCE_KEY,
     NO_ALLOWANCE,
     Allowance,
     Budget,
@@ -25,6 +26,7 @@ from echelons.identity.lineage import ECHELONS_NS, require_identity
 from echelons.identity.thread_history import Head
 from echelons.langgraph_internals import CHECKPOINT_MAP_KEY
 from echelons.nodes.delegating.queued_request import QueuedRequest
+from echelons.run_context import get_context, with_context
 
 
 class RequestGrants(NamedTuple):
@@ -105,10 +107,9 @@ class RequestGrants(NamedTuple):
             if "seconds" in each.above or "seconds" in {**each.asked, **each.cap}
         )
 
-    def with_allowance(self, config: Mapping[str, Any]) -> dict[str, Any]:
+    def with_allowance(self, config: RunnableConfig) -> RunnableConfig:
         """Return the config of the agent with what it may spend."""
-        given = {**config["configurable"], ALLOWANCE_KEY: self.allowance}
-        return {**config, "configurable": given}
+        return with_context(config, get_context(config)._replace(allowance=self.allowance))
 
     def list_ended(self, has_next: bool) -> list[str]:
         """Return the ids of the grants that end with the attempt.

@@ -13,12 +13,12 @@ from langchain_core.messages import AIMessage, BaseMessage, RemoveMessage, conve
 from langgraph.graph.message import REMOVE_ALL_MESSAGES, add_messages
 from langgraph.types import Command
 
-from echelons.delegation.contract import ROOT_CONTRACT_KEY
 from echelons.identity.lineage import RETURNED_KEY
 from echelons.identity.thread_history import Past
 from echelons.nodes.incoming_content import accept_message
 from echelons.nodes.planning.tool_calls import assign_call_ids
 from echelons.nodes.tool_execution.current_request import find_payload
+from echelons.run_context import get_context
 from echelons.tree.names import PRIVATE_KEYS
 
 
@@ -29,7 +29,7 @@ def build_hook_state(
     shown = {key: each for key, each in state.items() if key not in PRIVATE_KEYS}
     payload = find_payload(config, state["messages"])
     # A text that is no input, which a graph around the tree may give, has none.
-    if payload is not None or ROOT_CONTRACT_KEY in config["configurable"]:
+    if payload is not None or get_context(config).contract:
         shown["payload"] = payload
     return {**shown, "messages": [*past.messages, *state["messages"]]}
 

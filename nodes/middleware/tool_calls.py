@@ -29,12 +29,13 @@ from echelons.nodes.middleware.conversation import build_hook_state
 from echelons.nodes.middleware.level_middleware import LevelMiddleware, list_names
 from echelons.nodes.tool_execution.approval import ToolApproval
 from echelons.nodes.tool_execution.journaled_call import sanitize_output
-from echelons.nodes.tool_execution.scratchpad import FIRST_PLACE_KEY, AnswerPlaces, Scratchpad
+from echelons.nodes.tool_execution.scratchpad import AnswerPlaces, Scratchpad
 from echelons.nodes.tool_execution.tool_failure import (
     find_failure,
     rebuild_exception,
     remove_failure,
 )
+from echelons.run_context import CONTEXT_KEY, get_context
 from echelons.text.input_limits import shorten_repr
 
 WRAP = "wrap_tool_call"
@@ -64,9 +65,10 @@ class CallEntry:
 
     def build_config(self) -> RunnableConfig:
         """Return the config of the task in which its answers begin at their first place."""
-        given = self.config["configurable"]
+        given, context = self.config["configurable"], get_context(self.config)
         pad = replace(given[SCRATCHPAD_KEY], interrupt_counter=self.places)
-        own = {**given, SCRATCHPAD_KEY: pad, FIRST_PLACE_KEY: self.places.first}
+        context = context._replace(first_place=self.places.first)
+        own = {**given, SCRATCHPAD_KEY: pad, CONTEXT_KEY: context}
         return {**self.config, "configurable": own}
 
 

@@ -9,7 +9,6 @@ from typing import Any
 from langgraph.runtime import get_runtime
 
 from echelons.agent import bind_state
-from echelons.delegation.contract import ROOT_CONTRACT_KEY
 from echelons.errors import EchelonsError
 from echelons.guards.gate import Halt
 from echelons.identity.failures import get_failure_log
@@ -18,6 +17,7 @@ from echelons.identity.thread_history import Past
 from echelons.nodes.tool_execution.async_only import arun_function, run_function
 from echelons.nodes.tool_execution.current_request import find_payload
 from echelons.plans import PlanStep
+from echelons.run_context import get_context
 from echelons.text.error_lines import describe_failure
 from echelons.tree.names import PATH_SEPARATOR, PRIVATE_KEYS
 
@@ -76,7 +76,7 @@ class StateFunction:
         shown["messages"] = [*past.messages, *state["messages"]]
         payload = find_payload(config, state["messages"])
         # A text that is no input, which a graph around the tree may give, has none.
-        if payload is not None or ROOT_CONTRACT_KEY in config["configurable"]:
+        if payload is not None or get_context(config).contract:
             shown["payload"] = payload
         return self._bind(shown, get_runtime())
 

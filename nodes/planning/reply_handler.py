@@ -26,7 +26,7 @@ from echelons.delegation.agent_specification import AgentSpecification
 from echelons.delegation.calls import SubordinateCall
 from echelons.delegation.policy import DelegationPolicy
 from echelons.delegation.relayed_request import RelayedRequest
-from echelons.delegation.request import CURRENT_REQUEST_KEY, store_request_budget
+from echelons.delegation.request import store_request_budget
 from echelons.delegation.request_builder import RequestLimits
 from echelons.delegation.roster import MAX_LISTED
 from echelons.identity.lineage import (
@@ -94,6 +94,7 @@ from echelons.nodes.planning.tool_calls import (
     assign_call_ids,
     parse_calls,
 )
+from echelons.run_context import get_context
 from echelons.tree.names import READ_RESULT, SEND_MESSAGE
 
 
@@ -182,7 +183,7 @@ class ReplyHandler:
         spawns = SpawnPlan.build(rules, past, state, config) if rules else None
 
         def find_beside() -> frozenset[str]:
-            request = config["configurable"].get(CURRENT_REQUEST_KEY)
+            request = get_context(config).request
             said = chain(past.messages, state["messages"])
             return list_spawned_siblings(request, said, identity)
 

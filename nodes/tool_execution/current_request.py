@@ -16,8 +16,8 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.config import get_config
 from pydantic import BaseModel
 
-from echelons.delegation.contract import ROOT_CONTRACT_KEY, Contract, dump_model
-from echelons.delegation.request import CURRENT_REQUEST_KEY, DelegationRequest
+from echelons.delegation.contract import Contract, dump_model
+from echelons.delegation.request import DelegationRequest
 from echelons.errors import InvalidInput, NoRequest
 from echelons.identity.lineage import (
     INPUT_KEY,
@@ -27,6 +27,7 @@ from echelons.identity.lineage import (
     require_identity,
 )
 from echelons.langgraph_internals import READ_KEY
+from echelons.run_context import NO_CONTEXT, get_context, with_context
 from echelons.tree.names import PATH_SEPARATOR
 
 AGENTS = "echelons.agents"
@@ -45,14 +46,14 @@ def get_request() -> DelegationRequest:
         NoRequest: It is called outside of the work of an agent.
     """
     try:
-        known: Any = (get_config().get("configurable") or {}).get(CURRENT_REQUEST_KEY)
+        context = get_context(get_config())
     except RuntimeError:
-        known = None
-    if isinstance(known, partial):
-        known = known()
-    if not isinstance(known, DelegationRequest):
-        raise NoRequest("get_request")
-    return known
+        context = NO_CONTEXT
+    if context.request:
+        return context.request
+    if context.read_request:
+        return context.read_request()
+    raise NoRequest("get_request")
 
 
 def get_logger() -> logging.LoggerAdapter[logging.Logger]:
@@ -79,10 +80,10 @@ def find_payload(config: Mapping[str, Any], messages: Sequence[BaseMessage]) -> 
 
     `None` if it has none. `messages` are those of its level.
     """
-    configurable = config.get("configurable") or {}
-    if isinstance(known := configurable.get(CURRENT_REQUEST_KEY), DelegationRequest):
-        return known.payload
-    return _read_root_input(configurable.get(ROOT_CONTRACT_KEY), _find_task(messages))
+    context = get_context(config)
+    if context.request:
+        return context.request.payload
+    return _read_root_input(context.contract, _find_task(messages))
 
 
 def _read_root_input(contract: Contract | None, task: BaseMessage) -> BaseModel | None:
@@ -108,15 +109,15 @@ def _find_task(messages: Sequence[BaseMessage]) -> BaseMessage:
 
 def with_root_request(config: RunnableConfig) -> RunnableConfig:
     """Return the config of a root's tool call, from which `get_request` finds the root's task."""
-    reader = partial(_read_root_request, config)
-    return {**config, "configurable": {**config["configurable"], CURRENT_REQUEST_KEY: reader}}
+    read = partial(_read_root_request, config)
+    return with_context(config, get_context(config)._replace(read_request=read))
 
 
 def _read_root_request(config: RunnableConfig) -> DelegationRequest:
     # Of the tool's own level: a graph that the tool runs has a state of its own.
     state: dict[str, Any] = config["configurable"][READ_KEY](["messages"])
     task, identity = _find_task(state["messages"]), require_identity(config)
-    payload = _read_root_input(config["configurable"].get(ROOT_CONTRACT_KEY), task)
+    payload = _read_root_input(get_context(config).contract, task)
     request = DelegationRequest(
         id=identity.turn,
         origin=USER,

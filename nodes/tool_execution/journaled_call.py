@@ -37,11 +37,11 @@ from echelons.nodes.tool_execution.async_only import run_async
 from echelons.nodes.tool_execution.detached_call import DetachedCall, LateCallback
 from echelons.nodes.tool_execution.scratchpad import AnswerPlaces
 from echelons.nodes.tool_execution.tool_failure import note_failure
+from echelons.run_context import get_context, with_context
 from echelons.text.error_lines import read_error_text
 from echelons.text.input_limits import shorten_repr
 from echelons.tree.names import PRIVATE_KEYS
 
-DETACHED_CALL_KEY = "__echelons_latecomer"
 """Key of the config under which a call's detached thread is passed to the tool wrapper."""
 INVALID_CALL_TEXT = "Error: not run: "
 """Start of the answer to a call whose arguments do not fit the tool's schema."""
@@ -130,8 +130,7 @@ class JournaledCall:
             detached = DetachedCall(
                 lambda late: on_late_result(self._convert_late_result(late, config))
             )
-            configurable = {**config["configurable"], DETACHED_CALL_KEY: detached}
-            own = {**config, "configurable": configurable}
+            own = with_context(config, get_context(config)._replace(detached_call=detached))
         try:
             work = partial(self.tools.ainvoke, self._input, own, **self.kwargs)
             done = await _await_tool(work)
@@ -369,7 +368,7 @@ async def run_detached(
     request: ToolCallRequest, execute: Callable[[ToolCallRequest], Awaitable[Any]]
 ) -> Any:
     """Run a call, in a thread that may outlive its task if its config says so."""
-    detached = request.runtime.config["configurable"].get(DETACHED_CALL_KEY)
+    detached = get_context(request.runtime.config).detached_call
     if detached is None or request.tool is None:
         return await execute(request)
     tool: Any = _DetachedTool(request.tool, detached)

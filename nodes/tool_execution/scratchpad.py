@@ -18,17 +18,15 @@ from langgraph.types import Interrupt
 
 from echelons.effects.journal import CallQuestion, JournalEntry
 from echelons.langgraph_internals import RESUME_MAP_KEY, SCRATCHPAD_KEY, SEND_KEY
+from echelons.run_context import get_context
 
-FIRST_PLACE_KEY = "__echelons_first_place"
-"""Key of the config under which the first place of a call's answers is passed on."""
 MISSING = object()
 """Stands for a missing answer, as `None` may be an answer."""
 
 
 def peek_first_answer(config: RunnableConfig) -> Any:
     """Return the first answer that a task has received by its question's id, or `MISSING`."""
-    given = config["configurable"]
-    pad, first = given.get(SCRATCHPAD_KEY), given.get(FIRST_PLACE_KEY) or 0
+    pad, first = config["configurable"].get(SCRATCHPAD_KEY), get_context(config).first_place
     return pad.resume[first] if pad and len(pad.resume) > first else MISSING
 
 
@@ -73,7 +71,7 @@ class Scratchpad:
 
     def __init__(self, config: RunnableConfig) -> None:
         given = config["configurable"]
-        self._first: int = given.get(FIRST_PLACE_KEY) or 0
+        self._first = get_context(config).first_place
         self._config = config
         self._pad = given[SCRATCHPAD_KEY]
         self._send = given[SEND_KEY]

@@ -11,7 +11,8 @@ from contextvars import ContextVar
 
 import pytest
 
-from echelons.background_loop import LOOP_KEY, BackgroundLoop, get_background_loop
+from echelons.background_loop import BackgroundLoop, get_background_loop
+from echelons.run_context import CONTEXT_KEY, RunContext
 
 NAME: ContextVar[str] = ContextVar("NAME", default="")
 
@@ -136,7 +137,7 @@ def test_close_cancels_what_still_runs(loop: BackgroundLoop) -> None:
 
 
 def test_in_its_own_thread_it_cannot_be_waited_for(loop: BackgroundLoop) -> None:
-    config = {"configurable": {LOOP_KEY: loop}}
+    config = {"configurable": {CONTEXT_KEY: RunContext(loop=loop)}}
 
     async def find() -> BackgroundLoop | None:
         return get_background_loop(config)

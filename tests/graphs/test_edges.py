@@ -19,7 +19,6 @@ from echelons.delegation.relayed_request import RelayedRequest
 from echelons.delegation.request import DelegationRequest
 from echelons.delegation.request_builder import RequestLimits
 from echelons.graphs.edges import AfterReason, build_sends
-from echelons.guards.deadlines import DEADLINE_KEY
 from echelons.identity.lineage import (
     REQUESTS_KEY,
     THREADS_KEY,
@@ -30,6 +29,7 @@ from echelons.identity.lineage import (
 from echelons.identity.thread_history import Head
 from echelons.nodes.delegating.queued_request import QueuedRequest
 from echelons.nodes.delegating.request_queue import RequestQueue
+from echelons.run_context import CONTEXT_KEY, RunContext
 from echelons.testing import ScriptedModel
 
 IDENTITY = Identity(agent="head", path=("head",), thread_id="root", tree="t")
@@ -251,7 +251,7 @@ async def test_a_request_says_by_when_it_must_be_answered(
 def test_nobody_is_asked_for_longer_than_its_superior_has() -> None:
     config: Any = {
         "metadata": IDENTITY.to_metadata(),
-        "configurable": {DEADLINE_KEY: monotonic() + 5},
+        "configurable": {CONTEXT_KEY: RunContext(deadline=monotonic() + 5)},
     }
     found = AfterReason(2, DelegationPolicy(), {"eat": 20}).invoke(
         {"messages": [said(eat("1"), _1="a")]}, config

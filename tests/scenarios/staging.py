@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 from langchain_core.messages import BaseMessage, HumanMessage, ToolMessage
+from langchain_core.runnables import RunnableConfig
 
 from echelons import Agent, Session, SqliteCheckpointer
 from echelons.checkpoints.coordination.circuit_breakers import TreeBreakers
@@ -233,7 +234,7 @@ class Stage:
 
     @contextmanager
     def _clockwork(self) -> Iterator[None]:
-        def own_time(config: Any, agent: str, seconds: float | None, *_: Any) -> dict[str, Any]:
+        def own_time(config: Any, agent: str, seconds: float | None, *_: Any) -> RunnableConfig:
             thread = config["metadata"]["agent_thread_id"]
             self._above[thread] = config["metadata"]["superior_thread_id"]
             return with_deadline(

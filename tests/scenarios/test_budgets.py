@@ -13,7 +13,7 @@ from langgraph.types import interrupt
 
 from echelons import Agent, DelegationPolicy, Permissions, Session, Spawn, SqliteCheckpointer
 from echelons.errors import InvalidSetting
-from echelons.graphs import compiled_tree
+from echelons.graphs.invocation import entry
 from echelons.guards.budget import Budget
 from echelons.guards.prices import Price, Prices
 from echelons.testing import Call, FakeClock, Reply, ScriptedModel, delegate, report
@@ -271,7 +271,7 @@ def test_seconds_do_not_pass_while_a_human_is_asked(
     world: World, saver: SqliteCheckpointer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = FakeClock()
-    monkeypatch.setattr(compiled_tree, "monotonic", clock.now)
+    monkeypatch.setattr(entry, "monotonic", clock.now)
 
     def think(messages: Any) -> Reply:
         clock.advance(4)
@@ -300,7 +300,7 @@ def test_seconds_of_work_that_are_used_up_leave_a_partial_result(
     world: World, saver: SqliteCheckpointer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = FakeClock()
-    monkeypatch.setattr(compiled_tree, "monotonic", clock.now)
+    monkeypatch.setattr(entry, "monotonic", clock.now)
 
     def think(messages: Any) -> Reply:
         clock.advance(4)

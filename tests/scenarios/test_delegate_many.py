@@ -14,7 +14,7 @@ from echelons import Agent, Session, SqliteCheckpointer
 from echelons.checkpoints.coordination.race_ledger import TreeRaces
 from echelons.delegation.race import RaceEntry
 from echelons.delegation.request import DelegationResponse
-from echelons.graphs import compiled_tree
+from echelons.graphs.invocation import entry
 from echelons.testing import Call, ScriptedModel, delegate, delegate_many, report
 
 if TYPE_CHECKING:
@@ -162,7 +162,7 @@ def test_in_threads_who_has_lost_begins_nothing_more(saver: SqliteCheckpointer) 
     session = Session(head, saver)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(compiled_tree, "TreeRaces", Telling)
+        patch.setattr(entry, "TreeRaces", Telling)
         assert session.send("go").result().text == "done"
 
     _, answer = answer_of(session)

@@ -12,7 +12,8 @@ from langgraph.config import get_config
 
 from echelons import Agent, Permissions, Session
 from echelons.errors import InvalidSetting, PermissionsWidened
-from echelons.guards.permissions import GRANT_KEY, Grant, find_wider
+from echelons.guards.permissions import Grant, find_wider
+from echelons.run_context import get_context
 from echelons.testing import Call, ScriptedModel, delegate
 from echelons.workspace_tools import file_tools
 from tests.error_codes import raises_code
@@ -29,7 +30,7 @@ def follow(steps: Any) -> Any:
 
 def look() -> str:
     """Tell what is granted here."""
-    return str(get_config()["configurable"].get(GRANT_KEY))
+    return str(get_context(get_config()).grant)
 
 
 def pay() -> str:

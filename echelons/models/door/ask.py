@@ -25,6 +25,7 @@ from echelons.models.door.inner_calls import is_counted
 from echelons.models.door.notices import clean_reply, get_view
 from echelons.models.door.overflow import FittedRequest
 from echelons.plans import Plan, PlanStep, arun_plan_steps, build_step, run_plan_steps
+from echelons.run_context import get_context
 
 _SECONDS_OVER = Halt("budget", "the seconds of work are over")
 
@@ -86,7 +87,8 @@ def ask(
     Raises:
         CallRefused: The agent has a budget, of which nothing is left.
     """
-    gate, view = get_gate(config), get_view(config)
+    context = get_context(config)
+    gate, view = context.gate or OPEN_GATE, context.view
     account = account or Account.find(config, gate)
     request = FittedRequest(model, messages, gate.hidden_messages, view)
     reply, is_charged = yield from _send(model, request, config, account)

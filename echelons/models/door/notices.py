@@ -31,10 +31,7 @@ from echelons.messaging.notice import (
     remove_mark_deep,
 )
 from echelons.prompts import build_notice_guidance
-
-VIEW_KEY = "__echelons_view"
-"""Key of a model call's config: the `View` of the thread that it is for."""
-
+from echelons.run_context import get_context, with_context
 
 Shorten: TypeAlias = Callable[[list[BaseMessage]], list[BaseMessage]]
 """Returns messages with a part of each long result; the same list if none is long."""
@@ -109,14 +106,12 @@ class View(NamedTuple):
 
 def with_view(config: RunnableConfig, view: View) -> RunnableConfig:
     """Return the config of the model calls of a thread."""
-    own = {**config.get("configurable", {}), VIEW_KEY: view}
-    return {**config, "configurable": own}
+    return with_context(config, get_context(config)._replace(view=view))
 
 
 def get_view(config: Mapping[str, Any]) -> View | None:
     """Return the view of the thread that a model call is for; `None` for any other call."""
-    view: View | None = (config.get("configurable") or {}).get(VIEW_KEY)
-    return view
+    return get_context(config).view
 
 
 def clean_reply(reply: Any, mark: str) -> Any:

@@ -15,7 +15,7 @@ from langgraph.types import Command
 from echelons import Agent, SqliteCheckpointer
 from echelons.checkpoints.coordination import journal_cleanup
 from echelons.checkpoints.coordination.effect_journal import LedgerJournal, build_call_key
-from echelons.checkpoints.coordination.turns import TURN_KEY, Turn
+from echelons.checkpoints.coordination.turns import Turn
 from echelons.checkpoints.ledger import build_key, get_ledger
 from echelons.effects.journal import (
     CallQuestion,
@@ -26,6 +26,7 @@ from echelons.effects.journal import (
 )
 from echelons.errors import CallContested, CheckpointTampered, LeaseLost, LedgerDamaged
 from echelons.langgraph_internals import CHECKPOINTER_KEY
+from echelons.run_context import CONTEXT_KEY, RunContext
 from echelons.testing import Call as Made
 from echelons.testing import ScriptedModel
 
@@ -164,7 +165,7 @@ def test_a_run_that_has_lost_its_thread_begins_nothing_but_may_say_what_happened
 ) -> None:
     ledger = get_ledger(saver)
     with ledger.lease(build_key("t")) as lease:
-        around = config(saver, **{TURN_KEY: Turn("t", "1", lease.fence)})
+        around = config(saver, **{CONTEXT_KEY: RunContext(Turn("t", "1", lease.fence))})
         mine = JOURNAL.begin(call(), around).entry
         taken = ledger.take_over(build_key("t"))
 

@@ -23,10 +23,11 @@ from langgraph.prebuilt import ToolRuntime
 from typing_extensions import TypedDict
 
 from echelons import Agent, SqliteCheckpointer
-from echelons.checkpoints.coordination.turns import TURN_KEY, Turn
+from echelons.checkpoints.coordination.turns import Turn
 from echelons.checkpoints.delta_channels import DELTA_CHANNELS, HEADS, MESSAGES, rebuild_channel
 from echelons.checkpoints.ledger import Fence
 from echelons.errors import LeaseLost
+from echelons.run_context import CONTEXT_KEY, RunContext
 from echelons.testing import Call, ScriptedModel, delegate
 from tests.proof import sample
 
@@ -147,7 +148,9 @@ class Twins(RuleBasedStateMachine):
         turn = Turn("t", "turn", Fence("lease", 7))
         if name := self.one(data):
             with pytest.raises(LeaseLost):
-                self.savers[0].put_writes(at(name, **{TURN_KEY: turn}), [write], "lost")
+                self.savers[0].put_writes(
+                    at(name, **{CONTEXT_KEY: RunContext(turn)}), [write], "lost"
+                )
 
     @precondition(lambda self: len(self.ids()) > 6)
     @rule(who=st.integers(0, 1))

@@ -20,7 +20,7 @@ from typing import Any
 from echelons import Result, Session, SqliteCheckpointer
 from echelons.checkpoints.coordination.race_ledger import TreeRaces
 from echelons.delegation.race import RaceEntry
-from echelons.graphs import compiled_tree
+from echelons.graphs.invocation import entry
 from echelons.testing.crash import Count, Death, Watch, die, fork, watched
 from tests.crash.drivers.trials import WORLDS, Report, place_in, spread
 from tests.crash.drivers.trip import Place
@@ -120,7 +120,7 @@ def report(place: Place, name: Any, world: str, join: str, **deaths: Any) -> Rep
 
     def living() -> None:
         if winning:
-            setattr(compiled_tree, "TreeRaces", Deadly)  # noqa: B010  it is no attribute to export
+            setattr(entry, "TreeRaces", Deadly)  # noqa: B010  it is no attribute to export
         with watched(watch):
             live(place, world, join, **deaths)
 

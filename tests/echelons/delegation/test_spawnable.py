@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from echelons import Agent, Human, Session
-from echelons.delegation.spawnable import SPAWNABLE_KEY, check_spawnable, get_spawnable
+from echelons.delegation.spawnable import check_spawnable, get_spawnable
 from echelons.errors import InvalidOption
+from echelons.run_context import CONTEXT_KEY, RunContext
 
 
 def search(query: str) -> str:
@@ -54,4 +55,4 @@ def test_a_run_without_them_has_none() -> None:
     known = check_spawnable({"clerk": Agent("clerk")})
 
     assert get_spawnable({"configurable": {}}) == check_spawnable(None) == {}
-    assert get_spawnable({"configurable": {SPAWNABLE_KEY: known}}) is known
+    assert get_spawnable({"configurable": {CONTEXT_KEY: RunContext(spawnable=known)}}) is known

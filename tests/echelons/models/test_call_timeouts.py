@@ -13,8 +13,8 @@ from langchain_openai import ChatOpenAI
 from openai import Timeout
 from pydantic import SecretStr
 
-from echelons.guards.deadlines import DEADLINE_KEY
 from echelons.models.call_timeouts import limit_call, takes_timeout
+from echelons.run_context import CONTEXT_KEY, RunContext
 from echelons.testing import FakeClock, ScriptedModel
 
 
@@ -43,7 +43,7 @@ def create_openai(**options: Any) -> ChatOpenAI:
 
 
 def get_timeout(model: Any, seconds: float | None) -> dict[str, Any]:
-    config: Any = {"configurable": {DEADLINE_KEY: seconds}}
+    config: Any = {"configurable": {CONTEXT_KEY: RunContext(deadline=seconds)}}
     return limit_call(model, config)[1]
 
 

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from echelons.guards.gate import GATE_KEY, Halt, OpenGate
+from echelons.guards.gate import Halt, OpenGate
 from echelons.nodes.delegating.cancel_on_stop import CancelOnStop
+from echelons.run_context import CONTEXT_KEY, RunContext
 
 HALT = Halt("stopped", "head was told to stop")
 
@@ -32,7 +33,7 @@ class Told(OpenGate):
 
 
 async def hang(gate: Told, inside: asyncio.Event) -> str:
-    config: Any = {"configurable": {GATE_KEY: gate}}
+    config: Any = {"configurable": {CONTEXT_KEY: RunContext(gate=gate)}}
     with CancelOnStop(config) as cutting:
         inside.set()
         await asyncio.Event().wait()
@@ -81,7 +82,7 @@ async def test_of_a_stop_and_a_cancellation_at_once_the_cancellation_goes_on() -
 
 async def test_a_stop_that_comes_after_the_end_cuts_nothing() -> None:
     gate = Told()
-    config: Any = {"configurable": {GATE_KEY: gate}}
+    config: Any = {"configurable": {CONTEXT_KEY: RunContext(gate=gate)}}
     with CancelOnStop(config) as cutting:
         # Told in another thread, and not here yet when the block ends.
         await asyncio.to_thread(lambda: None)

@@ -17,7 +17,7 @@ from langgraph.types import interrupt
 from echelons import Agent, AsyncRun, Result, Run, Session, SqliteCheckpointer
 from echelons.checkpoints.coordination.race_ledger import TreeRaces
 from echelons.delegation.race import RaceEntry
-from echelons.graphs import compiled_tree
+from echelons.graphs.invocation import entry
 from echelons.testing import Call, ScriptedModel, delegate, report
 from tests.told_lines import get_last
 
@@ -202,7 +202,7 @@ class Race:
                     await happening
                 return done
 
-        patch.setattr(compiled_tree, "TreeRaces", Telling)
+        patch.setattr(entry, "TreeRaces", Telling)
 
     def _at(self, moment: str) -> Any:
         if moment != self.moment or self.happens is None:

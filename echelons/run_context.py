@@ -1,0 +1,137 @@
+"""`RunContext`: what a run passes down to its levels, under one key of LangGraph's `configurable`.
+
+Each way into a tree or a level makes the context within from the one around it: `enter_tree` for a
+run of a tree by a session, a tool, a function, `as_tool` or an MCP server, and `enter_level` for a
+request to a subordinate. Both replace the context in the config of what they enter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from langchain_core.runnables import RunnableConfig
+
+    from echelons.background_loop import BackgroundLoop
+    from echelons.checkpoints.coordination.turns import Turn
+    from echelons.delegation.contract import Contract
+    from echelons.delegation.race import Races
+    from echelons.delegation.request import DelegationRequest
+    from echelons.delegation.spawnable import SpawnableAgent
+    from echelons.guards.budget import Allowance
+    from echelons.guards.circuit_breaker import Circuits
+    from echelons.guards.gate import Gate
+    from echelons.guards.permissions import Grant
+    from echelons.guards.prices import Prices
+    from echelons.identity.failures import FailureLog
+    from echelons.models.door.notices import View
+    from echelons.nodes.tool_execution.detached_call import DetachedCall
+    from echelons.tree.name_themes import NameTheme
+    from echelons.workspace.changes import AgentWorkspaces
+    from echelons.workspace.notes import SharedNotes
+
+CONTEXT_KEY: Final = "__echelons"
+"""Config key of the context; LangGraph does not store keys with this prefix."""
+
+
+class RunContext(NamedTuple):
+    """What a run passes down. It is replaced for each level, and never changed.
+
+    Attributes:
+        turn: The turn; `None` outside of sessions.
+        loop: Runs what is only async in a synchronous run.
+        workspace: The files of the run's agents.
+        notes: The notes of the run.
+        spawnable: The agents that others may be made after, by name.
+        theme: The names for people of spawned agents.
+        prices: What models cost.
+        gate: Admits the steps of the agent.
+        circuits: The circuit breakers of the tree.
+        races: The races of the tree.
+        failures: Logs failures.
+        contract: The contract of the tree's root.
+        request: The request of the agent; `None` for a root.
+        read_request: Reads the request of a root from its state, within a call of its tool.
+        is_spawned: Whether the agent was made at run time.
+        grant: What the agent is granted; `None` for all.
+        allowance: What the agent may spend, if that is not the allowance of the gate.
+        deadline: The agent's deadline, by the clock of its run.
+        view: How the model of the agent is shown its thread.
+        detached_call: The tool call that may outlive its task.
+        first_place: The first place of the answers to a call.
+    """
+
+    turn: Turn | None = None
+    loop: BackgroundLoop | None = None
+    workspace: AgentWorkspaces | None = None
+    notes: SharedNotes | None = None
+    spawnable: Mapping[str, SpawnableAgent] = {}
+    theme: NameTheme | None = None
+    prices: Prices | None = None
+    gate: Gate | None = None
+    circuits: Circuits | None = None
+    races: Races | None = None
+    failures: FailureLog | None = None
+    contract: Contract | None = None
+    request: DelegationRequest | None = None
+    read_request: Callable[[], DelegationRequest] | None = None
+    is_spawned: bool = False
+    grant: Grant | None = None
+    allowance: Allowance | None = None
+    deadline: float | None = None
+    view: View | None = None
+    detached_call: DetachedCall | None = None
+    first_place: int = 0
+
+    def enter_tree(
+        self,
+        gate: Gate,
+        circuits: Circuits,
+        races: Races,
+        failures: FailureLog,
+        contract: Contract | None,
+        grant: Grant | None,
+    ) -> RunContext:
+        """Return the context of the root of a tree that is run within this one."""
+        return self._replace(
+            gate=gate,
+            circuits=circuits,
+            races=races,
+            failures=failures,
+            contract=contract,
+            # A root's request is its task, which is read from its state.
+            request=None,
+            read_request=None,
+            is_spawned=False,
+            grant=self._narrow(grant),
+            allowance=gate.allowance if self.allowance else None,
+            view=None,
+            detached_call=None,
+            first_place=0,
+        )
+
+    def enter_level(
+        self, request: DelegationRequest, grant: Grant | None, *, is_spawned: bool
+    ) -> RunContext:
+        """Return the context of a subordinate that is sent a request."""
+        return self._replace(request=request, grant=self._narrow(grant), is_spawned=is_spawned)
+
+    def _narrow(self, grant: Grant | None) -> Grant | None:
+        """Return what is left of a grant within that of the context; `None` for all."""
+        return self.grant.narrow(grant) if self.grant and grant else grant or self.grant
+
+
+NO_CONTEXT: Final = RunContext()
+
+
+def get_context(config: Mapping[str, Any] | None) -> RunContext:
+    """Return the context in a run's config; an empty one outside of a tree."""
+    context: RunContext = ((config or {}).get("configurable") or {}).get(CONTEXT_KEY, NO_CONTEXT)
+    return context
+
+
+def with_context(config: Mapping[str, Any], context: RunContext) -> RunnableConfig:
+    """Return a config with another context."""
+    configurable = {**config.get("configurable", {}), CONTEXT_KEY: context}
+    return {**config, "configurable": configurable}  # type: ignore[typeddict-item]

@@ -1,0 +1,187 @@
+"""`enter_tree`: the one way into a tree, whatever runs it.
+
+A session, and so the command line and the MCP server, runs an `AgentGraph`, as do a tool or a
+function of another agent, `as_tool`, and a graph around the tree. Each run enters here: it gets a
+gate and services of its own, within what the tree around it passes down. A subordinate enters its
+level by `RunContext.enter_level`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from time import monotonic
+from typing import TYPE_CHECKING, Any, NamedTuple
+from uuid import uuid5
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import BaseCheckpointSaver
+
+from echelons.agent import Agent
+from echelons.checkpoints.coordination.circuit_breakers import TreeBreakers
+from echelons.checkpoints.coordination.mailbox import TreeMailboxes
+from echelons.checkpoints.coordination.race_ledger import TreeRaces
+from echelons.checkpoints.coordination.task_changes import get_task_changes
+from echelons.checkpoints.coordination.turns import Turn
+from echelons.checkpoints.inherited_config import get_saver, is_embedded
+from echelons.checkpoints.ledger import MemoryLedger, get_ledger
+from echelons.checkpoints.threads.store import hide_library_metadata
+from echelons.checkpoints.tree_control.run_gate import TreeGate
+from echelons.checkpoints.tree_control.turn_grants import ROOT_GRANT
+from echelons.delegation.policy import DEFAULT_POLICY
+from echelons.delegation.race import Races
+from echelons.guards.budget import NO_ALLOWANCE, Allowance
+from echelons.guards.permissions import ALL_GRANTED
+from echelons.identity.failures import FailureLog
+from echelons.identity.lineage import ECHELONS_NS, Identity
+from echelons.langgraph_internals import PULL, SCRATCHPAD_KEY, TASK_PATH_KEY, parent_config
+from echelons.run_context import CONTEXT_KEY, RunContext, get_context
+from echelons.text.sanitize import sanitize_value
+from echelons.tree.name_themes import choose_theme
+
+if TYPE_CHECKING:
+    from echelons.graphs.compiled_tree import AgentGraph
+
+NO_RECURSION_LIMIT = 10**9
+"""The `recursion_limit` of a caller who sets none: higher than any limit of a tree. LangGraph's
+counts the steps of each graph by itself, those of the tree count all."""
+
+
+class TreeEntry(NamedTuple):
+    """A run that enters a tree.
+
+    Attributes:
+        config: Its config, with the context of the root.
+        gate: Admits its steps.
+        races: Its races.
+        failures: Logs its failures.
+        saver: Its saver; `None` for none.
+    """
+
+    config: RunnableConfig
+    gate: TreeGate
+    races: Races
+    failures: FailureLog
+    saver: Any
+
+
+def enter_tree(
+    graph: AgentGraph, identity: Identity, config: RunnableConfig | None, around: RunnableConfig
+) -> TreeEntry:
+    """Return a run of a tree, as its root has this identity.
+
+    `config` is that of the call, `around` the same, merged with the config around the call.
+    """
+    agent, configurable = graph.agent, around["configurable"]
+    turn = get_context(around).turn
+    saver = get_saver(configurable) or graph.checkpointer
+    ledger = get_ledger(saver) if isinstance(saver, BaseCheckpointSaver) else MemoryLedger()
+    thread_id = str(configurable.get("thread_id") or identity.thread_id)
+    fence = turn.fence if turn else None
+    gate = TreeGate(identity, thread_id, agent.limits, ledger, fence, monotonic)
+    if isinstance(saver, BaseCheckpointSaver):
+        gate.mailboxes = TreeMailboxes(saver, thread_id)
+    if turn:
+        _join_turn(gate, turn, configurable)
+    outer = _find_outer_context(around)
+    gate.choose_theme = partial(choose_theme, agent.theme, outer.theme, thread_id)
+    gate.budgets.prices = outer.prices
+    gate.budgets.task_changes = get_task_changes(saver)
+    gate.allowance = _find_allowance(agent, gate, turn, around)
+    rules = agent.delegation or DEFAULT_POLICY
+    races = TreeRaces(ledger, thread_id, identity.turn, fence)
+    grant = agent.permissions.grant
+    context = outer.enter_tree(
+        gate,
+        TreeBreakers(ledger, rules.breaker_scope, rules.breaker),
+        races,
+        graph.failures,
+        agent.contract,
+        grant if grant != ALL_GRANTED else None,
+    )
+    own = _build_config(config or {}, around, identity, context)
+    return TreeEntry(own, gate, races, graph.failures, saver)
+
+
+def _join_turn(gate: TreeGate, turn: Turn, configurable: Mapping[str, Any]) -> None:
+    """Let the gate of a run take part in its turn."""
+    gate.backpressure = turn.backpressure
+    gate.hidden_dismissals = turn.hidden_dismissals
+    gate.hidden_messages = turn.hidden_messages
+    gate.note_usage = turn.note_usage
+    mark = turn.answer_mark
+    # A tree that a tool runs is not held: the tool would begin again.
+    if mark and not is_embedded(configurable):
+        gate.answer_mark, gate.held_attempts = mark, mark.held_attempts
+        gate.note_orders, gate.note_dismissals = turn.note_orders, turn.note_dismissals
+
+
+def _find_outer_context(around: RunnableConfig) -> RunContext:
+    """Return the context that a tree is run in; an empty one outside of a tree."""
+    configurable = around["configurable"]
+    if CONTEXT_KEY in configurable or configurable.get("thread_id") is not None:
+        return get_context(around)
+    # LangGraph merges a call's config with that around it, unless the call names a thread.
+    return get_context(parent_config.get())
+
+
+def _find_allowance(
+    agent: Agent, gate: TreeGate, turn: Turn | None, around: RunnableConfig
+) -> Allowance | None:
+    """Return what a run may spend: what its turn was given, or what the root allows itself.
+
+    A tree in a tree also spends the budget of that, as far as they have one ledger.
+    """
+    granted, own = turn.root.allowance if turn else None, agent.permissions.budget
+    if allowance := get_context(around).allowance:
+        granted = allowance if get_saver(around["configurable"]) else None
+    if own is None:
+        return granted
+    if granted and ROOT_GRANT in granted.grants.values():
+        return replace(granted, estimator=granted.estimator or own.estimator)
+    gate.budgets.root_budget = own
+    return (granted or NO_ALLOWANCE).extend(gate.budgets.root_grant, own.amounts, own)
+
+
+def _build_config(
+    given: RunnableConfig, around: RunnableConfig, identity: Identity, context: RunContext
+) -> RunnableConfig:
+    """Return the config of a run with its identity and its context."""
+    own: RunnableConfig = {
+        **given,
+        "metadata": {
+            **(given.get("metadata") or {}),
+            **hide_library_metadata(around.get("metadata") or {}),
+            **identity.to_metadata(),
+        },
+        "configurable": {**around["configurable"], CONTEXT_KEY: context},
+    }
+    # LangGraph's own default is a subclass of `int`, which subgraphs inherit.
+    if type(given.get("recursion_limit")) is not int:
+        own["recursion_limit"] = NO_RECURSION_LIMIT
+    return own
+
+
+def separate_tool_call(options: dict[str, Any]) -> dict[str, Any]:
+    """Return the options of a tool call that runs a tree, with a namespace of its own.
+
+    LangGraph numbers the graphs that a task runs as they begin. A `ToolNode` in a plain graph runs
+    all calls of a message in one task and side by side: by that number, one that goes on could
+    take up another one's tree. A call that a `Send` has begun is a task of its own already, as with
+    `create_agent`, and so is one of an agent of ours.
+    """
+    config = options.get("config") or {}
+    configurable, metadata = config.get("configurable", {}), config.get("metadata") or {}
+    call_id, pad = options.get("tool_call_id"), configurable.get(SCRATCHPAD_KEY)
+    origin, *_ = metadata.get(TASK_PATH_KEY) or ("",)
+    if pad is None or not call_id or origin != PULL or Identity.from_metadata(metadata):
+        return options
+    # As if each call were a task of the node.
+    node, _, task_id = configurable["checkpoint_ns"].rpartition(":")
+    own = {
+        **configurable,
+        "checkpoint_ns": f"{node}:{uuid5(ECHELONS_NS, sanitize_value(f'{task_id}/{call_id}'))}",
+        SCRATCHPAD_KEY: replace(pad, subgraph_counter=lambda: 0),
+    }
+    return {**options, "config": {**config, "configurable": own}}
