@@ -13,7 +13,7 @@ from langchain_core.runnables import RunnableBinding, RunnableLambda
 
 from echelons.agent import Agent, bind_state
 from echelons.delegation.policy import DelegationPolicy
-from echelons.errors import ConfigurationError, InvalidSetting, ModelCannotCall, invalid_field
+from echelons.errors import ConfigurationError, InvalidSetting, invalid_field, model_cannot_call
 from echelons.guards.budget import Budget
 from echelons.guards.prices import Prices
 from echelons.models import is_offline_planner, resolve_model
@@ -34,8 +34,8 @@ def resolve_models(root: Agent, inherited: Any = None) -> dict[str, Any]:
     middle of a run. A model that several agents name is created once.
 
     Raises:
-        ModelError: A named model is unknown, or lacks a key, its package or what else it needs.
-        ModelCannotCall: The model of an agent with tools or subordinates has no tool calls.
+        ModelError: A named model is unknown, or lacks a key, its package or what else it needs; the
+            model of an agent with tools or subordinates has no tool calls.
     """
     named: dict[str, BaseChatModel] = {}
     models: dict[str, Any] = {}
@@ -53,7 +53,7 @@ def resolve_models(root: Agent, inherited: Any = None) -> dict[str, Any]:
             above = models[place.path[-2]] if len(place.path) > 1 else inherited
             models[agent.name] = resolve_model(None) if above is None else above
         if (agent.tools or agent.subordinates) and not supports_tool_calls(models[agent.name]):
-            raise ModelCannotCall(agent.name, type(models[agent.name]).__name__)
+            raise model_cannot_call(agent.name, type(models[agent.name]).__name__)
     return models
 
 
@@ -70,8 +70,8 @@ def place_monitors(
     Raises:
         ConfigurationError: A monitor has no model that could judge: it gives none, and its superior
             has the offline planner, or a function that chooses.
-        ModelError: A named model is unknown, or lacks a key, its package or what else it needs.
-        ModelCannotCall: The model of a monitor has no tool calls.
+        ModelError: A named model is unknown, or lacks a key, its package or what else it needs; the
+            model of a monitor has no tool calls.
     """
     if not root.is_monitored:
         return ()
@@ -95,7 +95,7 @@ def place_monitors(
             elif isinstance(model, str):
                 model = resolve_model(model)
             if not supports_tool_calls(model):
-                raise ModelCannotCall(each.name, type(model).__name__)
+                raise model_cannot_call(each.name, type(model).__name__)
             watched = each.watches.rpartition(PATH_SEPARATOR)[2] or agent.name
             path = PATH_SEPARATOR.join((*place.path, each.name))
             rule = policies[agent.name].on_alert

@@ -32,13 +32,7 @@ from echelons.delegation.request import (
     render_facts,
 )
 from echelons.delegation.spawned_agents import NEVER_BEGUN
-from echelons.errors import (
-    ConfigurationError,
-    DelegationError,
-    InvalidInput,
-    MisplacedRequest,
-    UnreadableRecord,
-)
+from echelons.errors import ConfigurationError, DelegationError, InvalidInput, UnreadableRecord
 from echelons.guards.circuit_breaker import AttemptOutcome
 from echelons.guards.gate import HALT_KEY, Halt, Pause, Step, get_gate
 from echelons.guards.permissions import ALL_GRANTED
@@ -428,10 +422,11 @@ def _reject_misplaced(request: DelegationRequest, path: Sequence[str]) -> LevelF
 
     The library makes no such request, but the database may have been edited.
     """
+    whole = request.path[-2:] == path[-2:] and request.path[0] == request.origin
+    if not whole or request.current != path[-1]:
+        why = f"what is stored of it is not of a request of {path[-2]!r} to {path[-1]!r}"
+        return LevelFailure(f"misplaced: {why}", AttemptOutcome.NOTHING)
     try:
-        whole = request.path[-2:] == path[-2:] and request.path[0] == request.origin
-        if not whole or request.current != path[-1]:
-            raise MisplacedRequest(path[-1], path[-2])
         check_request_path(request, len(path) - 1)
     except DelegationError as error:
         return LevelFailure(error.reason, AttemptOutcome.NOTHING)

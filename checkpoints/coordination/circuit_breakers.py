@@ -17,7 +17,7 @@ from pydantic import FiniteFloat
 
 from echelons.checkpoints.clock import Clock, utc_now
 from echelons.checkpoints.ledger import Json, Ledger, RecordKind, Transaction
-from echelons.errors import LedgerDamaged, NoCircuit
+from echelons.errors import DelegationError, LedgerDamaged
 from echelons.guards.circuit_breaker import (
     Admission,
     AttemptOutcome,
@@ -180,7 +180,7 @@ def close_circuits(ledger: Ledger, agent: str) -> None:
         agent: Path of the agent; its name alone closes the circuits of that name in every tree.
 
     Raises:
-        NoCircuit: It has none, for it has not failed since its last answer.
+        DelegationError: It has none, for it has not failed since its last answer.
     """
 
     def close(open_: Transaction) -> None:
@@ -191,7 +191,13 @@ def close_circuits(ledger: Ledger, agent: str) -> None:
             if agent in (path, path.rpartition(PATH_SEPARATOR)[2])
         ]
         if not wanted:
-            raise NoCircuit(agent, sorted({*paths.values()}))
+            raise DelegationError(
+                "{agent:short} has not failed, so there is no circuit to close; those that have: "
+                "{known}",
+                code="no_circuit",
+                agent=agent,
+                known=(*sorted({*paths.values()}),),
+            )
         for name in wanted:
             open_.discard(name)
 

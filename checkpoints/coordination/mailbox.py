@@ -30,7 +30,7 @@ from echelons.checkpoints.coordination.task_changes import (
 from echelons.checkpoints.ledger import Ledger, RecordKind, Transaction, build_key, get_ledger
 from echelons.checkpoints.queries import LedgerQuery, ReadPlan, arun_plan, run_plan
 from echelons.checkpoints.thread_events import WriteLocation, build_later_question_event
-from echelons.errors import MailboxFull, MessageRefused, QuestionClosed
+from echelons.errors import ControlError, QuestionClosed, message_refused
 from echelons.guards.dismissals import Dismissals
 from echelons.guards.gate import Halt, get_gate
 from echelons.identity.lineage import ECHELONS_NS
@@ -139,11 +139,17 @@ def check_room(open_: Transaction, thread_id: str, path: str, more: int = 1) -> 
     """Check that an agent may be sent more messages.
 
     Raises:
-        MailboxFull: It would have too many unread ones.
+        ControlError: It would have too many unread ones.
     """
     found = open_.get_record(MAILBOX, _build_mailbox_key(thread_id, path))
     if (found.value.unread if found else 0) + more > MAX_UNREAD:
-        raise MailboxFull(path, MAX_UNREAD)
+        raise ControlError(
+            "{path:short} has {limit} unread messages, and may have no more; it reads them before "
+            "its next model call. Nothing was stored",
+            code="mailbox_full",
+            path=path,
+            limit=MAX_UNREAD,
+        )
 
 
 def add_mail(open_: Transaction, thread_id: str, path: str, mail: StoredMail) -> int:
@@ -205,7 +211,7 @@ def answer_later_question(
 
     Raises:
         QuestionClosed: It has been answered already.
-        MailboxFull: The agent has too many unread messages.
+        ControlError: The agent has too many unread messages.
     """
     key = build_key(thread_id, LATER.name, question_id)
     found = open_.get_record(LATER, key)
@@ -451,14 +457,14 @@ class TreeMailboxes:
         for each in group:
             order = orders.find_order(each.path)
             if isinstance(order, Halt):
-                return str(MessageRefused(each.path, order.why))
+                return str(message_refused(each.path, order.why))
             dismissal = dismissals.find(each.path)
             if dismissal and not dismissal.graceful:
                 return str(dismissal.build_error(each.path))
         try:
             for each in group:
                 check_room(open_, self._thread_id, each.path, more[each.path] + 1)
-        except MailboxFull as error:
+        except ControlError as error:
             return str(error)
         more.update(each.path for each in group)
         return ""

@@ -53,7 +53,7 @@ def store_later_answers(
     Raises:
         InputTooLarge: One of them is larger than a message may be.
         QuestionClosed: Another caller has answered one of them first.
-        MailboxFull: The agent that has asked has too many unread messages.
+        ControlError: The agent that has asked has too many unread messages.
     """
     texts = {key: _render_answer(questions[key], each) for key, each in answers.items()}
     for key, text in texts.items():

@@ -16,7 +16,7 @@ from echelons.checkpoints.ledger import Ledger, Transaction
 from echelons.checkpoints.queries import AllCheckpoints, LedgerQuery, OneCheckpoint, ReadPlan
 from echelons.checkpoints.threads.pending_work import has_work_left
 from echelons.checkpoints.tree_control.dismissal_ledger import read_dismissals
-from echelons.errors import MessageRefused, ThreadNotFound, UnknownPath
+from echelons.errors import ThreadNotFound, UnknownPath, message_refused
 from echelons.guards.gate import Halt
 from echelons.identity.lineage import Identity
 from echelons.messaging.mail import USER, MailKind, check_mail_text
@@ -45,9 +45,9 @@ def post_mail(
         InvalidInput: The text is refused.
         ThreadNotFound: The thread has never run, and nothing is known of its tree.
         UnknownPath: There is no such agent.
-        MessageRefused: It was stopped in this turn, or is no agent.
+        ControlError: It was stopped in this turn, or is no agent.
         AgentDismissed: It was dismissed.
-        MailboxFull: It has too many unread messages.
+        ControlError: It has too many unread messages.
     """
     text = check_mail_text(text)
     saved: CheckpointTuple | None = yield OneCheckpoint(thread_id)
@@ -61,7 +61,7 @@ def post_mail(
             paths = {str(row.metadata.get("agent_path", "")) for row in every} - {""}
             raise UnknownPath(path, sorted(paths.union(known)))
         if any(RUN in row.checkpoint["versions_seen"] for row in begun):
-            raise MessageRefused(path, NO_MODEL)
+            raise message_refused(path, NO_MODEL)
     if dismissal := (yield from read_dismissals(thread_id)).find(path):
         raise dismissal.build_error(path)
     after = str(saved.config["configurable"]["checkpoint_id"]) if saved else ""
@@ -72,7 +72,7 @@ def post_mail(
             orders = ControlOrders.read(open_, build_orders_key(thread_id, running.turn))
             order = orders.find_order(path)
             if isinstance(order, Halt):
-                raise MessageRefused(path, f"{order.why}; send it in the next turn")
+                raise message_refused(path, f"{order.why}; send it in the next turn")
         check_room(open_, thread_id, path)
         add_mail(open_, thread_id, path, StoredMail(USER, text, at, after, kind))
 

@@ -24,14 +24,7 @@ from echelons.checkpoints.ledger.transaction import HOST
 from echelons.checkpoints.queries import AllCheckpoints, LedgerQuery, OneCheckpoint, ReadPlan
 from echelons.checkpoints.thread_events import WriteLocation
 from echelons.checkpoints.threads.pending_work import has_work_left
-from echelons.errors import (
-    LeaseLost,
-    NothingRunning,
-    NotPaused,
-    NotTakenOver,
-    ThreadNotFound,
-    UnknownPath,
-)
+from echelons.errors import ControlError, LeaseLost, ThreadNotFound, UnknownPath, not_paused
 from echelons.identity.lineage import Identity
 from echelons.text.input_limits import read_text
 from echelons.tree.names import PATH_SEPARATOR
@@ -58,7 +51,7 @@ def give_order(
 
     Raises:
         ThreadNotFound: The thread has never run.
-        NothingRunning: Its last turn has ended.
+        ControlError: Its last turn has ended.
         UnknownPath: There is no such agent.
     """
     if path is not None and (path := read_text(given := path)) is None:
@@ -68,7 +61,12 @@ def give_order(
     if saved is None or identity is None:
         raise ThreadNotFound(thread_id)
     if not has_work_left(saved):
-        raise NothingRunning(identity.thread_name or thread_id)
+        raise ControlError(
+            "no turn of thread {thread!r} is on its way, so nothing can be stopped or paused; an "
+            "order holds for the turn that it is given in, and begins with it",
+            code="nothing_running",
+            thread=identity.thread_name or thread_id,
+        )
     wanted = PATH_SEPARATOR.join(identity.path) if path is None else path
     if path is not None and path not in known:
         rows: list[CheckpointTuple] = yield AllCheckpoints(thread_id, {"turn_id": identity.turn})
@@ -134,11 +132,11 @@ def check_paused(thread_id: str, path: str) -> ReadPlan[None]:
     """Check that there is a pause to lift.
 
     Raises:
-        NotPaused: Neither the agent nor any below it is paused.
+        ControlError: Neither the agent nor any below it is paused.
     """
     paused = (yield from read_control_orders(thread_id)).paused
     if not any(is_under(each, path) for each in paused):
-        raise NotPaused(path, paused)
+        raise not_paused(path, paused)
 
 
 def is_root_stopped(thread_id: str, root: str) -> ReadPlan[bool]:
@@ -170,26 +168,35 @@ def take_over_thread(
 
     Raises:
         ThreadNotFound: The thread has never run.
-        NotTakenOver: No run holds it, one of this process does, or not the one that is meant.
+        ControlError: No run holds it, one of this process does, or not the one that is meant.
     """
     key = build_key(thread_id)
     holder: LeaseHolder | None = yield LedgerQuery(lambda ledger: ledger.get_holder(key))
     if holder is None and shown is None:
         if (yield OneCheckpoint(thread_id)) is None:
             raise ThreadNotFound(thread)
-        raise NotTakenOver(
+        raise _not_taken_over(
             thread, "no run holds it; go on with it (`echelons resume`, Session.resume())"
         )
     changed = "its holder has changed in the meantime; look who holds it now, and try again"
     if holder is None or shown not in (None, holder):
-        raise NotTakenOver(thread, changed)
+        raise _not_taken_over(thread, changed)
     if holder.pid == os.getpid() and holder.host in ("", HOST):
         why = "a run of this process holds it; end that run (Run.close(), Session.close())"
-        raise NotTakenOver(thread, why)
+        raise _not_taken_over(thread, why)
     epoch = holder.epoch
     try:
         # In one call: were it cancelled in between, the lease would be held by the taker.
         yield LedgerQuery(lambda ledger: ledger.take_over(key, epoch).release())
     except LeaseLost as error:
-        raise NotTakenOver(thread, changed) from error
+        raise _not_taken_over(thread, changed) from error
     return holder
+
+
+def _not_taken_over(thread: str, why: str) -> ControlError:
+    return ControlError(
+        "thread {thread!r} was not taken over: {why}. Nothing was changed",
+        code="not_taken_over",
+        thread=thread,
+        why=why,
+    )

@@ -39,7 +39,7 @@ from echelons.checkpoints.thread_events import (
 )
 from echelons.checkpoints.tree_control.dismissal_ledger import find_dismissal
 from echelons.checkpoints.tree_control.usage_meter import Meter
-from echelons.errors import ConfigurationError, MailboxFull
+from echelons.errors import ConfigurationError, ControlError
 from echelons.guards.budget import Amount, CallUsage, Unit, format_amount, format_number
 from echelons.guards.gate import Halt, Pause, Step
 from echelons.guards.limits import Limits
@@ -251,7 +251,7 @@ class MonitorLedger:
         mail = StoredMail(alert.monitor, alert.reason, open_.now, after, kind, alert.path)
         try:
             check_room(open_, thread_id, superior)
-        except MailboxFull:
+        except ControlError:
             # People see it all the same, and the order is given.
             return
         add_mail(open_, thread_id, superior, mail)

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, Protocol, runtime_checkable
 
 from echelons.capabilities.capability import Capability, DeclaredCapabilities, check_capabilities
-from echelons.errors import DeriverFailed
+from echelons.errors import RoutingError, deriver_failed
 from echelons.text.error_lines import describe_failure
 from echelons.text.input_limits import read_text
 from echelons.text.stemming import extract_words
@@ -69,16 +69,16 @@ def get_capabilities(
     """Return an agent's capabilities, validated, and whether they were derived.
 
     Raises:
-        DeriverFailed: The deriver raised an exception.
+        RoutingError: The deriver raised an exception.
     """
     if member.capabilities:
         return check_capabilities(member.name, member.capabilities), False
     try:
         derived = deriver(member)
-    except DeriverFailed:
+    except RoutingError:
         raise
     except Exception as error:
-        raise DeriverFailed(member.name, describe_failure(error, "deriver_failed")) from error
+        raise deriver_failed(member.name, describe_failure(error, "deriver_failed")) from error
     return check_capabilities(member.name, derived), True
 
 

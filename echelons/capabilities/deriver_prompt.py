@@ -15,7 +15,7 @@ from pydantic import BaseModel, BeforeValidator, Field, ValidationError
 
 from echelons.capabilities.capability import Capability
 from echelons.capabilities.deriver import DERIVED_CONFIDENCE, iterate_tools
-from echelons.errors import DeriverFailed
+from echelons.errors import deriver_failed
 from echelons.text.sanitize import join_printable
 from echelons.tree.members import Member
 
@@ -77,7 +77,7 @@ def parse_capabilities(agent: str, content: Any) -> Mapping[str, Capability]:
     """Return the capabilities in a model's reply, with confidences of at most `DERIVED_CONFIDENCE`.
 
     Raises:
-        DeriverFailed: The reply is not JSON, or not of the expected form.
+        RoutingError: The reply is not JSON, or not of the expected form.
 
     Examples:
         >>> reply = 'Here: {"capabilities": [{"name": "dining", "confidence": 0.9}]}'
@@ -91,7 +91,7 @@ def parse_capabilities(agent: str, content: Any) -> Mapping[str, Capability]:
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(str(part) for part in first["loc"])
-        raise DeriverFailed(agent, f"{where or 'the answer'}: {first['msg']}") from None
+        raise deriver_failed(agent, f"{where or 'the answer'}: {first['msg']}") from None
     # Reversed, so that of two entries of one name the first counts.
     return {
         each.name: Capability(min(each.confidence, DERIVED_CONFIDENCE), each.examples)

@@ -17,7 +17,7 @@ from echelons.delegation.aggregation import (
     without_results,
 )
 from echelons.delegation.request import DelegationRequest, DelegationResponse, Status, Usage
-from echelons.errors import InvalidJoin
+from echelons.errors import DelegationError
 
 JOIN_NAMES = ("all", "first", "quorum", "best")
 """The names of the policies, as a model writes them."""
@@ -115,14 +115,14 @@ def parse_join(name: Any, count: Any, requests: int) -> JoinPolicy:
     `count` is the number of fulfilled responses that a quorum needs.
 
     Raises:
-        InvalidJoin: There is no such policy, or its quorum cannot be reached.
+        DelegationError: There is no such policy, or its quorum cannot be reached.
     """
     if name == "quorum" and (
         isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= requests
     ):
-        raise InvalidJoin(name, count, f"n must be a whole number from 1 to {requests}")
+        raise _invalid_join(name, count, f"n must be a whole number from 1 to {requests}")
     if not isinstance(name, str) or name not in JOIN_NAMES:
-        raise InvalidJoin(name, count, f"join must be one of {', '.join(JOIN_NAMES)}")
+        raise _invalid_join(name, count, f"join must be one of {', '.join(JOIN_NAMES)}")
     return load_join(name, count)
 
 
@@ -191,4 +191,14 @@ def _build_joint_response(
         partial_results=list_partial_results(answers),
         failed=bool(answers) and all(each.failed for each in answers),
         questions=collect_questions(answers),
+    )
+
+
+def _invalid_join(join: Any, count: Any, why: str) -> DelegationError:
+    return DelegationError(
+        "{join:short} with n={count:short} is no way to join: {why}",
+        code="join",
+        join=join,
+        count=count,
+        why=why,
     )

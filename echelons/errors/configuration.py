@@ -84,104 +84,6 @@ class ModelError(EchelonsError):
     """A model cannot be used as requested."""
 
 
-class ModelKeyMissing(ModelError):
-    """A named model needs a key, and the environment has none.
-
-    Attributes:
-        model: The model as it was named, `"openai:gpt-5-mini"`.
-        variable: The environment variable that would hold the key.
-    """
-
-    model: str
-    variable: str
-    message = (
-        "model {model!r} needs a key, and {variable} is not set; set {variable}, or leave the "
-        "model out to use the offline planner"
-    )
-
-
-class ModelPackageMissing(ModelError):
-    """A named model needs a package that is not installed.
-
-    Attributes:
-        model: The model as it was named, `"anthropic:claude-sonnet-4-5"`.
-        package: The package.
-        requirement: What pip installs to bring it.
-    """
-
-    model: str
-    package: str
-    requirement: str
-    message = (
-        "model {model!r} needs the package {package!r}, which is not installed; "
-        "pip install {requirement}"
-    )
-
-
-class ModelUnavailable(ModelError):
-    """The package of a provider cannot create the named model, often for want of a key.
-
-    Attributes:
-        model: The model as it was named, `"groq:llama-3.3-70b-versatile"`.
-        reason: What the package says, in one line.
-    """
-
-    code = "model_unavailable"
-    model: str
-    reason: str
-    message = (
-        "model {model!r} cannot be created: {reason}; set what its provider needs, or pass a "
-        "LangChain chat model object"
-    )
-
-
-class UnknownModel(ModelError):
-    """No known provider accepts the name of a model.
-
-    Attributes:
-        model: The name as it was given.
-        known: The known forms of names.
-    """
-
-    model: str
-    known: Sequence[str]
-    message = (
-        "unknown model {model!r}; known forms are {known}, or pass any LangChain chat model object"
-    )
-
-
-class ModelCannotCall(ModelError):
-    """A model without tool calls belongs to an agent with tools or subordinates.
-
-    Attributes:
-        agent: The agent.
-        model: The model's class.
-    """
-
-    agent: str
-    model: str
-    message = (
-        "agent {agent!r} has tools or subordinates, and its model {model} cannot call any; give "
-        "the agent a model with bind_tools, or take its tools and subordinates away"
-    )
-
-
-class InvalidModelAddress(ModelError):
-    """The environment has an invalid address of a model server.
-
-    Attributes:
-        variable: The environment variable that holds the address.
-        value: The address as it was found.
-    """
-
-    variable: str
-    value: str
-    message = (
-        "{variable} is {value!r}, which is no address of a model server; give it as "
-        "http://HOST:PORT/v1 or https://…, or unset it to use OpenAI's own"
-    )
-
-
 class McpServerFailed(EchelonsError):
     """An MCP server cannot be used: it does not start or answer, or lists a tool that has a fault.
 
@@ -283,4 +185,15 @@ def invalid_database(given: object) -> ConfigurationError:
         "':memory:' to keep nothing",
         code="invalid_database",
         given=given,
+    )
+
+
+def model_cannot_call(agent: str, model: str) -> ModelError:
+    """Return the error of a model without tool calls for an agent that makes some."""
+    return ModelError(
+        "agent {agent!r} has tools or subordinates, and its model {model} cannot call any; give "
+        "the agent a model with bind_tools, or take its tools and subordinates away",
+        code="model_cannot_call",
+        agent=agent,
+        model=model,
     )

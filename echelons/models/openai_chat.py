@@ -11,7 +11,7 @@ from ipaddress import ip_address
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from echelons.errors import InvalidModelAddress, ModelKeyMissing
+from echelons.errors import ModelError
 
 if TYPE_CHECKING:
     from langchain_openai import ChatOpenAI
@@ -49,13 +49,19 @@ def create_openai_chat(name: str) -> ChatOpenAI:
         name: The model's name on the server.
 
     Raises:
-        ModelKeyMissing: There is no key, and the server is not on loopback.
-        InvalidModelAddress: The address is not an http or https URL with a host.
+        ModelError: There is no key, and the server is not on loopback; the address is not an http
+            or https URL with a host.
     """
     address, loopback = _get_address()
     key = os.environ.get(KEY_VARIABLE, "").strip()
     if not key and not loopback:
-        raise ModelKeyMissing(f"openai:{name}", KEY_VARIABLE)
+        raise ModelError(
+            "model {model!r} needs a key, and {variable} is not set; set {variable}, or leave the "
+            "model out to use the offline planner",
+            code="model_key_missing",
+            model=f"openai:{name}",
+            variable=KEY_VARIABLE,
+        )
     from langchain_openai import ChatOpenAI
     from pydantic import SecretStr
 
@@ -91,9 +97,9 @@ def _parse_host(variable: str, value: str) -> str:
         parts = urlsplit(value)
         host, _ = parts.hostname, parts.port  # reading the port validates it
     except ValueError as error:
-        raise InvalidModelAddress(variable, value) from error
+        raise _invalid_address(variable, value) from error
     if parts.scheme not in ("http", "https") or not host:
-        raise InvalidModelAddress(variable, value)
+        raise _invalid_address(variable, value)
     return host
 
 
@@ -102,3 +108,13 @@ def _is_loopback(host: str) -> bool:
         return ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
+
+
+def _invalid_address(variable: str, value: str) -> ModelError:
+    return ModelError(
+        "{variable} is {value!r}, which is no address of a model server; give it as "
+        "http://HOST:PORT/v1 or https://…, or unset it to use OpenAI's own",
+        code="invalid_model_address",
+        variable=variable,
+        value=value,
+    )

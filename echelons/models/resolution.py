@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from contextlib import suppress
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from echelons.errors import ModelPackageMissing, ModelUnavailable, UnknownModel
+from echelons.errors import ModelError
 from echelons.text.error_lines import describe_failure
 
 if TYPE_CHECKING:
@@ -42,17 +41,15 @@ def resolve_model(model: BaseChatModel | str | None) -> BaseChatModel:
         A chat model; a new one at each call for a name or None.
 
     Raises:
-        UnknownModel: It is neither a chat model nor a known name.
-        ModelPackageMissing: A package that the name needs is not installed.
-        ModelKeyMissing: The named model needs a key, and the environment has none.
-        InvalidModelAddress: The environment gives an invalid address.
-        ModelUnavailable: The provider's package cannot create the model.
+        ModelError: It is neither a chat model nor a known name; a package that the name needs is
+            not installed; the named model needs a key, and the environment has none; the
+            environment gives an invalid address; the provider's package cannot create the model.
 
     Examples:
         >>> resolve_model("openai:")
         Traceback (most recent call last):
         ...
-        echelons.errors.UnknownModel: unknown model 'openai:'; known forms are openai:NAME, \
+        echelons.errors.ModelError: unknown model 'openai:'; known forms are openai:NAME, \
 offline, offline:planner, PROVIDER:NAME (with the extra echelons[models]), or pass any LangChain \
 chat model object
     """
@@ -62,7 +59,7 @@ chat model object
         return OfflinePlanner()
     if isinstance(model, str):
         if not model.rpartition(":")[2].strip():
-            raise UnknownModel(model, KNOWN_FORMS)
+            raise _unknown_model(model, KNOWN_FORMS)
         if not model.startswith(OPENAI_PREFIX):
             return _create_provider_chat(model)
         from echelons.models.openai_chat import create_openai_chat
@@ -72,31 +69,37 @@ chat model object
 
     if isinstance(model, BaseChatModel):
         return model
-    raise UnknownModel(repr(model), KNOWN_FORMS)
+    raise _unknown_model(repr(model), KNOWN_FORMS)
 
 
 def check_model_name(model: str) -> None:
     """Check what can be told of a model's name without making the model.
 
     Raises:
-        UnknownModel: It names no model, or a provider that LangChain does not know.
+        ModelError: It names no model, or a provider that LangChain does not know.
     """
     provider, colon, _ = model.partition(":")
     if not model.rpartition(":")[2].strip():
-        raise UnknownModel(model, KNOWN_FORMS)
+        raise _unknown_model(model, KNOWN_FORMS)
     if not colon or model in OFFLINE_NAMES or model.startswith(OPENAI_PREFIX):
         return
     known: Sequence[str] = ()
     try:
         # LangChain tells its providers to whoever asks for one that is none.
         _create_provider_chat("none:none")
-    except UnknownModel as error:
+    except ModelError as error:
+        if error.code == "model_package_missing":
+            return
+        if error.code != "unknown_model":
+            raise
         known = error.known
-    except ModelPackageMissing:
-        return
     if known and f"{provider}:NAME" not in known:
-        with suppress(ModelPackageMissing, ModelUnavailable):  # it has guessed the provider
+        try:
             _create_provider_chat(model)
+        except ModelError as error:
+            # Otherwise it has guessed the provider.
+            if error.code == "unknown_model":
+                raise
 
 
 def _create_provider_chat(model: str) -> BaseChatModel:
@@ -105,25 +108,21 @@ def _create_provider_chat(model: str) -> BaseChatModel:
         from langchain.chat_models import init_chat_model
     except ImportError as error:
         if ":" not in model:
-            raise UnknownModel(model, KNOWN_FORMS) from error
-        raise ModelPackageMissing(model, "langchain", "'echelons[models]'") from error
+            raise _unknown_model(model, KNOWN_FORMS) from error
+        raise _package_missing(model, "langchain", "'echelons[models]'") from error
     try:
         return init_chat_model(model)
     except ImportError as error:
         required = _REQUIRED.search(str(error))
         if required and find_spec(required[1].replace("-", "_")) is None:
-            raise ModelPackageMissing(model, required[1], required[1]) from error
+            raise _package_missing(model, required[1], required[1]) from error
         # A package that is installed and cannot be imported: LangChain says that it is missing.
-        raise ModelUnavailable(model, _describe_refusal(error.__cause__ or error)) from error
+        raise _unavailable(model, error.__cause__ or error) from error
     except Exception as error:
         if supported := _SUPPORTED.search(str(error)):
             forms = (f"{each}:NAME" for each in supported[1].split(", "))
-            raise UnknownModel(model, tuple(dict.fromkeys((*OWN_FORMS, *forms)))) from error
-        raise ModelUnavailable(model, _describe_refusal(error)) from error
-
-
-def _describe_refusal(error: BaseException) -> str:
-    return describe_failure(error, "model_unavailable").rstrip(".")
+            raise _unknown_model(model, tuple(dict.fromkeys((*OWN_FORMS, *forms)))) from error
+        raise _unavailable(model, error) from error
 
 
 def is_offline_planner(model: object) -> bool:
@@ -131,3 +130,33 @@ def is_offline_planner(model: object) -> bool:
     from echelons.models.planner import OfflinePlanner
 
     return isinstance(model, OfflinePlanner)
+
+
+def _package_missing(model: str, package: str, requirement: str) -> ModelError:
+    return ModelError(
+        "model {model!r} needs the package {package!r}, which is not installed; "
+        "pip install {requirement}",
+        code="model_package_missing",
+        model=model,
+        package=package,
+        requirement=requirement,
+    )
+
+
+def _unavailable(model: str, error: BaseException) -> ModelError:
+    return ModelError(
+        "model {model!r} cannot be created: {reason}; set what its provider needs, or pass a "
+        "LangChain chat model object",
+        code="model_unavailable",
+        model=model,
+        reason=describe_failure(error, "model_unavailable").rstrip("."),
+    )
+
+
+def _unknown_model(model: str, known: Sequence[str]) -> ModelError:
+    return ModelError(
+        "unknown model {model!r}; known forms are {known}, or pass any LangChain chat model object",
+        code="unknown_model",
+        model=model,
+        known=tuple(known),
+    )

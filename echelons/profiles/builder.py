@@ -11,9 +11,9 @@ from echelons.agent import Agent
 from echelons.errors import (
     EchelonsError,
     InvalidProfile,
+    ModelError,
     PermissionsWidened,
     TeamNotTrusted,
-    UnknownModel,
     UnknownProfile,
     get_error_name,
 )
@@ -182,7 +182,7 @@ class _TeamBuilder:
             if isinstance(name := profile.values.get("model"), str):
                 try:
                     check_model_name(name)
-                except UnknownModel as error:
+                except ModelError as error:
                     self._note(profile, error)
 
     def _build_agent(self, profile: Profile) -> Agent:
@@ -227,7 +227,7 @@ class _TeamBuilder:
             keys = _find_permission(profile, error.name)
         elif error.code == "unknown_tool" and error.why:
             keys = _find_permission(profile, str(error.tool))
-        elif isinstance(error, UnknownModel):
+        elif error.code == "unknown_model":
             keys = ("model",)
         elif error.code == "inner_limits":
             profile = self._places.get(error.agent, profile)

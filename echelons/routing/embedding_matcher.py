@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from echelons.errors import MatcherFailed
+from echelons.errors import matcher_failed
 from echelons.routing.centroids import CentroidUpdates, blend_with_team, compute_penalties
 from echelons.routing.lexical_matcher import LexicalMatcher, PreparedWords
 from echelons.routing.matcher import (
@@ -111,7 +111,7 @@ class PreparedEmbeddings:
         """Return the matches above 0, by position of the profile.
 
         Raises:
-            MatcherFailed: The embeddings returned something other than vectors.
+            RoutingError: The embeddings returned something other than vectors.
         """
         if not self._centroids:
             missing = self._find_missing_texts()
@@ -139,7 +139,7 @@ class PreparedEmbeddings:
 
     def _add_vectors(self, texts: Sequence[str], vectors: Any) -> None:
         if not isinstance(vectors, Sequence) or len(vectors) != len(texts):
-            raise MatcherFailed("EmbeddingMatcher", f"{len(texts)} texts gave no list of as many")
+            raise matcher_failed("EmbeddingMatcher", f"{len(texts)} texts gave no list of as many")
         size = next((len(vector) for vector in self._vectors.values()), None)
         made: list[Vector] = []
         for vector in vectors:
@@ -186,7 +186,7 @@ class PreparedEmbeddings:
 
 def _check_vector(vector: Any, size: int | None) -> Vector:
     if not is_vector(vector, size):
-        raise MatcherFailed("EmbeddingMatcher", "a text gave no vector of finite numbers")
+        raise matcher_failed("EmbeddingMatcher", "a text gave no vector of finite numbers")
     return normalize_vector(vector)
 
 

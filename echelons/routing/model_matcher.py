@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from echelons.errors import InvalidSetting, MatcherFailed
+from echelons.errors import InvalidSetting, matcher_failed
 from echelons.plans import Plan, arun_plan_steps, run_plan_steps
 from echelons.routing.lexical_matcher import LexicalMatcher
 from echelons.routing.matcher import Match, Profile, shorten_task
@@ -86,7 +86,7 @@ class PreparedPrompt:
         """Return the matches above 0, by position of the profile.
 
         Raises:
-            MatcherFailed: The model did not call the tool once with valid ratings.
+            RoutingError: The model did not call the tool once with valid ratings.
         """
         return self._parse_ratings(run_plan_steps(self._ask(task)))
 
@@ -106,7 +106,7 @@ class PreparedPrompt:
         try:
             return (yield from ask_quietly(self._model, INSTRUCTIONS, data))
         except CallRefused as refused:
-            raise MatcherFailed("ModelMatcher", refused.reason) from None
+            raise matcher_failed("ModelMatcher", refused.reason) from None
 
     def _select_shown(self, task: str) -> Sequence[int]:
         every = range(len(self._profiles))
@@ -119,10 +119,10 @@ class PreparedPrompt:
     def _parse_ratings(self, reply: BaseMessage) -> Mapping[int, Match]:
         calls = [each for each in getattr(reply, "tool_calls", ()) if each["name"] == TOOL_NAME]
         if len(calls) != 1:
-            raise MatcherFailed("ModelMatcher", f"the model called {TOOL_NAME} {len(calls)} times")
+            raise matcher_failed("ModelMatcher", f"the model called {TOOL_NAME} {len(calls)} times")
         ratings = calls[0]["args"].get("ratings")
         if not isinstance(ratings, list):
-            raise MatcherFailed("ModelMatcher", f"{ratings!r:.200} is no list of ratings")
+            raise matcher_failed("ModelMatcher", f"{ratings!r:.200} is no list of ratings")
         found: dict[int, Match] = {}
         for rating in ratings:
             try:
@@ -131,7 +131,7 @@ class PreparedPrompt:
                 place, value = -1, None
             if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= 1:
                 why = f"{rating!r:.200} is no rating of an agent shown"
-                raise MatcherFailed("ModelMatcher", why)
+                raise matcher_failed("ModelMatcher", why)
             if value > 0:
                 found[place] = Match(float(value), self._profiles[place].confidence)
         return found

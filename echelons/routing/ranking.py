@@ -11,7 +11,7 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from echelons.capabilities import Capability, CapabilityMap, DeclaredCapabilities
-from echelons.errors import MatcherFailed, UnknownPath
+from echelons.errors import RoutingError, UnknownPath, matcher_failed
 from echelons.routing.matcher import Match, Matcher, Profile
 from echelons.routing.route import Candidate, Route
 from echelons.text.error_lines import describe_failure
@@ -92,7 +92,7 @@ class Ranking:
     """Ranks a receiver and all agents below it, each of which needs a match of `threshold`.
 
     Raises:
-        MatcherFailed: The matcher could not prepare the profiles.
+        RoutingError: The matcher could not prepare the profiles.
     """
 
     def __init__(self, tree: ProfileIndex, matcher: Matcher, threshold: float) -> None:
@@ -101,16 +101,16 @@ class Ranking:
         self._name = type(matcher).__name__
         try:
             self._prepared = matcher.prepare(tree.profiles)
-        except MatcherFailed:
+        except RoutingError:
             raise
         except Exception as error:
-            raise MatcherFailed(self._name, describe_failure(error, "matcher_failed")) from error
+            raise matcher_failed(self._name, describe_failure(error, "matcher_failed")) from error
 
     def rank(self, query: RoutingQuery) -> Route:
         """Return the route for a task.
 
         Raises:
-            MatcherFailed: The matcher returned something other than matches.
+            RoutingError: The matcher returned something other than matches.
             Exception: Any exception of the matcher.
         """
         return self._build_route(query, self._prepared.match(query.task))
@@ -121,7 +121,7 @@ class Ranking:
 
     def _build_route(self, query: RoutingQuery, matches: Mapping[int, Match]) -> Route:
         if not isinstance(matches, Mapping):
-            raise MatcherFailed(self._name, f"{matches!r:.200} are no matches by place")
+            raise matcher_failed(self._name, f"{matches!r:.200} are no matches by place")
         receiver = self._tree.paths[query.receiver]
         ranked: list[Candidate] = []
         for place in (query.receiver, *self._tree.get_subtree(query.receiver)):
@@ -130,7 +130,7 @@ class Ranking:
                 continue
             match = matches[place]
             if not isinstance(match, Match) or not all(0 <= value <= 1 for value in match):
-                raise MatcherFailed(self._name, f"{match!r:.200} is no match within 0 and 1")
+                raise matcher_failed(self._name, f"{match!r:.200} is no match within 0 and 1")
             if match.value > 0:
                 depth = len(path) - len(receiver)
                 score = match.confidence * match.value - DEPTH_PENALTY * depth

@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from echelons.capabilities import CapabilityMap
-from echelons.errors import InvalidTask, InvalidThreshold, MatcherFailed
+from echelons.errors import InvalidTask, RoutingError, matcher_failed
 from echelons.routing.lexical_matcher import LexicalMatcher
 from echelons.routing.matcher import Matcher
 from echelons.routing.ranking import ProfileIndex, Ranking, RoutingQuery
@@ -42,8 +42,8 @@ class Router:
         redactor: Returns the text of a matcher's exception without what must not be seen.
 
     Raises:
-        InvalidThreshold: The threshold is no number from 0 to 1.
-        MatcherFailed: The matcher cannot read the tree, or has no readable threshold.
+        RoutingError: The threshold is no number from 0 to 1; the matcher cannot read the tree, or
+            has no readable threshold.
 
     Examples:
         >>> from echelons import Agent
@@ -66,11 +66,16 @@ class Router:
         self.tree = tree
         self._redactor = redactor
         self.matcher: Matcher = matcher or LexicalMatcher()
-        with refuse_unreadable(lambda why: MatcherFailed(type(self.matcher).__name__, why)):
+        with refuse_unreadable(lambda why: matcher_failed(type(self.matcher).__name__, why)):
             limit = self.matcher.threshold if threshold is None else threshold
         number = isinstance(limit, (int, float)) and not isinstance(limit, bool)
         if not number or not 0 <= limit <= 1:
-            raise InvalidThreshold(limit)
+            raise RoutingError(
+                "{threshold!r} is no threshold; pass a number from 0 (any match) to 1, or leave "
+                "it out",
+                code="invalid_threshold",
+                threshold=limit,
+            )
         self.threshold = float(limit)
         self._profiles = ProfileIndex(tree)
         self._vocabularies: dict[int, Vocabulary] = {}

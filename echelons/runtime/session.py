@@ -50,13 +50,13 @@ from echelons.errors import (
     InvalidOption,
     InvalidSetting,
     InvalidThread,
-    MessageRefused,
     NoWorkspace,
     SpawnRefused,
     ThreadBusy,
     ThreadNotFound,
     UnknownPath,
     invalid_database,
+    message_refused,
 )
 from echelons.graphs.agent_models import check_budgets
 from echelons.graphs.probe import probe_tree
@@ -134,13 +134,12 @@ class Session:
             None are stored.
 
     Raises:
-        ConfigurationError: The agent is no `Agent`.
-        ConfigurationError: The database is neither.
+        ConfigurationError: The agent is no `Agent`; the database is neither.
         InvalidThread: The thread's name is empty, too long, not a text, or not printable.
         InvalidNote: An entry of `metadata` cannot be stored.
         InvalidOption: Something of the arguments after it cannot be passed, or stored.
-        ConfigurationError: The theme has no names, or such that cannot be used.
-        ConfigurationError: The prices cannot be used.
+        ConfigurationError: The theme has no names, or such that cannot be used; the prices cannot
+            be used.
         InvalidWorkspace: The workspace is no folder that can be written, or a link.
         StorageError: The database cannot be opened.
         CheckpointTampered: The thread of that name was damaged.
@@ -418,7 +417,7 @@ class Session:
             ThreadNotFound: The thread has never run.
             InterventionPending: Only answers can move it.
             NothingToResume: Its last turn is finished.
-            NotPaused: Nothing is paused at `path`.
+            ControlError: Nothing is paused at `path`.
         """
         end_left_run(self._engine)
         return self._start_run(ResumeRequest(path, choose_user_name(by)))
@@ -444,7 +443,7 @@ class Session:
 
         Raises:
             ThreadNotFound: The thread has never run.
-            NothingRunning: Its last turn is finished.
+            ControlError: Its last turn is finished.
             UnknownPath: The tree has no such agent.
         """
         return run_plan(self._saver, self._give_order("stopped", path, by))
@@ -545,7 +544,7 @@ class Session:
 
         Raises:
             ThreadNotFound: The thread has never run.
-            NothingRunning: Its last turn is finished.
+            ControlError: Its last turn is finished.
             UnknownPath: The tree has no such agent.
         """
         return run_plan(self._saver, self._give_order("paused", path, by))
@@ -569,8 +568,8 @@ class Session:
 
         Raises:
             UnknownPath: The tree has no such agent.
-            MessageRefused: It was stopped, or reads no messages, such as a function.
-            MailboxFull: It has 1,000 unread messages.
+            ControlError: It was stopped, or reads no messages, such as a function; it has 1,000
+                unread messages.
             InvalidInput: The text is empty, too large (`InputTooLarge`), or none.
         """
         return run_plan(self._saver, self._post_mail(path, text, "message"))
@@ -596,8 +595,8 @@ class Session:
 
         Raises:
             UnknownPath: The tree has no such agent.
-            MessageRefused: It was stopped, or reads no messages, such as a function.
-            MailboxFull: It has 1,000 unread messages.
+            ControlError: It was stopped, or reads no messages, such as a function; it has 1,000
+                unread messages.
             InvalidInput: The text is empty, too large (`InputTooLarge`), or none.
         """
         return run_plan(self._saver, self._post_mail(path, text, "intervention"))
@@ -622,8 +621,7 @@ class Session:
         Raises:
             SpawnRefused: The agent may make no subordinates, or none is called so.
             UnknownPath: The tree has no such agent.
-            MessageRefused: It was stopped.
-            MailboxFull: It has 1,000 unread messages.
+            ControlError: It was stopped; it has 1,000 unread messages.
         """
         return run_plan(self._saver, self._post_spawn(path, name))
 
@@ -643,7 +641,7 @@ class Session:
             (`since`, ISO 8601, UTC).
 
         Raises:
-            NotTakenOver: No run holds the thread, or one of this process does; or another process
+            ControlError: No run holds the thread, or one of this process does; or another process
                 takes it over at the same moment.
             ThreadNotFound: The thread has never run.
             StorageError: The holder was stopped within a transaction: only its end frees the file.
@@ -828,7 +826,7 @@ class Session:
             raise UnknownPath(path, sorted(members))
         path = name
         if path in members and not isinstance(members[path], Agent):
-            raise MessageRefused(path, NO_MODEL)
+            raise message_refused(path, NO_MODEL)
         with self._name_thread_in_errors():
             return (yield from post_mail(self.thread_id, path, text, members, kind))
 

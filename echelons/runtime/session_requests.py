@@ -51,11 +51,11 @@ from echelons.errors import (
     InvalidTask,
     InvalidValue,
     NothingToResume,
-    NotPaused,
     ThreadBusy,
     ThreadNotFound,
     TurnReused,
     UnfinishedTurn,
+    not_paused,
 )
 from echelons.guards.budget import Budget
 from echelons.identity.lineage import ADDRESSEE_KEY, INPUT_KEY, REQUEST_CONTEXT_KEY
@@ -371,7 +371,7 @@ class ResumeRequest(SessionRequest):
         if self.path is not None:
             path = read_text(self.path)
             if path is None:
-                raise NotPaused(self.path, ())
+                raise not_paused(self.path, ())
             yield from check_paused(thread.id, path)
         if status.finished:
             raise NothingToResume(thread.name, [*(yield from read_later_questions(thread.id))])

@@ -15,7 +15,7 @@ from langgraph.types import Command
 from echelons.delegation.policy import DEFAULT_POLICY, DelegationPolicy
 from echelons.delegation.request import DelegationRequest, DelegationResponse
 from echelons.delegation.spawnable import count_levels, get_spawnable
-from echelons.errors import DelegationCycle, DelegationError, TooDeep, TooManyHops
+from echelons.errors import DelegationError
 from echelons.guards.deadlines import compute_deadline
 from echelons.guards.limits import MAX_DEPTH
 from echelons.identity.lineage import require_identity
@@ -200,18 +200,34 @@ def check_request_path(request: DelegationRequest, level: int) -> None:
     """Check the path and the route of a request of an agent at a depth; 1 is a root.
 
     Raises:
-        DelegationCycle: An agent is on the path twice.
-        TooManyHops: The path is longer than the request allows.
-        TooDeep: The path is deeper than any tree may be, with the trees around.
+        DelegationError: An agent is on the path twice; the path is longer than the request allows;
+            the path is deeper than any tree may be, with the trees around.
     """
     path = (*request.path, *request.route)
     for place, name in enumerate(path):
         if name in path[:place]:
-            raise DelegationCycle(path[: place + 1])
+            raise DelegationError(
+                "it has been with {agent!r} already: {path: > }",
+                code="cycle",
+                path=path[: place + 1],
+                agent=name,
+            )
     if len(path) - 1 > request.max_hops:
-        raise TooManyHops(len(path) - 1, request.max_hops)
+        raise DelegationError(
+            "it would pass {hops} agents, and may pass {limit}; ask a nearer agent, or raise "
+            "max_hops in the DelegationPolicy of the agent that sends it",
+            code="hops",
+            hops=len(path) - 1,
+            limit=request.max_hops,
+        )
     if (deepest := level + 1 + len(request.route)) > MAX_DEPTH:
-        raise TooDeep(deepest, MAX_DEPTH)
+        raise DelegationError(
+            "it would go down to level {depth}, trees within trees counted, and no request goes "
+            "below {limit}; flatten them, and see that none runs itself again",
+            code="depth",
+            depth=deepest,
+            limit=MAX_DEPTH,
+        )
 
 
 def _is_same_model(first: Any, second: Any) -> bool:

@@ -11,7 +11,7 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage, SystemMessage
 from langchain_core.runnables import RunnableConfig
 
-from echelons.errors import ModelCannotCall, ModelError
+from echelons.errors import ModelError, model_cannot_call
 from echelons.guards.gate import Halt, Pause
 from echelons.identity.lineage import require_identity
 from echelons.identity.thread_history import Past
@@ -108,9 +108,8 @@ class ModelFunction:
         """Return the model of a call, or the halt that has ended the function.
 
         Raises:
-            ModelError: The function raised, or returned no model.
-            ModelCannotCall: The model has no tool calls.
-            ModelError: A model of that name cannot be made.
+            ModelError: The function raised, or returned no model; the model has no tool calls; a
+                model of that name cannot be made.
             EventLoopMissing: The function is async, and the run is not a session's.
         """
         chosen = yield self._function.build_step(past, state, config)
@@ -121,7 +120,7 @@ class ModelFunction:
         if isinstance(model, type) or not callable(getattr(model, "bind_tools", None)):
             raise self._function.refuse(chosen, config)
         if not supports_tool_calls(model):
-            raise ModelCannotCall(require_identity(config).agent, type(model).__name__)
+            raise model_cannot_call(require_identity(config).agent, type(model).__name__)
         timed = model if takes_timeout(model) else None
         return BoundModel.from_runnable(model.bind_tools(self._tools), timed, model)
 

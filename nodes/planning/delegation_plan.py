@@ -25,7 +25,7 @@ from echelons.delegation.context import (
 from echelons.delegation.join_policies import JoinAll, JoinPolicy
 from echelons.delegation.policy import DelegationPolicy
 from echelons.delegation.request import DelegationRequest, DelegationResponse, Status
-from echelons.errors import ConfigurationError, DelegationError, NoCandidate, RepeatedBrief, TooWide
+from echelons.errors import ConfigurationError, DelegationError, too_wide
 from echelons.identity.lineage import (
     MAIL_KEY,
     Identity,
@@ -73,7 +73,13 @@ class DelegationPlan:
             self.candidates[request.call_id] = routed.candidates
         elif not request.subordinate:
             short = routed.route.short if routed else ()
-            error = NoCandidate(short[0].agent, short[0].match) if short else NoCandidate()
+            near = "; the nearest is {nearest!r}, with a match of {match:.2f}" if short else ""
+            error = DelegationError(
+                f"no agent below fits this task{near}",
+                code="no_candidate",
+                nearest=short[0].agent if short else "",
+                match=short[0].match if short else 0.0,
+            )
             self.refused.append((request, error))
 
     def refuse_repeated(
@@ -95,7 +101,15 @@ class DelegationPlan:
                 who = PATH_SEPARATOR.join((able or candidates.remaining)[0])
                 self.requests.remove(each)
                 self.candidates.pop(each.call_id, None)
-                self.refused.append((each, RepeatedBrief(who, each.message)))
+                error = DelegationError(
+                    "{agent!r} has answered {task:short} in this turn already, and nothing else "
+                    "has been done since; use that answer, ask for something else, or begin "
+                    "anew with reset=true",
+                    code="repeated",
+                    agent=who,
+                    task=each.message,
+                )
+                self.refused.append((each, error))
             elif ahead != candidates.remaining:
                 self.candidates[each.call_id] = replace(candidates, remaining=ahead)
                 self._reassign(each, replace(each, subordinate=ahead[0][0]))
@@ -155,7 +169,7 @@ def build_delegation_plan(
             if width is not None and len(own) - 1 > room:
                 # The place that its one call had reserved is free again.
                 room += 1
-                plan.refused.append((call, TooWide(len(own), width - room, width)))
+                plan.refused.append((call, too_wide(len(own), width - room, width)))
                 continue
             if not (call.subordinate or any(each.candidates.remaining for each in own)):
                 request = replace(call, subordinate=only_subordinate)
@@ -311,7 +325,7 @@ def build_refusal(
         path=asked.path,
         reason=error.reason,
         # The same request may be made again in a later message.
-        failed=isinstance(error, TooWide),
+        failed=error.code == "width",
     )
 
 

@@ -33,7 +33,7 @@ from echelons.delegation.calls import (
 from echelons.delegation.contract import Contract
 from echelons.delegation.join_policies import parse_join
 from echelons.delegation.request import Status
-from echelons.errors import DelegationError, InvalidInput, InvalidJoin, SpawnRefused, TooWide
+from echelons.errors import DelegationError, InvalidInput, SpawnRefused, too_wide
 from echelons.identity.lineage import NOTICES_KEY, PAGE_KEY
 from echelons.identity.thread_history import Head
 from echelons.messaging.agent_question import AgentQuestion, build_question_id
@@ -383,8 +383,8 @@ class _CallParser:
         elif name not in self.callable_tools.tools:
             known = ", ".join(self.callable_tools.names) or "none"
             self.add_error(call_id, name, f"there is no such tool; the tools are: {known}")
-        elif too_wide := self._reserve_width(1):
-            self.add_error(call_id, name, too_wide.reason)
+        elif refusal := self._reserve_width(1):
+            self.add_error(call_id, name, refusal.reason)
         elif name not in _SILENT_TOOLS:
             self.tool_calls.append(name)
 
@@ -392,11 +392,11 @@ class _CallParser:
         answer = ToolMessage(f"Error: {why}", tool_call_id=call_id, name=name, status="error")
         self.answers.append(mark_refused(answer, mark))
 
-    def _reserve_width(self, wanted: int) -> TooWide | None:
+    def _reserve_width(self, wanted: int) -> DelegationError | None:
         """Reserve room for parallel calls; return the error if there is not enough."""
         if wanted > self.remaining_width:
             width = self.callable_tools.width or 0
-            return TooWide(wanted, width - self.remaining_width, width)
+            return too_wide(wanted, width - self.remaining_width, width)
         self.remaining_width -= wanted
         return None
 
@@ -413,8 +413,8 @@ class _CallParser:
             self.add_error(call_id, CALL_SUBORDINATE, why)
             return
         request = self._build_subordinate_call(call_id, wanted)
-        if too_wide := self._reserve_width(1):
-            self.refused.append((request, too_wide))
+        if refusal := self._reserve_width(1):
+            self.refused.append((request, refusal))
         else:
             self.requests.append(request)
 
@@ -431,8 +431,8 @@ class _CallParser:
             self.add_error(call_id, tool, "profile: you may spawn no subordinates; leave it out")
             return
         request = SubordinateCall(call_id, "", wanted.message, reset=True, tool=tool, is_new=True)
-        if too_wide := self._reserve_width(1):
-            self.refused.append((request, too_wide))
+        if refusal := self._reserve_width(1):
+            self.refused.append((request, refusal))
             return
         try:
             spec = self.spawns.spawn(call_id, self.message_id, wanted)
@@ -448,8 +448,8 @@ class _CallParser:
             self.add_error(call_id, DISMISS_SUBORDINATE, wanted)
         elif why := self._find_undismissable(wanted.name):
             self.add_error(call_id, DISMISS_SUBORDINATE, why)
-        elif too_wide := self._reserve_width(1):
-            self.add_error(call_id, DISMISS_SUBORDINATE, too_wide.reason)
+        elif refusal := self._reserve_width(1):
+            self.add_error(call_id, DISMISS_SUBORDINATE, refusal.reason)
         else:
             self.dismissals[call_id] = wanted.name
 
@@ -479,8 +479,8 @@ class _CallParser:
             self.add_error(call_id, name, str(error))
             return
         request = build_typed_call(call_id, name, args)
-        if too_wide := self._reserve_width(1):
-            self.refused.append((request, too_wide))
+        if refusal := self._reserve_width(1):
+            self.refused.append((request, refusal))
         else:
             self.requests.append(request)
 
@@ -491,7 +491,7 @@ class _CallParser:
             return
         try:
             join = parse_join(wanted.join, wanted.n, len(wanted.requests))
-        except InvalidJoin as error:
+        except DelegationError as error:
             self.add_error(call_id, DELEGATE_MANY, str(error))
             return
         if any(each.budget for each in wanted.requests):
@@ -500,8 +500,8 @@ class _CallParser:
             wrong = next(filter(None, map(self._check_subordinate, wanted.requests)), "")
         if wrong:
             self.add_error(call_id, DELEGATE_MANY, wrong)
-        elif too_wide := self._reserve_width(len(wanted.requests)):
-            self.refused.append((SubordinateCall(call_id, "", "", reset=False), too_wide))
+        elif refusal := self._reserve_width(len(wanted.requests)):
+            self.refused.append((SubordinateCall(call_id, "", "", reset=False), refusal))
         else:
             parts = (
                 replace(
@@ -695,8 +695,8 @@ class _CallParser:
         if isinstance(asked, str):
             self.add_error(call_id, ASK_SUPERIOR, asked)
         elif not self.callable_tools.can_report:
-            if too_wide := self._reserve_width(1):
-                self.add_error(call_id, ASK_SUPERIOR, too_wide.reason)
+            if refusal := self._reserve_width(1):
+                self.add_error(call_id, ASK_SUPERIOR, refusal.reason)
         else:
             self._add_superior_question(call_id, ASK_SUPERIOR, asked)
 
@@ -732,8 +732,8 @@ class _CallParser:
 
     def _add_kept_question(self, call_id: str, name: str, asked: AskUserArgs) -> None:
         """Leave a question to the user to `act`."""
-        if too_wide := self._reserve_width(1):
-            self.add_error(call_id, name, too_wide.reason)
+        if refusal := self._reserve_width(1):
+            self.add_error(call_id, name, refusal.reason)
         elif asked.deadline_seconds is not None:
             self.waits[call_id] = asked.deadline_seconds
 
@@ -741,8 +741,8 @@ class _CallParser:
         asked = validate_arguments(AskLaterArgs, args)
         if isinstance(asked, str):
             self.add_error(call_id, ASK_LATER, asked)
-        elif too_wide := self._reserve_width(1):
-            self.add_error(call_id, ASK_LATER, too_wide.reason)
+        elif refusal := self._reserve_width(1):
+            self.add_error(call_id, ASK_LATER, refusal.reason)
 
     def _add_reading(self, call_id: str, args: Mapping[str, Any], read: ReadResult) -> None:
         wanted = validate_arguments(ReadResultArgs, args)

@@ -133,15 +133,15 @@ def test_an_error_survives_the_way_to_another_process(error: type[EchelonsError]
 def test_an_error_is_raised_shown_and_grouped_as_any_exception_is() -> None:
     with pytest.raises(ExceptionGroup) as raised:
         try:
-            raise errors.TooManyHops(7, limit=6) from KeyError("cause")
-        except* errors.DelegationError as group:
+            raise errors.ThreadNotFound("kyiv") from KeyError("cause")
+        except* errors.EchelonsError as group:
             raise ExceptionGroup("all", group.exceptions) from None
 
     (found,) = raised.value.exceptions
     assert found.args == (str(found),)
-    assert repr(found) == f"TooManyHops({str(found)!r})"
+    assert repr(found) == f"ThreadNotFound({str(found)!r})"
     assert isinstance(found.__cause__, KeyError)
-    assert found != errors.TooManyHops(7, 6)
+    assert found != errors.ThreadNotFound("kyiv")
 
 
 def test_an_error_of_a_caller_may_have_a_text_or_a_constructor_of_its_own() -> None:

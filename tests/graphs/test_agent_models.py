@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import pytest
 from langchain_core.language_models.fake_chat_models import FakeListChatModel
 
 from echelons import Agent
-from echelons.errors import ModelCannotCall, UnknownModel
 from echelons.graphs.agent_models import resolve_models
 from echelons.models.planner import OfflinePlanner
 from echelons.nodes.model_call.model_input import supports_tool_calls
 from echelons.testing import ScriptedModel
+from tests.error_codes import raises_code
 
 
 def answer(task: str) -> str:
@@ -61,7 +60,7 @@ def test_what_is_no_agent_needs_no_model() -> None:
 
 
 def test_an_unknown_name_is_refused() -> None:
-    with pytest.raises(UnknownModel):
+    with raises_code("unknown_model"):
         resolve_models(Agent("head", subordinates=[Agent("eat", model="gpt")]))
 
 
@@ -71,7 +70,7 @@ def test_a_model_that_cannot_call_is_named_with_the_agent_that_would_have_to() -
     assert not supports_tool_calls(mute)
     assert supports_tool_calls(ScriptedModel(["x"]))
     assert resolve_models(Agent("head", model=mute)) == {"head": mute}
-    with pytest.raises(ModelCannotCall) as refused:
+    with raises_code("model_cannot_call") as refused:
         resolve_models(Agent("head", model=mute, subordinates=[answer]))
     assert refused.value.agent == "head"
     assert "FakeListChatModel" in str(refused.value)

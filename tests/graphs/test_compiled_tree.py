@@ -18,7 +18,7 @@ from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command, interrupt
 
 from echelons import Agent, Limits, SqliteCheckpointer, ThreadStore
-from echelons.errors import ModelKeyMissing, ModelPackageMissing, StorageError, UnknownModel
+from echelons.errors import StorageError
 from echelons.identity.lineage import METADATA_KEYS
 from echelons.testing import Call, ScriptedModel, delegate
 from tests.error_codes import raises_code
@@ -296,7 +296,7 @@ def test_a_missing_key_anywhere_in_the_tree_is_known_when_it_is_compiled(
     eat = Agent("eat", model="openai:gpt-5-mini")
     head = Agent("head", model=ScriptedModel(["x"]), subordinates=[eat])
 
-    with pytest.raises(ModelKeyMissing) as refused:
+    with raises_code("model_key_missing") as refused:
         head.compile()
 
     assert refused.value.model == "openai:gpt-5-mini"
@@ -308,14 +308,14 @@ def test_a_missing_package_anywhere_in_the_tree_is_known_when_it_is_compiled(dep
     for level in range(1, depth):
         tree = Agent(f"level{level}", model=ScriptedModel(["x"]), subordinates=[tree])
 
-    with pytest.raises(ModelPackageMissing, match="pip install langchain-mistralai"):
+    with raises_code("model_package_missing", match="pip install langchain-mistralai"):
         tree.compile()
 
 
 def test_a_model_that_nobody_knows_is_refused_when_it_is_compiled() -> None:
     head = Agent("head", model=ScriptedModel(["x"]), subordinates=[Agent("eat", model="gpt")])
 
-    with pytest.raises(UnknownModel, match="'gpt'"):
+    with raises_code("unknown_model", match="'gpt'"):
         head.compile()
 
 

@@ -10,7 +10,6 @@ from langchain_core.tools import tool
 from pydantic import BaseModel
 
 from echelons import Agent, Contract, DelegationPolicy, Permissions, Spawn
-from echelons.errors import ModelCannotCall
 from echelons.graphs.level_graph import build_foreign_level
 from echelons.testing import Call, ScriptedModel, delegate, report
 from tests.error_codes import raises_code
@@ -253,7 +252,7 @@ def test_a_model_that_cannot_call_serves_an_agent_that_has_nothing_to_call() -> 
 
 @pytest.mark.parametrize("own", [{"tools": [search]}, {"subordinates": [measure]}])
 def test_a_model_that_cannot_call_is_refused_where_it_would_have_to(own: dict[str, Any]) -> None:
-    with pytest.raises(ModelCannotCall, match="'head'"):
+    with raises_code("model_cannot_call", match="'head'"):
         Agent("head", model=FakeListChatModel(responses=["x"]), **own).compile()
 
 

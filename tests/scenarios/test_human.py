@@ -14,9 +14,10 @@ from langgraph.types import Command
 
 from echelons import Agent, DelegationPolicy, Human, Session, SqliteCheckpointer, subordinate
 from echelons.delegation import DelegationResponse, Status
-from echelons.errors import InputTooLarge, MessageRefused, QuestionClosed, WrongAnswer
+from echelons.errors import InputTooLarge, QuestionClosed, WrongAnswer
 from echelons.guards.circuit_breaker import BreakerPolicy
 from echelons.testing import Call, ScriptedModel, delegate, delegate_many, report
+from tests.error_codes import raises_code
 from tests.fork_server import ForkServer
 from tests.scenarios.drivers.forks import Forks
 from tests.scenarios.drivers.people import ask_and_end, build_ladder
@@ -504,7 +505,7 @@ def test_stopping_a_human_withdraws_its_question(world: World, saver: SqliteChec
 def test_a_human_is_sent_no_messages(saver: SqliteCheckpointer) -> None:
     session = Session(build_ladder(), saver)
 
-    with pytest.raises(MessageRefused):
+    with raises_code("message_refused"):
         session.send_message("head/lead/anna", "Hurry up")
 
 

@@ -16,15 +16,9 @@ from langgraph.types import interrupt
 
 from echelons import Agent, Limits, Session, SqliteCheckpointer
 from echelons.checkpoints.ledger import Transaction
-from echelons.errors import (
-    InputTooLarge,
-    InvalidValue,
-    MailboxFull,
-    MessageRefused,
-    ThreadNotFound,
-    UnknownPath,
-)
+from echelons.errors import ControlError, InputTooLarge, InvalidValue, ThreadNotFound, UnknownPath
 from echelons.testing import Call, ScriptedModel, delegate, report
+from tests.error_codes import raises_code
 from tests.proof import sample
 from tests.scenarios.drivers.camp import asked, team
 
@@ -260,7 +254,7 @@ def test_receivers_that_cannot_read_are_refused_by_name(
 ) -> None:
     def halt(_: Sequence[BaseMessage]) -> Any:
         session.stop("head/north")
-        with pytest.raises(MessageRefused, match="head/north was told to stop"):
+        with raises_code("message_refused", match="head/north was told to stop"):
             session.send_message(CAMP, "Hello?")
         return "too late"
 
@@ -276,7 +270,7 @@ def test_receivers_that_cannot_read_are_refused_by_name(
     assert read(session, "camp") == []
     world.do(session, "send_message", CAMP, "The turn of the stop is over.")
     with_function = Agent("head", model=ScriptedModel(["x"]), subordinates=[sum_up])
-    with pytest.raises(MessageRefused, match="no Agent"):
+    with raises_code("message_refused", match="no Agent"):
         world.do(Session(with_function, saver, thread="f"), "send_message", "head/sum_up", "Hello?")
 
 
@@ -312,7 +306,8 @@ def test_a_flood_fills_one_mailbox_and_harms_nothing_else(saver: SqliteCheckpoin
     for number in range(flood):
         try:
             session.send_message(CAMP, f"{number}")
-        except MailboxFull:
+        except ControlError as error:
+            assert error.code == "mailbox_full"
             refused += 1
     session.send_message("head/north", "Keep calm.")
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from echelons import Agent, Session
-from echelons.errors import ModelPackageMissing
 from echelons.testing import Call, OpenAIServer, delegate
+from tests.error_codes import raises_code
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -51,7 +51,9 @@ def test_a_missing_package_is_refused_before_there_is_a_database(
 ) -> None:
     database = tmp_path / "trips.sqlite"
 
-    with pytest.raises(ModelPackageMissing, match=r"'ollama:llama3'.*pip install langchain-ollama"):
+    with raises_code(
+        "model_package_missing", match=r"'ollama:llama3'.*pip install langchain-ollama"
+    ):
         Session(build_tree(*models), database)
 
     assert not database.exists()

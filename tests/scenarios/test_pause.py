@@ -11,9 +11,10 @@ import pytest
 from langchain_core.messages import BaseMessage
 
 from echelons import Agent, Session, SqliteCheckpointer
-from echelons.errors import NotPaused, UnfinishedTurn
+from echelons.errors import UnfinishedTurn
 from echelons.runtime.run_events import RunEventKind
 from echelons.testing import ScriptedModel, delegate
+from tests.error_codes import raises_code
 from tests.fork_server import ForkServer
 from tests.scenarios.drivers.camp import asked, first, team, told, waiting
 from tests.scenarios.drivers.forks import Ended, Forks
@@ -78,7 +79,7 @@ def test_pauses_are_lifted_one_by_one(world: World, saver: SqliteCheckpointer) -
     world.send(session, "go")
     assert asked(head, "north") == 1
 
-    with pytest.raises(NotPaused, match="head/north/camp, head/south") as refused:
+    with raises_code("not_paused", match="head/north/camp, head/south") as refused:
         world.do(session, "resume", "head/nobody")
     assert refused.value.path == "head/nobody"
     resumed(world, session, "head/south")

@@ -14,8 +14,9 @@ from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from echelons import Agent, Limits, Session, SqliteCheckpointer
-from echelons.errors import InputTooLarge, MessageRefused, UnknownPath
+from echelons.errors import InputTooLarge, UnknownPath
 from echelons.testing import Call, FakeClock, OpenAIServer, Reply, ScriptedModel, delegate
+from tests.error_codes import raises_code
 from tests.fork_server import REPOSITORY, ForkServer
 from tests.proof import WHOLE, sample
 from tests.scenarios.drivers.camp import asked
@@ -258,7 +259,7 @@ def test_who_cannot_be_redirected_is_refused_by_name(
 
     def halt(_: Sequence[BaseMessage]) -> Any:
         other.stop(SCOUT)
-        with pytest.raises(MessageRefused, match="was told to stop"):
+        with raises_code("message_refused", match="was told to stop"):
             other.steer(SCOUT, "Go on!")
         return "too late"
 

@@ -18,7 +18,6 @@ from langgraph.types import interrupt
 
 from echelons import Agent, Session, SqliteCheckpointer
 from echelons.errors import (
-    NothingRunning,
     NothingToResume,
     QuestionClosed,
     ThreadNotFound,
@@ -28,6 +27,7 @@ from echelons.errors import (
 from echelons.identity.lineage import THREADS_KEY
 from echelons.messaging.agent_question import build_question_id
 from echelons.testing import Call, ScriptedModel, delegate, per_conversation
+from tests.error_codes import raises_code
 from tests.scenarios.drivers.camp import asked, first, team, told, waiting
 
 if TYPE_CHECKING:
@@ -367,9 +367,9 @@ def test_orders_that_nobody_can_follow_are_refused_by_name(
 
     world.do(session, "stop")
     world.resume(session)
-    with pytest.raises(NothingRunning):
+    with raises_code("nothing_running"):
         world.do(session, "stop")
-    with pytest.raises(NothingRunning):
+    with raises_code("nothing_running"):
         world.do(session, "pause", "head/north")
     with pytest.raises(NothingToResume):
         world.resume(session)

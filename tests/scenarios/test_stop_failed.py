@@ -14,7 +14,7 @@ from langchain_core.messages import AIMessage
 from langgraph.types import interrupt
 
 from echelons import Agent, Session, SqliteCheckpointer
-from echelons.errors import NothingRunning, StorageError, UnfinishedTurn
+from echelons.errors import ControlError, StorageError, UnfinishedTurn
 from echelons.memory import Memory
 from echelons.testing import Call, ScriptedModel, delegate
 from echelons.testing.crash import die, fork
@@ -243,7 +243,7 @@ def test_what_a_turn_has_raised_does_not_keep_its_thread(
             assert kind == "provider" and (levels == 3 or place == "tool")
         for mend in mends:
             mend()
-        with suppress(NothingRunning):
+        with suppress(ControlError):
             world.do(session, "stop")
         assert world.send(session, "again").text == "done"
         assert world.send(session, "and again").text == "done"

@@ -14,7 +14,8 @@ import pytest
 
 from echelons import Session, SqliteCheckpointer
 from echelons.checkpoints.threads.stop_and_pause import take_over_thread
-from echelons.errors import NotTakenOver, StorageError, ThreadBusy, ThreadNotFound
+from echelons.errors import StorageError, ThreadBusy, ThreadNotFound
+from tests.error_codes import raises_code
 from tests.fork_server import REPOSITORY, ForkedProcess, ForkServer
 from tests.scenarios.drivers.hung import THREAD, build_tree
 
@@ -116,7 +117,7 @@ def test_a_thread_that_no_run_holds_is_not_taken_over(world: World, database: Pa
             world.do(session, "take_over")
         world.send(session, "go")
 
-        with pytest.raises(NotTakenOver, match="no run holds it"):
+        with raises_code("not_taken_over", match="no run holds it"):
             world.do(session, "take_over")
 
 
@@ -126,7 +127,7 @@ def test_a_run_of_the_same_process_is_to_be_ended_instead(world: World, database
         with session.send("go") as run:
             next(iter(run))
 
-            with pytest.raises(NotTakenOver, match="end that run"):
+            with raises_code("not_taken_over", match="end that run"):
                 world.do(session, "take_over")
 
         assert world.resume(session).text == "head is done"
@@ -142,14 +143,14 @@ def test_of_two_that_take_over_at_once_one_does(world: World, hang: Hang, databa
         assert world.do(session, "take_over").pid == holder.pid
 
         take = plan.send(found)
-        with pytest.raises(NotTakenOver, match="its holder has changed"):
+        with raises_code("not_taken_over", match="its holder has changed"):
             try:
                 take.get(first)
             except Exception as error:
                 plan.throw(error)
 
         # Nor is it taken from a later holder than the one that a person was shown.
-        with pytest.raises(NotTakenOver, match="its holder has changed"):
+        with raises_code("not_taken_over", match="its holder has changed"):
             next(shown := take_over_thread(key, THREAD, found))
             shown.send(None)
     assert wake(holder) == "LeaseLost"

@@ -23,7 +23,7 @@ from echelons.checkpoints.coordination.mailbox import (
 from echelons.checkpoints.ledger import Transaction
 from echelons.checkpoints.maintenance.retention_policies import KeepLatest
 from echelons.checkpoints.queries import run_plan
-from echelons.errors import MailboxFull
+from tests.error_codes import raises_code
 
 PATH = "head/north"
 
@@ -244,7 +244,7 @@ def test_a_receiver_has_a_thousand_unread_messages_at_most() -> None:
         for number in range(1000):
             send(saver, str(number))
 
-        with pytest.raises(MailboxFull, match="1000 unread"):
+        with raises_code("mailbox_full", match="1000 unread"):
             send(saver, "one more")
         assert send(saver, "to another", path="head") == 1
         mark(saver, "1", 5)

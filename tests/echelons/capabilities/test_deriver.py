@@ -16,7 +16,6 @@ from echelons.capabilities import (
     collect_texts,
     derive_from_names,
 )
-from echelons.errors import DeriverFailed
 from echelons.tree.members import Member
 from tests.error_codes import raises_code
 
@@ -118,5 +117,5 @@ def test_a_deriver_that_raises_is_named_with_the_agent() -> None:
     def derive(member: Member) -> dict[str, Capability]:
         raise LookupError("no such file")
 
-    with pytest.raises(DeriverFailed, match=r"what 'eat' can do .*: LookupError: no such file; "):
+    with raises_code("deriver_failed", match=r"what 'eat' can do .*: LookupError: no such file; "):
         CapabilityMap.discover(Agent("eat"), derive)

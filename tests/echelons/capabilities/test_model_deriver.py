@@ -24,9 +24,9 @@ from echelons.capabilities import (
 from echelons.capabilities.deriver_prompt import MAX_PROMPT_SHOWN, parse_capabilities
 from echelons.checkpoints.coordination.capability_cache import CapabilityCache
 from echelons.checkpoints.ledger import MemoryLedger
-from echelons.errors import DeriverFailed, ModelKeyMissing, UnknownModel
 from echelons.routing import Router
 from echelons.testing import OpenAIServer, Reply, ScriptedModel
+from tests.error_codes import raises_code
 
 
 def find_tables(place: str) -> str:
@@ -192,7 +192,7 @@ GARBAGE = [
 
 @pytest.mark.parametrize("said", GARBAGE, ids=range(len(GARBAGE)))
 def test_an_answer_that_is_none_has_a_name(said: str) -> None:
-    with pytest.raises(DeriverFailed, match="'gusto'") as failed:
+    with raises_code("deriver_failed", match="'gusto'") as failed:
         parse_capabilities("gusto", said)
     assert len(str(failed.value)) < 400
 
@@ -257,11 +257,11 @@ def test_a_model_may_be_given_by_its_name(monkeypatch: pytest.MonkeyPatch) -> No
 def test_a_name_that_is_no_model_is_refused_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
-    with pytest.raises(UnknownModel):
+    with raises_code("unknown_model"):
         ModelDeriver("gpt")
-    with pytest.raises(UnknownModel):
+    with raises_code("unknown_model"):
         ModelDeriver(3)  # type: ignore[arg-type]
-    with pytest.raises(ModelKeyMissing):
+    with raises_code("model_key_missing"):
         ModelDeriver("openai:test-model")
 
 

@@ -14,7 +14,7 @@ from echelons.delegation.join_policies import (
     parse_join,
 )
 from echelons.delegation.request import DelegationRequest, DelegationResponse, Status, Usage
-from echelons.errors import InvalidJoin
+from tests.error_codes import raises_code
 
 REQUEST = DelegationRequest(id="r", origin="head", current="head", task="", path=("head",))
 
@@ -142,7 +142,7 @@ def test_nothing_that_was_said_or_spent_is_lost(name: str) -> None:
     ],
 )
 def test_a_join_that_there_is_not_is_refused(name: Any, count: Any) -> None:
-    with pytest.raises(InvalidJoin) as refused:
+    with raises_code("join") as refused:
         parse_join(name, count, 3)
 
     assert (refused.value.join, refused.value.count) == (name, count)

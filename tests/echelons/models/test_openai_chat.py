@@ -13,12 +13,12 @@ from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI
 
 from echelons import Agent, RunEvent, Session
-from echelons.errors import InvalidModelAddress, ModelKeyMissing
 from echelons.models import openai_chat, resolve_model
 from echelons.testing import Call, Reply, ScriptedModel, delegate
 from echelons.testing.openai_server import Drop, Hang, HttpError
 from echelons.text.error_lines import describe_error
 from echelons.text.json_schema import find_schema_fault
+from tests.error_codes import raises_code
 
 Serve = Callable[..., tuple[ChatOpenAI, Any]]
 
@@ -187,7 +187,7 @@ def test_a_stream_that_broke_after_it_began_is_not_tried_again(serve: Serve) -> 
 
 
 def test_a_named_model_without_its_key_is_refused_by_name() -> None:
-    with pytest.raises(ModelKeyMissing) as caught:
+    with raises_code("model_key_missing") as caught:
         resolve_model("openai:gpt-5-mini")
     assert (caught.value.model, caught.value.variable) == ("openai:gpt-5-mini", "OPENAI_API_KEY")
 
@@ -195,13 +195,13 @@ def test_a_named_model_without_its_key_is_refused_by_name() -> None:
 @pytest.mark.parametrize("key", ["", "  \n"])
 def test_an_empty_key_is_a_missing_key(monkeypatch: pytest.MonkeyPatch, key: str) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", key)
-    with pytest.raises(ModelKeyMissing):
+    with raises_code("model_key_missing"):
         resolve_model("openai:gpt-5-mini")
 
 
 def test_a_server_elsewhere_needs_a_key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_BASE_URL", "https://models.example.com/v1")
-    with pytest.raises(ModelKeyMissing):
+    with raises_code("model_key_missing"):
         resolve_model("openai:gpt-5-mini")
 
 
@@ -230,7 +230,7 @@ def test_an_address_that_is_none_is_refused_by_name(
     monkeypatch: pytest.MonkeyPatch, address: str
 ) -> None:
     monkeypatch.setenv("OPENAI_BASE_URL", address)
-    with pytest.raises(InvalidModelAddress) as caught:
+    with raises_code("invalid_model_address") as caught:
         resolve_model("openai:local")
     assert (caught.value.variable, caught.value.value) == ("OPENAI_BASE_URL", address)
 

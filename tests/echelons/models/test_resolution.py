@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from echelons.errors import ModelError, ModelPackageMissing, ModelUnavailable, UnknownModel
+from echelons.errors import ModelError
 from echelons.models import resolve_model
 from echelons.models.resolution import check_model_name
 from echelons.testing import ScriptedModel
+from tests.error_codes import raises_code
 
 
 def test_a_chat_model_is_taken_as_it_is() -> None:
@@ -38,7 +39,7 @@ def test_no_name_means_the_planner_whatever_keys_exist(monkeypatch: pytest.Monke
     ["", "gpt", "openai", "openai:", "openai:  ", "OPENAI:x", "offline:", "antropic:x", "xai: "],
 )
 def test_any_other_name_is_unknown_and_the_known_forms_are_told(name: str) -> None:
-    with pytest.raises(UnknownModel) as caught:
+    with raises_code("unknown_model") as caught:
         resolve_model(name)
     assert caught.value.model == name
     assert caught.value.known[:3] == ("openai:NAME", "offline", "offline:planner")
@@ -46,7 +47,7 @@ def test_any_other_name_is_unknown_and_the_known_forms_are_told(name: str) -> No
 
 
 def test_an_unknown_provider_is_refused_with_those_that_langchain_knows() -> None:
-    with pytest.raises(UnknownModel) as caught:
+    with raises_code("unknown_model") as caught:
         resolve_model("antropic:claude-sonnet-4-5")
 
     known = caught.value.known
@@ -68,7 +69,7 @@ def test_an_unknown_provider_is_refused_with_those_that_langchain_knows() -> Non
 def test_a_provider_whose_package_is_missing_is_refused_with_what_to_install(
     name: str, package: str
 ) -> None:
-    with pytest.raises(ModelPackageMissing) as caught:
+    with raises_code("model_package_missing") as caught:
         resolve_model(name)
 
     assert (caught.value.model, caught.value.package) == (name, package)
@@ -87,7 +88,7 @@ def without_langchain(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("without_langchain")
 def test_without_langchain_a_provider_is_refused_with_the_extra() -> None:
-    with pytest.raises(ModelPackageMissing) as caught:
+    with raises_code("model_package_missing") as caught:
         resolve_model("anthropic:claude-sonnet-4-5")
 
     assert str(caught.value) == (
@@ -98,7 +99,7 @@ def test_without_langchain_a_provider_is_refused_with_the_extra() -> None:
 
 @pytest.mark.usefixtures("without_langchain")
 def test_without_langchain_a_name_without_a_provider_is_unknown() -> None:
-    with pytest.raises(UnknownModel, match=r"PROVIDER:NAME \(with the extra echelons\[models\]\)"):
+    with raises_code("unknown_model", match=r"PROVIDER:NAME \(with the extra echelons\[models\]\)"):
         resolve_model("claude-sonnet-4-5")
 
 
@@ -119,7 +120,7 @@ def test_a_name_is_checked_without_key_and_package(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["", "openai:", "openai: ", "opnai:gpt-5"])
 def test_a_name_of_no_model_is_refused_by_the_check(name: str) -> None:
-    with pytest.raises(UnknownModel) as caught:
+    with raises_code("unknown_model") as caught:
         check_model_name(name)
 
     assert caught.value.model == name
@@ -137,7 +138,7 @@ def test_a_provider_whose_package_is_installed_has_its_own_class(
 
 
 def test_what_a_providers_package_refuses_is_said_in_one_line() -> None:
-    with pytest.raises(ModelUnavailable) as caught:
+    with raises_code("model_unavailable") as caught:
         resolve_model("azure_openai:gpt-5-mini")
 
     assert caught.value.model == "azure_openai:gpt-5-mini"
@@ -151,11 +152,11 @@ def test_a_package_that_cannot_be_imported_is_not_called_missing(
     (tmp_path / "langchain_nvidia_ai_endpoints.py").write_text("import no_such_client\n")
     monkeypatch.syspath_prepend(tmp_path)
 
-    with pytest.raises(ModelUnavailable, match="No module named 'no_such_client'"):
+    with raises_code("model_unavailable", match="No module named 'no_such_client'"):
         resolve_model("nvidia:nemotron")
 
 
 @pytest.mark.parametrize("thing", [42, [], object, lambda messages: "hi"])
 def test_what_is_no_chat_model_is_unknown(thing: Any) -> None:
-    with pytest.raises(UnknownModel, match="any LangChain chat model"):
+    with raises_code("unknown_model", match="any LangChain chat model"):
         resolve_model(thing)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from echelons import Agent, DelegationPolicy, Session, Spawn
-from echelons.errors import InvalidOption, InvalidProfile, InvalidSetting, ModelCannotCall
+from echelons.errors import InvalidOption, InvalidProfile, InvalidSetting
 from echelons.guards.budget import Budget
 from echelons.monitors import Alert, Monitor
 from echelons.monitors.alert import decide_alert
@@ -104,7 +104,7 @@ def test_its_model_calls_tools() -> None:
     from langchain_core.language_models import FakeListChatModel
 
     watch = Monitor("watch", model=FakeListChatModel(responses=["nothing"]))
-    with pytest.raises(ModelCannotCall):
+    with raises_code("model_cannot_call"):
         Agent("head", monitors=[watch]).compile()
 
 

@@ -10,11 +10,11 @@ from langchain_core.embeddings import Embeddings
 
 from echelons import Agent
 from echelons.capabilities import Capability, CapabilityMap
-from echelons.errors import MatcherFailed
 from echelons.routing import EmbeddingMatcher, Router
 from echelons.routing.ranking import ProfileIndex
 from echelons.routing.vectors import compute_centroid, compute_mean_cosine, dot, normalize_vector
 from echelons.text.stemming import extract_words
+from tests.error_codes import raises_code
 
 MEANINGS = [
     {"eat", "food", "dinner", "restaurants", "hungry", "starving"},
@@ -176,7 +176,7 @@ class Broken(Topics):
 def test_embeddings_that_are_no_vectors_are_refused(broken: Broken) -> None:
     prepared = EmbeddingMatcher(broken).prepare(ProfileIndex(team()).profiles)
 
-    with pytest.raises(MatcherFailed, match="EmbeddingMatcher"):
+    with raises_code("matcher_failed", match="EmbeddingMatcher"):
         prepared.match("food")
 
 

@@ -12,10 +12,11 @@ import pytest
 from langchain_core.embeddings import Embeddings
 from langgraph.errors import GraphInterrupt
 
-from echelons.errors import MatcherFailed, ScriptExhausted
+from echelons.errors import ScriptExhausted
 from echelons.routing import EmbeddingMatcher, LexicalMatcher, Match, ModelMatcher, Router
 from echelons.testing import Call, ScriptedModel
 from tests.echelons.routing.trees import Fixed, travel
+from tests.error_codes import raises_code
 
 TASK = "Where is good food?"
 
@@ -170,7 +171,7 @@ def test_a_matcher_without_a_readable_threshold_is_named(monkeypatch: pytest.Mon
 
     monkeypatch.setattr(Fixed, "threshold", property(threshold))
 
-    with pytest.raises(MatcherFailed, match=r"the matcher Fixed failed: .*ValueError: not yet"):
+    with raises_code("matcher_failed", match=r"the matcher Fixed failed: .*ValueError: not yet"):
         Router(travel(), Fixed())
 
 
@@ -180,7 +181,7 @@ def test_a_matcher_that_cannot_read_the_tree_is_named(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(Fixed, "prepare", prepare)
 
-    with pytest.raises(MatcherFailed, match="the matcher Fixed failed: ValueError: ") as failed:
+    with raises_code("matcher_failed", match="the matcher Fixed failed: ValueError: ") as failed:
         Router(travel(), Fixed())
 
     assert "hunter2" not in str(failed.value)

@@ -11,11 +11,11 @@ from langchain_core.messages import BaseMessage
 
 from echelons import Agent
 from echelons.capabilities import Capability, CapabilityMap
-from echelons.errors import MatcherFailed
 from echelons.routing import ModelMatcher, Router
 from echelons.routing.model_matcher import MAX_AGENTS, TOOL_NAME
 from echelons.routing.ranking import ProfileIndex
 from echelons.testing import Call, ScriptedModel
+from tests.error_codes import raises_code
 
 
 def team() -> CapabilityMap:
@@ -69,7 +69,7 @@ async def test_waiting_for_a_model_finds_the_same() -> None:
 def test_a_reply_that_is_no_rating_has_a_name(reply: Any) -> None:
     prepared = ModelMatcher(ScriptedModel([reply])).prepare(ProfileIndex(team()).profiles)
 
-    with pytest.raises(MatcherFailed, match="ModelMatcher"):
+    with raises_code("matcher_failed", match="ModelMatcher"):
         prepared.match("dinner")
 
 

@@ -15,11 +15,12 @@ from hypothesis import strategies as st
 
 from echelons import Agent
 from echelons.capabilities import CapabilityMap
-from echelons.errors import InvalidTask, InvalidThreshold, UnknownPath
+from echelons.errors import InvalidTask, UnknownPath
 from echelons.routing import DEPTH_PENALTY, Router
 from echelons.teams.travel.team import team
 from echelons.text.stemming import stem
 from tests.echelons.routing.trees import Fixed, travel
+from tests.error_codes import raises_code
 
 
 def ranked(router: Router, *receiver: str) -> list[tuple[str, float]]:
@@ -105,7 +106,7 @@ def test_a_receiver_that_is_not_there_is_refused(receiver: Any) -> None:
 
 @pytest.mark.parametrize("threshold", [-0.1, 1.1, nan, True, "0.5"])
 def test_a_threshold_that_is_none_is_refused(threshold: Any) -> None:
-    with pytest.raises(InvalidThreshold):
+    with raises_code("invalid_threshold"):
         Router(travel(), threshold=threshold)
 
 
