@@ -7,19 +7,14 @@ which it was given: neither a copy of the thread nor a fork of its past takes it
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
-from echelons.checkpoints.coordination.branches import get_root_checkpoint, read_branch
-from echelons.checkpoints.coordination.turns import get_turn
+from echelons.checkpoints.coordination.branches import Branch, get_root_checkpoint, read_branch
+from echelons.checkpoints.coordination.records import Records
+from echelons.checkpoints.coordination.task_changes import TaskChange, commit_changes
 from echelons.checkpoints.inherited_config import get_saver
-from echelons.checkpoints.ledger import (
-    RecordKind,
-    Transaction,
-    VersionedValue,
-    build_key,
-    get_ledger,
-)
+from echelons.checkpoints.ledger import Transaction, get_ledger
 from echelons.checkpoints.queries import LedgerQuery, ReadPlan, arun_plan, run_plan
 from echelons.effects.approvals import GuardedCall
 from echelons.effects.human_review import Decision
@@ -44,8 +39,11 @@ class StandingDecision:
     after: str
 
 
-APPROVAL: Final[RecordKind[list[StandingDecision]]] = RecordKind("approval", list[StandingDecision])
-"""The decisions on one call, one for each branch of the thread in which it was decided."""
+# A fork takes over none of them, wherever it begins.
+APPROVAL: Final = Records[list[StandingDecision]](
+    "approval", list[StandingDecision], "items", sees=Branch.goes_on_from
+)
+"""The decisions on a call, by its digest: one for each branch on which it was decided."""
 
 
 class LedgerDecisions:
@@ -63,22 +61,21 @@ class LedgerDecisions:
 
     def keep(self, call: GuardedCall, decision: Decision, config: Config) -> None:
         """Keep a decision for the same call, from now on; nothing if there is no saver."""
-        saver, turn = get_saver(config["configurable"]), get_turn(config["configurable"])
+        saver = get_saver(config["configurable"])
         if saver is None:
             return
-        name, after = _build_key(call), get_root_checkpoint(config["configurable"])
-        new = asdict(StandingDecision(decision.to_json(), call.thread_id, after))
+        after = get_root_checkpoint(config["configurable"])
+        new = StandingDecision(decision.to_json(), call.thread_id, after)
 
-        def work(open_: Transaction) -> None:
-            if turn:
-                open_.require_lease(turn.fence)
-            found = open_.get_record(APPROVAL, name)
-            known = [asdict(each) for each in found.value] if found else []
-            if new not in known:
-                others = [each for each in known if each["after"] != after]
-                open_.compare_and_set(name, found.version if found else None, [*others, new])
+        def add(before: list[StandingDecision] | None) -> list[StandingDecision]:
+            if before and new in before:
+                return before
+            return [*(standing for standing in before or () if standing.after != after), new]
 
-        get_ledger(saver).commit(work)
+        def store(open_: Transaction) -> None:
+            APPROVAL.change(open_, add, call.thread_id, call.digest)
+
+        commit_changes(get_ledger(saver), [TaskChange("approvals", store)], config)
 
     async def arun(self, work: Callable[[], T], config: Config) -> T:
         """Call `keep` in an event loop, and again if the ledger was busy."""
@@ -87,26 +84,22 @@ class LedgerDecisions:
 
 
 def _find_decision(call: GuardedCall, config: Config) -> ReadPlan[Decision | None]:
-    name = _build_key(call)
-    found: VersionedValue[list[StandingDecision]] | None = yield LedgerQuery(
-        lambda ledger: ledger.get_record(APPROVAL, name)
+    name = call.thread_id, call.digest
+    standing: list[StandingDecision] | None = yield LedgerQuery(
+        lambda ledger: ledger.query(lambda open_: APPROVAL.get(open_, *name))
     )
-    given = {
-        each.after: each.decision
-        for each in (found.value if found else ())
-        if each.thread == call.thread_id
+    decisions = {
+        decision.after: decision.decision
+        for decision in standing or ()
+        if decision.thread == call.thread_id
     }
-    if not given:
+    if not decisions:
         return None
     branch = yield from read_branch(call.thread_id, get_root_checkpoint(config["configurable"]))
-    for after in sorted(given, reverse=True):
-        if branch.goes_on_from(after):
+    for after in sorted(decisions, reverse=True):
+        if APPROVAL.sees(branch, after):
             try:
-                return Decision.from_json(given[after])
+                return Decision.from_json(decisions[after])
             except InvalidSetting as error:
-                raise LedgerDamaged(name, str(error), APPROVAL.name) from error
+                raise LedgerDamaged(APPROVAL.key(*name), str(error), APPROVAL.name) from error
     return None
-
-
-def _build_key(call: GuardedCall) -> str:
-    return build_key(call.thread_id, APPROVAL.name, call.digest)

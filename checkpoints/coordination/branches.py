@@ -1,4 +1,4 @@
-"""`Branch` and `BranchRecords`: which ledger records a branch of a root's thread sees.
+"""`Branch`: which ledger records a branch of a root's thread sees.
 
 The ledger is never forked. A record that a fork of the past must not see has the id of the root's
 checkpoint after which it was written; a branch sees it if it has come past that checkpoint, and
@@ -9,15 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Generic, NamedTuple, TypeVar
-from urllib.parse import quote, unquote
+from typing import Any, Final
+from urllib.parse import unquote
 
-from echelons.checkpoints.ledger import RecordKind, Transaction
-from echelons.checkpoints.ledger.records import Json
 from echelons.checkpoints.queries import CheckpointParents, LatestCheckpointId, ReadPlan
 from echelons.langgraph_internals import CHECKPOINT_MAP_KEY
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,83 +59,6 @@ class Branch:
 
 START_BRANCH: Final = Branch("", {}, {}, (), "")
 """The branch of a thread that has no checkpoint yet."""
-
-
-class BranchRecord(NamedTuple, Generic[T]):
-    """What a branch sees of a record.
-
-    Attributes:
-        value: The value that was written last on the branch.
-        key: Where it is stored.
-        version: Its version there.
-    """
-
-    value: T
-    key: str
-    version: int
-
-
-class BranchRecords(Generic[T]):
-    """Records that are stored anew for each checkpoint of the root after which they are written.
-
-    A key ends with the name of the record, the checkpoint after which this one was written, and the
-    one by which branches see it: the same, until it is pruned.
-
-    Args:
-        kind: Their kind.
-        prefix: How their keys begin.
-        branch: The branch of the thread. It sees of each record what was written last on it.
-    """
-
-    def __init__(self, kind: RecordKind[T], prefix: str, branch: Branch) -> None:
-        self._kind = kind
-        self._prefix = prefix
-        self._branch = branch
-
-    def find(self, open_: Transaction, name: str) -> BranchRecord[T] | None:
-        """Return what the branch sees of a record, `None` if there is nothing."""
-        return self._find_last(open_, open_.list_keys(f"{self._prefix}{name}/"))
-
-    def list(self, open_: Transaction) -> dict[str, BranchRecord[T]]:
-        """Return what the branch sees of all records, by their names."""
-        keys: dict[str, list[str]] = {}
-        for key in open_.list_keys(self._prefix):
-            keys.setdefault(key.removeprefix(self._prefix).rsplit("/", 2)[0], []).append(key)
-        found = {name: self._find_last(open_, each) for name, each in keys.items()}
-        return {name: each for name, each in found.items() if each}
-
-    def replace(
-        self, open_: Transaction, name: str, before: BranchRecord[T] | None, value: Json
-    ) -> bool:
-        """Store a record if it is still the one from before; return whether it was."""
-        key = self._build_key(name)
-        expected = before.version if before and before.key == key else None
-        return open_.compare_and_set(key, expected, value) is not None
-
-    def remove(self, open_: Transaction, name: str, before: BranchRecord[T], removed: Json) -> bool:
-        """Remove a record if it is still the one from before; return whether it was.
-
-        Args:
-            open_: The transaction.
-            name: The name of the record.
-            before: What the branch has seen of it.
-            removed: What is stored in its place where other branches see it.
-        """
-        if [before.key] == open_.list_keys(f"{self._prefix}{name}/") == [self._build_key(name)]:
-            return open_.delete(before.key, before.version)
-        return self.replace(open_, name, before, removed)
-
-    def _find_last(self, open_: Transaction, keys: Iterable[str]) -> BranchRecord[T] | None:
-        # The ids of checkpoints grow along a branch.
-        for key in sorted(keys, reverse=True):
-            if self._branch.sees(get_checkpoint(key)):
-                found = open_.get_record(self._kind, key)
-                return BranchRecord(found.value, key, found.version) if found else None
-        return None
-
-    def _build_key(self, name: str) -> str:
-        checkpoint = quote(self._branch.current, safe="")
-        return f"{self._prefix}{name}/{checkpoint}/{checkpoint}"
 
 
 def get_checkpoint(key: str) -> str:
@@ -208,7 +127,7 @@ def plan_moves(
     # What was written after the deleted parent of one is seen by all that came later.
     places = [above for each in oldest if (above := left[each])] + oldest + [""]
     moves: dict[str, str | None] = {}
-    for after in {*written} - {""}:
+    for after in {*written}:
         # The latest counts most, where no place is right for all.
         seen = {end: sees(before[end], after) for end in ends if end != after}
         if not any(seen.values()):

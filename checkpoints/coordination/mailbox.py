@@ -11,23 +11,23 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from threading import Lock
 from typing import Any, Final, NamedTuple, TypeAlias
-from urllib.parse import quote, unquote
 from uuid import uuid5
 
 from langgraph.checkpoint.base import BaseCheckpointSaver
 
-from echelons.checkpoints.coordination.branches import Branch, get_root_checkpoint, read_branch
+from echelons.checkpoints.coordination.branches import get_root_checkpoint
 from echelons.checkpoints.coordination.control_orders import ControlOrders, build_orders_key
+from echelons.checkpoints.coordination.records import BranchView, Record, Records
 from echelons.checkpoints.coordination.task_changes import (
     TaskChange,
     commit_changes,
     commit_with_task,
     get_task_changes,
 )
-from echelons.checkpoints.ledger import Ledger, RecordKind, Transaction, build_key, get_ledger
+from echelons.checkpoints.ledger import Ledger, Transaction, get_ledger
 from echelons.checkpoints.queries import LedgerQuery, ReadPlan, arun_plan, run_plan
 from echelons.checkpoints.thread_events import WriteLocation, build_later_question_event
 from echelons.errors import ControlError, QuestionClosed, message_refused
@@ -96,16 +96,6 @@ class SentCounts:
     counts: dict[str, int] = field(default_factory=dict)
 
 
-MAIL_SENT: Final[RecordKind[SentCounts]] = RecordKind("mail-sent", SentCounts)
-"""How many messages an agent has sent."""
-MAILBOX: Final[RecordKind[Mailbox]] = RecordKind("mailbox", Mailbox)
-"""The counts of a receiver of messages."""
-MAIL: Final[RecordKind[StoredMail]] = RecordKind("mail", StoredMail)
-"""A message to an agent."""
-MAIL_READ: Final[RecordKind[Ranges]] = RecordKind("mail-read", Ranges)
-"""The numbers of the messages that an agent has read after one checkpoint of the root."""
-
-
 @dataclass(frozen=True, slots=True)
 class LaterQuestion:
     """A question to the user for whose answer nobody waits; an alert, too.
@@ -129,10 +119,26 @@ class LaterQuestion:
     reader: str = ""
 
 
-LATER: Final[RecordKind[LaterQuestion]] = RecordKind("later", LaterQuestion)
-"""A question for whose answer nobody waits."""
-STEERED: Final[RecordKind[int]] = RecordKind("steered", int)
-"""The number of the latest intervention among the messages of a receiver."""
+def _count_dropped(open_: Transaction, parts: tuple[str, ...]) -> None:
+    """Count a deleted message as read: no branch will read it."""
+    thread_id, path, number = parts
+    _count_read(open_, thread_id, path, [int(number)])
+
+
+MAILBOX: Final = Records[Mailbox]("mailbox", Mailbox)
+"""The counts of a receiver of messages, by its path."""
+MAIL: Final = Records[StoredMail]("mail", StoredMail, "value", drop=_count_dropped, omit=("to",))
+"""A message to an agent, by the path of its receiver and its number."""
+MAIL_READ: Final = Records[Ranges](
+    "mail-read", Ranges, "key", merge=lambda one, other: add_numbers(one, iterate_numbers(other))
+)
+"""The numbers of the messages that an agent has read, by its path and a checkpoint of the root."""
+MAIL_SENT: Final = Records[SentCounts]("mail-sent", SentCounts)
+"""How many messages an agent has sent, by its path."""
+STEERED: Final = Records[int]("steered", int)
+"""The number of the latest intervention among the messages of a receiver, by its path."""
+LATER: Final = Records[LaterQuestion]("later", LaterQuestion, "value")
+"""A question for whose answer nothing waits, by its id."""
 
 
 def check_room(open_: Transaction, thread_id: str, path: str, more: int = 1) -> None:
@@ -141,8 +147,8 @@ def check_room(open_: Transaction, thread_id: str, path: str, more: int = 1) -> 
     Raises:
         ControlError: It would have too many unread ones.
     """
-    found = open_.get_record(MAILBOX, _build_mailbox_key(thread_id, path))
-    if (found.value.unread if found else 0) + more > MAX_UNREAD:
+    box = MAILBOX.get(open_, thread_id, path)
+    if (box.unread if box else 0) + more > MAX_UNREAD:
         raise ControlError(
             "{path:short} has {limit} unread messages, and may have no more; it reads them before "
             "its next model call. Nothing was stored",
@@ -154,54 +160,11 @@ def check_room(open_: Transaction, thread_id: str, path: str, more: int = 1) -> 
 
 def add_mail(open_: Transaction, thread_id: str, path: str, mail: StoredMail) -> int:
     """Add a message to the mailbox of an agent; return its number."""
-    key = _build_mailbox_key(thread_id, path)
-    found = open_.get_record(MAILBOX, key)
-    box = found.value if found else Mailbox()
-    number = box.sent + 1
-    open_.compare_and_set(key, found.version if found else None, {"sent": number, "read": box.read})
-    value = {
-        "sender": mail.sender,
-        "text": mail.text,
-        "at": mail.at,
-        "after": mail.after,
-        "kind": mail.kind,
-    }
-    if mail.to:
-        value["to"] = mail.to
-    open_.compare_and_set(_build_mail_key(thread_id, path, number), None, value)
+    number = MAILBOX.change(open_, _count_sent, thread_id, path).sent
+    MAIL.add(open_, mail, thread_id, path, str(number))
     if mail.kind == "intervention":
-        key = build_key(thread_id, STEERED.name, quote(path, safe=""))
-        last = open_.get_record(STEERED, key)
-        open_.compare_and_set(key, last.version if last else None, number)
+        STEERED.change(open_, lambda _: number, thread_id, path)
     return number
-
-
-def drop_mail(open_: Transaction, key: str) -> None:
-    """Delete the message under a key, and count it as read: no branch will."""
-    open_.discard(key)
-    above, _, number = key.rpartition("/")
-    thread, _, path = above.rpartition(f"/{MAIL.name}/")
-    box_key = f"{thread}/{MAILBOX.name}/{path}"
-    if box := open_.get_record(MAILBOX, box_key):
-        read = add_numbers(box.value.read, [int(number)])
-        open_.compare_and_set(box_key, box.version, {"sent": box.value.sent, "read": read})
-
-
-def list_later_questions(open_: Transaction, thread_id: str) -> dict[str, LaterQuestion]:
-    """Return the unanswered questions of a thread for whose answers nobody waits, by their ids."""
-    prefix = build_key(thread_id, LATER.name, "")
-    found = {key: open_.get_record(LATER, key) for key in open_.list_keys(prefix)}
-    return {
-        key.removeprefix(prefix): each.value
-        for key, each in found.items()
-        if each and not each.value.answered
-    }
-
-
-def find_later_asker(open_: Transaction, thread_id: str, question_id: str) -> str | None:
-    """Return the path of the agent that has asked such a question; `None` if none has."""
-    found = open_.get_record(LATER, build_key(thread_id, LATER.name, question_id))
-    return found.value.path if found else None
 
 
 def answer_later_question(
@@ -213,21 +176,14 @@ def answer_later_question(
         QuestionClosed: It has been answered already.
         ControlError: The agent has too many unread messages.
     """
-    key = build_key(thread_id, LATER.name, question_id)
-    found = open_.get_record(LATER, key)
-    if found is None or found.value.answered:
+    question = LATER.get(open_, thread_id, question_id)
+    if question is None or question.answered:
         raise QuestionClosed(question_id, [])
-    if found.value.reader:
+    if question.reader:
         # It has not asked.
-        add_mail(open_, thread_id, found.value.reader, replace(mail, kind="message"))
-    else:
-        add_mail(open_, thread_id, found.value.path, mail)
-    open_.compare_and_set(key, found.version, {**asdict(found.value), "answered": True})
-
-
-def has_mailboxes(open_: Transaction, thread_id: str) -> bool:
-    """Return whether any agent of a thread was ever sent a message."""
-    return bool(open_.list_keys(build_key(thread_id, MAILBOX.name, "")))
+        mail = replace(mail, kind="message")
+    add_mail(open_, thread_id, question.reader or question.path, mail)
+    LATER.change(open_, lambda _: replace(question, answered=True), thread_id, question_id)
 
 
 class SentMail(NamedTuple):
@@ -251,26 +207,19 @@ class SentMail(NamedTuple):
         """Add it to the mailbox of its receiver."""
         add_mail(open_, self.thread_id, self.path, self.mail)
         if self.receiver:
-            key = _build_sent_key(self.thread_id, self.mail.sender)
-            found = open_.get_record(MAIL_SENT, key)
-            counts = found.value.counts if found and found.value.turn == self.turn else {}
-            more = {self.receiver: counts.get(self.receiver, 0) + 1}
-            value = {"turn": self.turn, "counts": {**counts, **more}}
-            open_.compare_and_set(key, found.version if found else None, value)
+            MAIL_SENT.change(open_, self._count, self.thread_id, self.mail.sender)
+
+    def _count(self, sent: SentCounts | None) -> SentCounts:
+        counts = sent.counts if sent and sent.turn == self.turn else {}
+        return SentCounts(self.turn, {**counts, self.receiver: counts.get(self.receiver, 0) + 1})
 
 
 def mark_read(
     open_: Transaction, thread_id: str, path: str, after: str, numbers: Sequence[int]
 ) -> None:
     """Record that an agent has read messages after one checkpoint of its root."""
-    key = build_key(thread_id, MAIL_READ.name, quote(path, safe=""), quote(after, safe=""))
-    found = open_.get_record(MAIL_READ, key)
-    ranges = add_numbers(found.value if found else [], numbers)
-    open_.compare_and_set(key, found.version if found else None, ranges)
-    key = _build_mailbox_key(thread_id, path)
-    if box := open_.get_record(MAILBOX, key):
-        read = add_numbers(box.value.read, numbers)
-        open_.compare_and_set(key, box.version, {"sent": box.value.sent, "read": read})
+    MAIL_READ.change(open_, lambda old: add_numbers(old or [], numbers), thread_id, path, after)
+    _count_read(open_, thread_id, path, numbers)
 
 
 class TreeMailboxes:
@@ -308,17 +257,13 @@ class TreeMailboxes:
 
     def refresh(self, open_: Transaction) -> None:
         """Look for messages again: something was written to the ledger."""
-        has_mail = has_mailboxes(open_, self._thread_id)
-        interventions: dict[str, int] = {}
-        if has_mail:
-            prefix = build_key(self._thread_id, STEERED.name, "")
-            for key in open_.list_keys(prefix):
-                if found := open_.get_record(STEERED, key):
-                    interventions[unquote(key.removeprefix(prefix))] = found.value
+        has_mail = bool(MAILBOX.list_names(open_, self._thread_id))
+        latest = STEERED.find_all(open_, self._thread_id) if has_mail else []
         with self._lock:
             self._empty.clear()
             self._refreshes += 1
-            self.has_mail, self.interventions = has_mail, interventions
+            self.has_mail = has_mail
+            self.interventions = {record.last_part: record.value for record in latest}
 
     def begin_reply(self, config: Mapping[str, Any], cut: Cut) -> None:
         """Let interventions cut off the reply that the agent of a node's config begins."""
@@ -433,17 +378,18 @@ class TreeMailboxes:
 
     def _count_sent(self, open_: Transaction, sender: str, turn: str) -> Counter[str]:
         """Return how many messages an agent has sent in a turn, by receiver, also unstored ones."""
-        found = open_.get_record(MAIL_SENT, _build_sent_key(self._thread_id, sender))
-        known = Counter(found.value.counts if found and found.value.turn == turn else {})
+        sent = MAIL_SENT.get(open_, self._thread_id, sender)
+        counts = Counter(sent.counts if sent and sent.turn == turn else {})
         pending: Sequence[SentMail] = ()
         if self._task_changes:
             pending = self._task_changes.list_subjects(_OWNER)
-        known.update(
-            each.receiver
-            for each in pending
-            if (each.thread_id, each.mail.sender, each.turn) == (self._thread_id, sender, turn)
+        place = self._thread_id, sender, turn
+        counts.update(
+            message.receiver
+            for message in pending
+            if (message.thread_id, message.mail.sender, message.turn) == place
         )
-        return known
+        return counts
 
     def _check_group(
         self,
@@ -479,7 +425,6 @@ class TreeMailboxes:
         given, metadata = config["configurable"], config["metadata"]
         task = f"{given[TASK_ID_KEY]}/{call_id}"
         question_id = uuid5(ECHELONS_NS, f"later/{task}").hex
-        key = build_key(self._thread_id, LATER.name, question_id)
         asked = LaterQuestion(
             question={**question},
             path=_get_path(config),
@@ -494,8 +439,7 @@ class TreeMailboxes:
 
         def keep(open_: Transaction) -> None:
             # A call that was cut short after this is made again.
-            if open_.get_record(LATER, key) is None:
-                open_.compare_and_set(key, None, asdict(asked))
+            if LATER.add(open_, asked, self._thread_id, question_id):
                 open_.add_event(where, event)
 
         commit_changes(self._ledger, [TaskChange(_OWNER, keep)], config)
@@ -506,28 +450,18 @@ class TreeMailboxes:
         self._known[path, thread] = self.interventions.get(path, 0)
         if path in self._empty:
             return []
-        current = get_root_checkpoint(config["configurable"])
-        branch: Branch | None = None
+        view = BranchView(self._thread_id, get_root_checkpoint(config["configurable"]))
         refreshes = self._refreshes
         sent, marks = yield LedgerQuery(lambda ledger: ledger.query(self._query_counts(path)))
-        if any(after != current for after in marks):
-            branch = yield from read_branch(self._thread_id, current)
-        seen = [
-            numbers
-            for after, numbers in marks.items()
-            if after == current or (branch and branch.sees(after))
-        ]
-        read = {number for numbers in seen for number in iterate_numbers(numbers)}
+        seen = yield from view.select(MAIL_READ, marks)
+        read = {number for mark in seen for number in iterate_numbers(mark.value)}
         unread = [number for number in range(1, sent + 1) if number not in read]
-        found: dict[int, StoredMail] = yield LedgerQuery(
+        messages: list[Record[StoredMail]] = yield LedgerQuery(
             lambda ledger: ledger.query(self._query_mail(path, unread))
         )
-        if branch is None and any(each.after not in ("", current) for each in found.values()):
-            branch = yield from read_branch(self._thread_id, current)
         mail = [
-            Mail(number, each.sender, each.text, each.at, each.kind, each.to)
-            for number, each in found.items()
-            if each.after in ("", current) or (branch and branch.sees(each.after))
+            _build_mail(record.last_part, record.value)
+            for record in (yield from view.select(MAIL, messages))
         ]
         with self._lock:
             # Not if another of its threads has yet to be told, or if somebody has written since.
@@ -538,30 +472,19 @@ class TreeMailboxes:
                 each for each in mail if readers.setdefault((path, each.number), thread) == thread
             ]
 
-    def _query_counts(self, path: str) -> Callable[[Transaction], tuple[int, dict[str, Ranges]]]:
-        key = _build_mailbox_key(self._thread_id, path)
-        prefix = build_key(self._thread_id, MAIL_READ.name, quote(path, safe=""), "")
-
-        def query(open_: Transaction) -> tuple[int, dict[str, Ranges]]:
-            box = open_.get_record(MAILBOX, key)
-            if box is None:
-                return 0, {}
-            records = {each: open_.get_record(MAIL_READ, each) for each in open_.list_keys(prefix)}
-            return box.value.sent, {
-                unquote(each.removeprefix(prefix)): found.value
-                for each, found in records.items()
-                if found
-            }
+    def _query_counts(self, path: str) -> Callable[[Transaction], tuple[int, list[Record[Ranges]]]]:
+        def query(open_: Transaction) -> tuple[int, list[Record[Ranges]]]:
+            box = MAILBOX.get(open_, self._thread_id, path)
+            return (box.sent, MAIL_READ.find_all(open_, self._thread_id, path)) if box else (0, [])
 
         return query
 
     def _query_mail(
         self, path: str, numbers: Collection[int]
-    ) -> Callable[[Transaction], dict[int, StoredMail]]:
-        def query(open_: Transaction) -> dict[int, StoredMail]:
-            keys = {each: _build_mail_key(self._thread_id, path, each) for each in numbers}
-            records = {each: open_.get_record(MAIL, key) for each, key in keys.items()}
-            return {each: found.value for each, found in records.items() if found}
+    ) -> Callable[[Transaction], list[Record[StoredMail]]]:
+        def query(open_: Transaction) -> list[Record[StoredMail]]:
+            found = (MAIL.find(open_, self._thread_id, path, str(number)) for number in numbers)
+            return [record for record in found if record]
 
         return query
 
@@ -615,13 +538,16 @@ def _find_overflow(group: Sequence[OutgoingMail], known: Counter[str]) -> str:
     return ""
 
 
-def _build_sent_key(thread_id: str, sender: str) -> str:
-    return build_key(thread_id, MAIL_SENT.name, quote(sender, safe=""))
+def _build_mail(number: str, stored: StoredMail) -> Mail:
+    return Mail(int(number), stored.sender, stored.text, stored.at, stored.kind, stored.to)
 
 
-def _build_mailbox_key(thread_id: str, path: str) -> str:
-    return build_key(thread_id, MAILBOX.name, quote(path, safe=""))
+def _count_sent(box: Mailbox | None) -> Mailbox:
+    return Mailbox(box.sent + 1, box.read) if box else Mailbox(1)
 
 
-def _build_mail_key(thread_id: str, path: str, number: int) -> str:
-    return build_key(thread_id, MAIL.name, quote(path, safe=""), str(number))
+def _count_read(open_: Transaction, thread_id: str, path: str, numbers: Sequence[int]) -> None:
+    """Count messages as read on some branch."""
+    if box := MAILBOX.find(open_, thread_id, path):
+        counted = Mailbox(box.value.sent, add_numbers(box.value.read, numbers))
+        MAILBOX.store(open_, box, counted)

@@ -10,17 +10,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, Final
-from urllib.parse import quote
 
 from langgraph.checkpoint.base import BaseCheckpointSaver
 
-from echelons.checkpoints.coordination.branches import (
-    BranchRecords,
-    get_root_checkpoint,
-    read_branch,
-)
+from echelons.checkpoints.coordination.branches import get_root_checkpoint, read_branch
+from echelons.checkpoints.coordination.records import Records, Versions
 from echelons.checkpoints.coordination.turns import get_turn
-from echelons.checkpoints.ledger import RecordKind, Transaction, build_key, get_ledger
+from echelons.checkpoints.ledger import Transaction, get_ledger
 from echelons.checkpoints.queries import run_plan
 from echelons.errors import NoteRefused
 from echelons.identity.lineage import require_identity
@@ -46,8 +42,8 @@ class StoredNote:
     calls: list[str]
 
 
-NOTE: Final[RecordKind[StoredNote]] = RecordKind("note", StoredNote)
-"""A note of the agents with one superior."""
+NOTE: Final = Records[StoredNote]("note", StoredNote, "key")
+"""A note, by the path of the superior of the agents that share it, and the hash of its name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,50 +65,43 @@ class LedgerNotes:
         """
         name = check_note_name(name)
         text = check_note_text(name, text)
-        records, turn = self._open_records(config), get_turn(config["configurable"])
+        notes, turn = self._open_notes(config), get_turn(config["configurable"])
         author = PATH_SEPARATOR.join(require_identity(config).path)
         key = _hash_name(name)
 
         def work(open_: Transaction) -> None:
             if turn:
                 turn.check_in(open_)
-            found = records.find(open_, key)
-            calls = found.value.calls if found else []
+            before = notes.find(open_, key)
+            calls = before.value.calls if before else []
             if call and call in calls:
                 return
-            if found is None and len(records.list(open_)) >= MAX_NOTES:
+            if before is None and len(notes.list(open_)) >= MAX_NOTES:
                 why = f"there are {MAX_NOTES} notes, which is the limit; write into one of them"
                 raise NoteRefused(repr(name), why)
-            value: dict[str, Any] = {
-                "name": name,
-                "text": text,
-                "author": author,
-                "at": open_.now,
-                "calls": [*calls, call][-_KEPT_CALLS:] if call else calls,
-            }
-            records.replace(open_, key, found, value)
+            calls = [*calls, call][-_KEPT_CALLS:] if call else calls
+            notes.replace(open_, before, StoredNote(name, text, author, open_.now, calls), key)
 
         get_ledger(self.saver).commit(work)
 
     def read(self, name: str, config: Mapping[str, Any]) -> Note | None:
         """Return a note, `None` if there is none of that name."""
-        records, key = self._open_records(config), _hash_name(check_note_name(name))
-        found = get_ledger(self.saver).query(lambda open_: records.find(open_, key))
-        return _decode(found.value) if found else None
+        notes, key = self._open_notes(config), _hash_name(check_note_name(name))
+        note = get_ledger(self.saver).query(lambda open_: notes.find(open_, key))
+        return _decode(note.value) if note else None
 
     def list(self, config: Mapping[str, Any]) -> list[Note]:
         """Return all notes, sorted by their names."""
-        found = get_ledger(self.saver).query(self._open_records(config).list)
-        return sorted(_decode(each.value) for each in found.values())
+        notes = get_ledger(self.saver).query(self._open_notes(config).list)
+        return sorted(_decode(note.value) for note in notes.values())
 
-    def _open_records(self, config: Mapping[str, Any]) -> BranchRecords[StoredNote]:
+    def _open_notes(self, config: Mapping[str, Any]) -> Versions[StoredNote]:
         """Return the records of the notes that the agent of a run shares."""
         superior = PATH_SEPARATOR.join(require_identity(config).path[:-1])
         thread_id = str(config["configurable"].get("thread_id", ""))
         current = get_root_checkpoint(config["configurable"])
         branch = run_plan(self.saver, read_branch(thread_id, current))
-        prefix = build_key(thread_id, NOTE.name, quote(superior, safe=""), "")
-        return BranchRecords(NOTE, prefix, branch)
+        return Versions(NOTE, branch, thread_id, superior)
 
 
 def _hash_name(name: str) -> str:

@@ -228,16 +228,16 @@ class Transaction(ABC):
         """Return whether a key has a version; `None`: whether there is none of it."""
         return self._read_version(key) == version
 
-    def set_read(self, key: str, version: int | None, value: Json) -> int:
-        """Set a key that was read in this transaction, with the version that it had there.
+    def set_read(self, key: str, version: int | None, value: Json, *, is_plain: bool = True) -> int:
+        """Set a key that was read in this transaction, and return its new version.
 
-        Neither is looked at again, nor whether the value is read back as it is: it has texts as
-        keys, no tuples, and little depth.
-
-        Returns:
-            The new version.
+        Args:
+            key: The key, which is not checked again.
+            version: The version that it had, likewise.
+            value: The value.
+            is_plain: Whether it is known to have texts as keys, no tuples, and little depth.
         """
-        text = encode_record(key, value, self._limit, is_plain=True)
+        text = encode_record(key, value, self._limit, is_plain=is_plain)
         new = (self._read_floor() if version is None else version) + 1
         self._store_value(key, new, self.now, text)
         return new

@@ -13,71 +13,23 @@ from typing import Any
 
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
-from echelons.checkpoints.coordination.answer_mark import OPEN_EPOCH
-from echelons.checkpoints.coordination.approval_ledger import APPROVAL
-from echelons.checkpoints.coordination.capability_cache import DERIVED
-from echelons.checkpoints.coordination.circuit_breakers import CIRCUIT, INTENSITY
-from echelons.checkpoints.coordination.control_orders import ORDERS
-from echelons.checkpoints.coordination.failure_ledger import FAILURE, FAILURE_COUNT
 from echelons.checkpoints.coordination.journal_entries import EFFECT, load_entry
-from echelons.checkpoints.coordination.mailbox import (
-    LATER,
-    MAIL,
-    MAIL_READ,
-    MAIL_SENT,
-    MAILBOX,
-    STEERED,
-)
-from echelons.checkpoints.coordination.race_ledger import RACE
-from echelons.checkpoints.coordination.shared_notes import NOTE
 from echelons.checkpoints.coordination.turns import TURN
-from echelons.checkpoints.ledger import RecordKind, VersionedValue
+from echelons.checkpoints.ledger import VersionedValue
 from echelons.checkpoints.ledger.records import ANY_RECORD
 from echelons.checkpoints.ledger.sqlite_ledger import SELECT_LEASES, load_holder
 from echelons.checkpoints.ledger.transaction import check_number
+from echelons.checkpoints.maintenance.record_kinds import find_record_kind
 from echelons.checkpoints.storage.delta_history import list_unresolved_channels
 from echelons.checkpoints.storage.event_rows import SELECT_EVENTS, load_event
 from echelons.checkpoints.storage.rows import CheckpointRow, WriteRow, load_write
 from echelons.checkpoints.storage.seals import SELECT_CHECKPOINTS, SELECT_WRITES, Seals
 from echelons.checkpoints.storage.verified_saver import VerifiedSaver
-from echelons.checkpoints.threads.answer_outbox import ANSWER
 from echelons.checkpoints.threads.store import ThreadStore
-from echelons.checkpoints.tree_control.agent_aliases import ALIAS, ALIAS_NAME, ALIAS_POOL
-from echelons.checkpoints.tree_control.budget_records import CHARGE, GRANT
-from echelons.checkpoints.tree_control.dismissal_ledger import DISMISSAL
-from echelons.checkpoints.tree_control.monitor_ledger import MONITOR
-from echelons.checkpoints.tree_control.repairs import REPAIR
-from echelons.checkpoints.tree_control.usage_meter import METER
-from echelons.checkpoints.tree_control.workspace_changes import CHANGE
 from echelons.errors import CheckpointTampered, EchelonsError, LedgerDamaged, ThreadNotFound
 
 READ_ERRORS = (Error, UnicodeDecodeError)
 """What SQLite raises for a damaged file; the latter where its message holds damaged bytes."""
-THREAD_KINDS: dict[str, RecordKind[Any]] = {
-    kind.name: kind
-    for kind in (
-        *(TURN, ORDERS, METER, EFFECT, FAILURE, FAILURE_COUNT, RACE, ANSWER, OPEN_EPOCH),
-        *(
-            MAILBOX,
-            MAIL,
-            MAIL_READ,
-            MAIL_SENT,
-            STEERED,
-            APPROVAL,
-            LATER,
-            CHANGE,
-            NOTE,
-            ALIAS,
-            DISMISSAL,
-        ),
-        *(MONITOR, GRANT, CHARGE, REPAIR),
-    )
-}
-"""The kinds of the records of a thread, by the name that their keys have."""
-SHARED_KINDS: dict[str, RecordKind[Any]] = {
-    kind.name: kind for kind in (CIRCUIT, INTENSITY, DERIVED, ALIAS_NAME, ALIAS_POOL)
-}
-"""The kinds of the records that threads share, likewise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,19 +206,6 @@ class IntegrityCheck:
             return self._connection.execute(query).fetchall()
         finally:
             self._connection.text_factory = str
-
-
-def find_record_kind(key: str) -> RecordKind[Any]:
-    """Return the kind of the records under a key, `ANY_RECORD` if it is not known.
-
-    Examples:
-        >>> find_record_kind("thread/trip/turn/1").name, find_record_kind("mail").name
-        ('turn', 'record')
-    """
-    first, *parts = key.split("/")
-    if first == "thread" and len(parts) > 1:
-        return THREAD_KINDS.get(parts[1], ANY_RECORD)
-    return SHARED_KINDS.get(first, ANY_RECORD)
 
 
 def _check_entry(found: tuple[Any, ...]) -> None:

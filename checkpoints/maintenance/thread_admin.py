@@ -15,14 +15,15 @@ from typing import NamedTuple, TypeVar
 
 from echelons.checkpoints.async_methods import WorkRunner
 from echelons.checkpoints.clock import Clock
+from echelons.checkpoints.coordination.records import move_records
 from echelons.checkpoints.ledger.records import MAX_RECORD_SIZE
 from echelons.checkpoints.ledger.sqlite_ledger import SqliteTransaction
-from echelons.checkpoints.maintenance.branch_records import move_records
 from echelons.checkpoints.maintenance.reachability import (
     NamespacePlace,
     plan_retention,
     plan_run_removal,
 )
+from echelons.checkpoints.maintenance.record_kinds import BRANCH_KINDS
 from echelons.checkpoints.maintenance.retention_policies import KeepLatest, Strategy
 from echelons.checkpoints.maintenance.thread_rows import (
     STATE_TABLES,
@@ -196,7 +197,7 @@ class ThreadAdmin(CachedSaver):
                 parents = CheckpointParents(thread_id).get(reader)
                 gone = {each.checkpoint_id for each in kept.gone if not each.checkpoint_ns}
                 open_ = SqliteTransaction(cursor, self._clock, MAX_RECORD_SIZE)
-                move_records(open_, thread_id, parents, parents.keys() - gone)
+                move_records(open_, thread_id, parents, parents.keys() - gone, BRANCH_KINDS)
                 for table in tables:
                     before[table] += _delete_checkpoints(cursor, table, thread_id, kept.gone)
                 for place, row in kept.changed.items():

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, Protocol, TypeGuard, runtime_checkable
 
-from echelons.checkpoints.coordination.mailbox import find_later_asker
+from echelons.checkpoints.coordination.mailbox import LATER
 from echelons.checkpoints.ledger import (
     Ledger,
     RecordKind,
@@ -307,7 +307,8 @@ class _QuestionAsker:
         name, ledger = _build_answer_key(self.thread_id, self.question), get_ledger(saver)
         if ledger.get_record(ANSWER, name) is not None:
             return ""
-        return ledger.query(lambda open_: find_later_asker(open_, self.thread_id, self.question))
+        asked = ledger.query(lambda open_: LATER.get(open_, self.thread_id, self.question))
+        return asked.path if asked else None
 
     async def aget(self, saver: Saver) -> str | None:
         """Async version of `get`."""

@@ -9,14 +9,14 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from echelons.checkpoints.coordination.branches import read_latest_branch
 from echelons.checkpoints.coordination.change_signals import get_signals
 from echelons.checkpoints.coordination.mailbox import (
+    LATER,
     LaterQuestion,
     StoredMail,
     answer_later_question,
-    list_later_questions,
 )
+from echelons.checkpoints.coordination.records import BranchView, Record
 from echelons.checkpoints.ledger import Ledger, Transaction
 from echelons.checkpoints.queries import LatestCheckpointId, LedgerQuery, ReadPlan
 from echelons.checkpoints.thread_events import EventKind, ThreadEvent, WriteLocation
@@ -30,18 +30,19 @@ from echelons.tree.names import PATH_SEPARATOR
 
 def read_later_questions(thread_id: str) -> ReadPlan[dict[str, Question]]:
     """Return the open questions of a thread for whose answers nobody waits, by their ids."""
-    found: dict[str, LaterQuestion] = yield LedgerQuery(
-        lambda ledger: ledger.query(lambda open_: list_later_questions(open_, thread_id))
+    records: list[Record[LaterQuestion]] = yield LedgerQuery(
+        lambda ledger: ledger.query(lambda open_: LATER.find_all(open_, thread_id))
     )
-    if not found:
+    waiting = [record for record in records if not record.value.answered]
+    if not waiting:
         return {}
     # A fork of the past has not asked what was asked after it.
-    branch = yield from read_latest_branch(thread_id)
+    asked = yield from BranchView(thread_id).select(LATER, waiting)
     dismissals = yield from read_dismissals(thread_id)
     return {
-        key: _build_question(key, each)
-        for key, each in found.items()
-        if branch.sees(each.after) and not dismissals.find(each.path)
+        record.last_part: _build_question(record.last_part, record.value)
+        for record in asked
+        if not dismissals.find(record.value.path)
     }
 
 

@@ -11,7 +11,6 @@ from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
-from urllib.parse import quote, unquote
 
 from echelons.checkpoints.coordination.branches import (
     Branch,
@@ -22,7 +21,8 @@ from echelons.checkpoints.coordination.branches import (
 from echelons.checkpoints.coordination.change_signals import get_signals
 from echelons.checkpoints.coordination.control_orders import is_under
 from echelons.checkpoints.coordination.journal_entries import EFFECT
-from echelons.checkpoints.ledger import Fence, Ledger, RecordKind, Transaction, build_key
+from echelons.checkpoints.coordination.records import Records
+from echelons.checkpoints.ledger import Fence, Ledger, Transaction, build_key
 from echelons.checkpoints.queries import LedgerQuery, ReadPlan
 from echelons.checkpoints.thread_events import EventKind, ThreadEvent, WriteLocation
 from echelons.checkpoints.tree_control.turn_grants import close_grants_below
@@ -41,8 +41,8 @@ class StoredDismissal:
     graceful: bool = False
 
 
-DISMISSAL: Final[RecordKind[StoredDismissal]] = RecordKind("dismissal", StoredDismissal)
-"""The dismissal of an agent and of all below it."""
+DISMISSAL: Final = Records[StoredDismissal]("dismissal", StoredDismissal, "key")
+"""The dismissal of an agent and of all below it, by its path."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,15 +102,16 @@ def commit_dismissal(
     def work(open_: Transaction) -> CommittedDismissal:
         if fence:
             open_.require_lease(fence)
-        keys = open_.list_keys(_build_path_prefix(where.thread_id, new.path))
+        keys = open_.list_keys(DISMISSAL.key(where.thread_id, new.path, ""))
         held = load_dismissals(open_, keys, hidden).get(new.path)
         if held and (new.graceful or not held.graceful):
             return CommittedDismissal(held, is_new=False)
-        key = _build_dismissal_key(where.thread_id, new.path, where.checkpoint_id)
+        after = where.checkpoint_id
+        key = DISMISSAL.key(where.thread_id, new.path, after, after)
         dismissal = Dismissal(new.path, new.by, open_.now, new.graceful)
         open_.discard(key)
-        value = {"by": new.by, "at": open_.now, "graceful": new.graceful}
-        version = open_.compare_and_set(key, None, value)
+        stored = StoredDismissal(new.by, open_.now, new.graceful)
+        version = open_.compare_and_set(key, None, DISMISSAL.encode(stored))
         with suppress(LedgerDamaged):  # who reads it then looks at all keys
             open_.append(_build_log_name(where.thread_id), key)
         data = {"order": "dismiss", "path": new.path, "by": new.by, "graceful": new.graceful}
@@ -236,7 +237,7 @@ def refuse_dismissed(thread_id: str, path: str) -> ReadPlan[None]:
 
 def list_dismissal_keys(open_: Transaction, thread_id: str) -> list[str]:
     """Return the keys of all dismissals of a thread, those of other branches included."""
-    return open_.list_keys(build_key(thread_id, DISMISSAL.name, ""))
+    return open_.list_keys(DISMISSAL.key(thread_id, ""))
 
 
 def load_dismissals(
@@ -249,7 +250,7 @@ def load_dismissals(
     found = Dismissals()
     for key in keys:
         if key not in hidden:
-            path, stored = _get_path(key), _load(open_, key)
+            path, stored = DISMISSAL.split(key)[1], _load(open_, key)
             found.add(
                 Dismissal(path, stored.by, stored.at, stored.graceful)
                 if stored
@@ -267,8 +268,7 @@ def find_dismissal(
     """
     names = path.split(PATH_SEPARATOR)
     ways = (PATH_SEPARATOR.join(names[: end + 1]) for end in range(len(names)))
-    prefixes = (_build_path_prefix(thread_id, way) for way in ways)
-    keys = [key for prefix in prefixes for key in open_.list_keys(prefix)]
+    keys = [key for way in ways for key in open_.list_keys(DISMISSAL.key(thread_id, way, ""))]
     return load_dismissals(open_, keys, hidden).find(path) if keys else None
 
 
@@ -308,20 +308,6 @@ def _load(open_: Transaction, key: str) -> StoredDismissal | None:
     return found.value if found else None
 
 
-def _get_path(key: str) -> str:
-    return unquote(key.rsplit("/", 3)[1])
-
-
-def _build_path_prefix(thread_id: str, path: str) -> str:
-    return build_key(thread_id, DISMISSAL.name, quote(path, safe=""), "")
-
-
 def _build_log_name(thread_id: str) -> str:
     """Return the name of the stream that has the keys of a thread's dismissals as they are made."""
     return build_key(thread_id, "dismissals")
-
-
-def _build_dismissal_key(thread_id: str, path: str, after: str) -> str:
-    checkpoint = quote(after, safe="")
-    name = quote(path, safe="")
-    return build_key(thread_id, DISMISSAL.name, name, checkpoint, checkpoint)

@@ -9,10 +9,9 @@ process dies.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Final, NamedTuple
-from urllib.parse import quote, unquote
 from uuid import uuid5
 
 from langchain_core.messages import AIMessage
@@ -29,8 +28,9 @@ from echelons.checkpoints.coordination.mailbox import (
     add_mail,
     check_room,
 )
+from echelons.checkpoints.coordination.records import Records
 from echelons.checkpoints.coordination.turns import Turn
-from echelons.checkpoints.ledger import Ledger, RecordKind, Transaction, build_key
+from echelons.checkpoints.ledger import Ledger, Transaction, build_key
 from echelons.checkpoints.thread_events import (
     EventKind,
     ThreadEvent,
@@ -75,14 +75,13 @@ class MonitorState:
     fault: str = ""
 
 
-MONITOR: Final[RecordKind[MonitorState]] = RecordKind("monitor", MonitorState)
-"""How far a monitor has come in a turn."""
+MONITOR: Final = Records[MonitorState]("monitor", MonitorState, raw=1)
+"""How far a monitor has come, by the turn and its path."""
 
 
 def list_monitor_paths(open_: Transaction, thread_id: str, turn: str) -> list[str]:
     """Return the paths of the monitors of a turn that a session has run."""
-    prefix = build_key(thread_id, MONITOR.name, turn, "")
-    return [unquote(key.removeprefix(prefix)) for key in open_.list_keys(prefix)]
+    return MONITOR.list_names(open_, thread_id, turn)
 
 
 class JudgedEvents(NamedTuple):
@@ -130,7 +129,8 @@ class MonitorLedger:
         self._turn = turn
         self._placed = placed
         self._prices = prices
-        self._key = build_key(turn.thread_id, MONITOR.name, turn.id, quote(placed.path, safe=""))
+        self._name = turn.thread_id, turn.id, placed.path
+        self._key = MONITOR.key(*self._name)
         # Its own clock stands still: the run counts the seconds.
         meter = build_key(turn.thread_id, "meter", turn.id)
         self._meter = Meter(meter, limits, lambda: 0.0)
@@ -140,11 +140,7 @@ class MonitorLedger:
 
         def begin(open_: Transaction) -> MonitorState:
             self._turn.check_in(open_)
-            if found := open_.get_record(MONITOR, self._key):
-                return found.value
-            state = MonitorState(cursor)
-            self._store(open_, state)
-            return state
+            return MONITOR.change(open_, lambda old: old or MonitorState(cursor), *self._name)
 
         return self._ledger.commit(begin)
 
@@ -153,10 +149,11 @@ class MonitorLedger:
 
         def reserve(open_: Transaction) -> Callable[[], Halt | Pause | None]:
             self._turn.check_in(open_)
-            state = self._read(open_)
+            state = MONITOR.get(open_, *self._name) or MonitorState()
             if held := self._find_order(open_) or self._find_exhausted(state):
                 return lambda: held
-            self._store(open_, replace(state, calls=state.calls + 1))
+            counted = replace(state, calls=state.calls + 1)
+            MONITOR.change(open_, lambda _: counted, *self._name)
             return self._meter.count(open_, Step.MODEL)
 
         return self._ledger.commit(reserve)()
@@ -207,7 +204,7 @@ class MonitorLedger:
 
         def store(open_: Transaction) -> Callable[[], object]:
             self._turn.check_in(open_)
-            state = self._read(open_)
+            state = MONITOR.get(open_, *self._name) or MonitorState()
             self._add_reply(open_, reply, asked_after, state.calls)
             count = state.said
             for alert, decision in zip(verdict.alerts, decisions, strict=True):
@@ -218,7 +215,8 @@ class MonitorLedger:
                 self._add_event(open_, EventKind.REPORT, {"text": text}, after, count)
             notes = (*state.notes, *verdict.notes)[-MAX_NOTES:]
             new = MonitorState(cursor, state.calls, state.tokens + tokens, count, notes)
-            self._store(open_, self._charge(new, state, used))
+            charged = self._charge(new, state, used)
+            MONITOR.change(open_, lambda _: charged, *self._name)
             return self._meter.count(open_)
 
         self._ledger.commit(store)()
@@ -269,8 +267,7 @@ class MonitorLedger:
             self._placed.superior,
         )
         id_ = uuid5(ECHELONS_NS, f"later/{self._key}/{count}").hex
-        key = build_key(self._turn.thread_id, LATER.name, id_)
-        open_.compare_and_set(key, None, asdict(asked))
+        LATER.add(open_, asked, self._turn.thread_id, id_)
 
     def _stop(self, open_: Transaction, alert: Alert, after: str) -> bool:
         """Order an agent to stop; return whether it was not stopped yet."""
@@ -299,12 +296,3 @@ class MonitorLedger:
 
     def _locate(self, path: str, after: str, thread_id: str) -> WriteLocation:
         return WriteLocation(self._turn.thread_id, "", after, thread_id, path)
-
-    def _read(self, open_: Transaction) -> MonitorState:
-        found = open_.get_record(MONITOR, self._key)
-        return found.value if found else MonitorState()
-
-    def _store(self, open_: Transaction, state: MonitorState) -> None:
-        found = open_.get(self._key)
-        value = {**asdict(state), "notes": [*state.notes]}
-        open_.compare_and_set(self._key, found.version if found else None, value)

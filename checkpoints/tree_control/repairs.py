@@ -8,14 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
-from echelons.checkpoints.coordination.branches import (
-    BranchRecords,
-    read_branch,
-    read_latest_branch,
-)
-from echelons.checkpoints.ledger import Fence, RecordKind, Transaction, build_key
+from echelons.checkpoints.coordination.branches import read_branch, read_latest_branch
+from echelons.checkpoints.coordination.records import Records, Versions
+from echelons.checkpoints.ledger import Fence, Transaction
 from echelons.checkpoints.queries import LedgerQuery, ReadPlan
 
 _NAME: Final = "hidden"
@@ -37,13 +34,13 @@ class StoredRepair:
     at: str
 
 
-REPAIR: Final[RecordKind[StoredRepair]] = RecordKind("repair", StoredRepair)
+REPAIR: Final = Records[StoredRepair]("repair", StoredRepair, "key")
 """The messages of a thread that no model is shown."""
 
 
 def list_repair_keys(open_: Transaction, thread_id: str) -> list[str]:
     """Return the keys of all repairs of a thread, those of other branches included."""
-    return open_.list_keys(_build_prefix(thread_id))
+    return open_.list_keys(REPAIR.key(thread_id, ""))
 
 
 def read_hidden_messages(
@@ -63,7 +60,7 @@ def read_hidden_messages(
     branch = yield from (
         read_branch(thread_id, checkpoint_id) if checkpoint_id else read_latest_branch(thread_id)
     )
-    records = BranchRecords(REPAIR, _build_prefix(thread_id), branch)
+    records = Versions(REPAIR, branch, thread_id)
     hidden: frozenset[str] = yield LedgerQuery(
         lambda ledger: ledger.query(lambda open_: _get_hidden(records, open_))
     )
@@ -86,23 +83,19 @@ def store_hidden_messages(
         LeaseLost: Another run holds the thread now.
     """
     branch = yield from read_latest_branch(thread_id)
-    records = BranchRecords(REPAIR, _build_prefix(thread_id), branch)
+    records = Versions(REPAIR, branch, thread_id)
 
     def work(open_: Transaction) -> None:
         open_.require_lease(fence)
         before = records.find(open_, _NAME)
         held = set(before.value.messages) if before else set[str]()
         kept = held - set(show) if show is not None else set[str]()
-        value: dict[str, Any] = {"messages": sorted(kept | {*hide}), "by": by, "at": open_.now}
-        records.replace(open_, _NAME, before, value)
+        repair = StoredRepair(sorted(kept | {*hide}), by, open_.now)
+        records.replace(open_, before, repair, _NAME)
 
     yield LedgerQuery(lambda ledger: ledger.commit(work))
 
 
-def _get_hidden(records: BranchRecords[StoredRepair], open_: Transaction) -> frozenset[str]:
+def _get_hidden(records: Versions[StoredRepair], open_: Transaction) -> frozenset[str]:
     found = records.find(open_, _NAME)
     return frozenset(found.value.messages) if found else frozenset()
-
-
-def _build_prefix(thread_id: str) -> str:
-    return build_key(thread_id, REPAIR.name, "")

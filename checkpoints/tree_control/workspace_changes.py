@@ -7,24 +7,22 @@ thread. A run that goes back to an earlier checkpoint finds the changes that the
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Any, Final
-from urllib.parse import quote, unquote
 
 from langgraph.checkpoint.base import BaseCheckpointSaver
 
 from echelons.checkpoints.coordination.branches import (
     START_BRANCH,
     Branch,
-    BranchRecord,
-    BranchRecords,
     get_root_checkpoint,
     read_branch,
     read_latest_branch,
 )
+from echelons.checkpoints.coordination.records import Record, Records, Versions
 from echelons.checkpoints.coordination.turns import Turn, get_turn
-from echelons.checkpoints.ledger import Ledger, RecordKind, Transaction, build_key, get_ledger
+from echelons.checkpoints.ledger import Ledger, Transaction, get_ledger
 from echelons.checkpoints.queries import LedgerQuery, ReadPlan, run_plan
 from echelons.checkpoints.tree_control.dismissal_ledger import read_dismissals
 from echelons.errors import FileTooLarge, LedgerDamaged, UnknownPath
@@ -67,8 +65,8 @@ class StoredChange:
     removed: bool = False
 
 
-CHANGE: Final[RecordKind[StoredChange]] = RecordKind("workspace", StoredChange)
-"""A change of a file that an agent has proposed."""
+CHANGE: Final = Records[StoredChange]("workspace", StoredChange, "key", omit=("removed",))
+"""A change of a file, by the path of the agent that has proposed it, and the hash of the file."""
 
 
 class LedgerChanges:
@@ -93,15 +91,14 @@ class LedgerChanges:
         root: str = "",
     ) -> None:
         self._ledger = ledger
-        prefix = build_key(thread_id, CHANGE.name, quote(agent, safe=""), "")
-        self._records = BranchRecords(CHANGE, prefix, branch)
+        self._records = Versions(CHANGE, branch, thread_id, agent)
         self._turn = turn
         self._root = root
 
     def load(self) -> Mapping[str, FileChange]:
         """Return all changes by their files, sorted."""
-        found = self._ledger.query(self._list)
-        return dict(sorted((each.value.file, _decode(each)) for each in found))
+        changes = self._ledger.query(self._list)
+        return dict(sorted((record.value.file, _decode(record)) for record in changes))
 
     def find(self, file: str) -> FileChange | None:
         """Return the change of a file, `None` if there is none."""
@@ -123,41 +120,41 @@ class LedgerChanges:
             if self._turn:
                 self._turn.check_in(open_)
             found = self._records.find(open_, name)
-            if expected != (found[1:] if found and not found.value.removed else None):
+            if expected != (_get_version(found) if found and not found.value.removed else None):
                 return False
             if found and after is None:
-                removed = asdict(found.value) | {"text": None, "at": open_.now, "removed": True}
-                return self._records.remove(open_, name, found, removed)
+                removed = replace(found.value, text=None, at=open_.now, removed=True)
+                return self._records.remove(open_, found, removed, name)
             if after is None:
                 return True
             if _measure(after) > (_measure(before) if before else -1):
                 self._check_room(open_, file, after)
-            value: dict[str, Any] = {
-                "file": file,
-                "text": after.text,
-                "bases": [*after.bases],
-                "at": open_.now,
-                "state": after.state,
-                "calls": [*after.calls],
-                "root": self._root,
-            }
-            return self._records.replace(open_, name, found, value)
+            change = StoredChange(
+                file,
+                after.text,
+                [*after.bases],
+                open_.now,
+                after.state,
+                [*after.calls],
+                self._root,
+            )
+            return self._records.replace(open_, found, change, name)
 
         return self._ledger.commit(work)
 
     def _check_room(self, open_: Transaction, file: str, after: FileChange) -> None:
-        others = [each for each in self._list(open_) if each.value.file != file]
+        others = [record for record in self._list(open_) if record.value.file != file]
         if len(others) + 1 > MAX_CHANGES:
             why = "the changed files of the agent are too many; merge or discard some"
             raise FileTooLarge(file, why, len(others) + 1, MAX_CHANGES)
-        size = sum(_measure(_decode(each)) for each in others) + _measure(after)
+        size = sum(_measure(_decode(record)) for record in others) + _measure(after)
         if size > MAX_CHANGES_BYTES:
             why = "the bytes of all changes of the agent are too many; merge or discard some"
             raise FileTooLarge(file, why, size, MAX_CHANGES_BYTES)
 
-    def _list(self, open_: Transaction) -> list[BranchRecord[StoredChange]]:
-        found = self._records.list(open_).values()
-        return [each for each in found if not each.value.removed]
+    def _list(self, open_: Transaction) -> list[Record[StoredChange]]:
+        records = self._records.list(open_).values()
+        return [record for record in records if not record.value.removed]
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,19 +254,19 @@ def discard_changes(
 def find_changing_agents(thread_id: str) -> ReadPlan[list[str]]:
     """Plan: the paths of the agents of a thread that have changes, sorted."""
     branch = yield from read_latest_branch(thread_id)
-    records = BranchRecords(CHANGE, build_key(thread_id, CHANGE.name, ""), branch)
-    found: dict[str, BranchRecord[StoredChange]] = yield LedgerQuery(
-        lambda ledger: ledger.query(records.list)
+    changes = Versions(CHANGE, branch, thread_id)
+    records: dict[str, Record[StoredChange]] = yield LedgerQuery(
+        lambda ledger: ledger.query(changes.list)
     )
-    open_ones = (name for name, each in found.items() if not each.value.removed)
-    return sorted({unquote(name.partition("/")[0]) for name in open_ones})
+    present = (record.key for record in records.values() if not record.value.removed)
+    return sorted({CHANGE.split(key)[1] for key in present})
 
 
 def find_root(ledger: Ledger, thread_id: str) -> str:
     """Return the folder for which the first change of a thread was made; empty if there is none."""
-    for key in ledger.list_keys(build_key(thread_id, CHANGE.name, ""))[:1]:
-        if found := ledger.get_record(CHANGE, key):
-            return found.value.root
+    for key in ledger.list_keys(CHANGE.key(thread_id, ""))[:1]:
+        if first := ledger.get_record(CHANGE, key):
+            return first.value.root
     return ""
 
 
@@ -283,10 +280,14 @@ def _hash_name(file: str) -> str:
     return sha256(file.encode()).hexdigest()
 
 
-def _decode(found: BranchRecord[StoredChange]) -> FileChange:
-    stored = found.value
-    calls = tuple(stored.calls or ())
-    return FileChange(stored.text, tuple(stored.bases), stored.state, calls, found[1:])
+def _decode(record: Record[StoredChange]) -> FileChange:
+    stored, calls = record.value, tuple(record.value.calls or ())
+    version = _get_version(record)
+    return FileChange(stored.text, tuple(stored.bases), stored.state, calls, version)
+
+
+def _get_version(record: Record[StoredChange]) -> tuple[str, int]:
+    return record.key, record.version
 
 
 def _measure(change: FileChange) -> int:

@@ -11,7 +11,7 @@ import pytest
 from echelons import EchelonsError, ThreadStore
 from echelons.checkpoints.coordination.circuit_breakers import list_circuits
 from echelons.checkpoints.ledger import build_key
-from echelons.checkpoints.maintenance.integrity_check import (
+from echelons.checkpoints.maintenance.record_kinds import (
     SHARED_KINDS,
     THREAD_KINDS,
     find_record_kind,

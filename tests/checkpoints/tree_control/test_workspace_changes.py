@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from echelons.checkpoints.coordination.branches import Branch, build_branch
+from echelons.checkpoints.coordination.records import move_records
 from echelons.checkpoints.ledger import build_key
 from echelons.checkpoints.ledger.memory_ledger import MemoryLedger
-from echelons.checkpoints.maintenance.branch_records import move_records
 from echelons.checkpoints.tree_control.workspace_changes import CHANGE, LedgerChanges
 from echelons.workspace.changes import FileChange
 
@@ -79,7 +79,7 @@ def test_a_branch_sees_what_was_changed_on_its_way_and_nothing_else(data: st.Dat
         assert read(open_store(ledger, model.build_branch())) == model.present
 
     kept = {each for each in model.parents if data.draw(st.booleans())} | {model.current}
-    ledger.commit(lambda open_: move_records(open_, "trip", model.parents, kept))
+    ledger.commit(lambda open_: move_records(open_, "trip", model.parents, kept, [CHANGE]))
     left = {each: above for each, above in model.parents.items() if each in kept}
     assert read(open_store(ledger, build_branch(left, model.current))) == model.present
 

@@ -1,0 +1,66 @@
+"""The kinds of all records in a ledger, by the names that their keys have."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from echelons.checkpoints.coordination.answer_mark import OPEN_EPOCH
+from echelons.checkpoints.coordination.approval_ledger import APPROVAL
+from echelons.checkpoints.coordination.capability_cache import DERIVED
+from echelons.checkpoints.coordination.circuit_breakers import CIRCUIT, INTENSITY
+from echelons.checkpoints.coordination.control_orders import ORDERS
+from echelons.checkpoints.coordination.failure_ledger import FAILURE, FAILURE_COUNT
+from echelons.checkpoints.coordination.journal_entries import EFFECT
+from echelons.checkpoints.coordination.mailbox import (
+    LATER,
+    MAIL,
+    MAIL_READ,
+    MAIL_SENT,
+    MAILBOX,
+    STEERED,
+)
+from echelons.checkpoints.coordination.race_ledger import RACE
+from echelons.checkpoints.coordination.records import Records
+from echelons.checkpoints.coordination.shared_notes import NOTE
+from echelons.checkpoints.coordination.turns import TURN
+from echelons.checkpoints.ledger import RecordKind
+from echelons.checkpoints.ledger.records import ANY_RECORD
+from echelons.checkpoints.threads.answer_outbox import ANSWER
+from echelons.checkpoints.tree_control.agent_aliases import ALIAS, ALIAS_NAME, ALIAS_POOL
+from echelons.checkpoints.tree_control.budget_records import CHARGE, GRANT
+from echelons.checkpoints.tree_control.dismissal_ledger import DISMISSAL
+from echelons.checkpoints.tree_control.monitor_ledger import MONITOR
+from echelons.checkpoints.tree_control.repairs import REPAIR
+from echelons.checkpoints.tree_control.usage_meter import METER
+from echelons.checkpoints.tree_control.workspace_changes import CHANGE
+
+THREAD_KINDS: Final[dict[str, RecordKind[Any]]] = {
+    kind.name: kind
+    for kind in (
+        *(TURN, ORDERS, METER, EFFECT, FAILURE, FAILURE_COUNT, RACE, ANSWER, OPEN_EPOCH),
+        *(MAILBOX, MAIL, MAIL_READ, MAIL_SENT, STEERED, LATER),
+        *(APPROVAL, CHANGE, NOTE, ALIAS, DISMISSAL, REPAIR, MONITOR, GRANT, CHARGE),
+    )
+}
+"""The kinds of the records of a thread."""
+BRANCH_KINDS: Final = tuple(
+    kind for kind in THREAD_KINDS.values() if isinstance(kind, Records) and kind.after
+)
+"""Those whose records belong to branches, which move when checkpoints are pruned."""
+SHARED_KINDS: Final[dict[str, RecordKind[Any]]] = {
+    kind.name: kind for kind in (CIRCUIT, INTENSITY, DERIVED, ALIAS_NAME, ALIAS_POOL)
+}
+"""The kinds of the records that threads share."""
+
+
+def find_record_kind(key: str) -> RecordKind[Any]:
+    """Return the kind of the records under a key, `ANY_RECORD` if it is not known.
+
+    Examples:
+        >>> find_record_kind("thread/trip/turn/1").name, find_record_kind("mail").name
+        ('turn', 'record')
+    """
+    first, *parts = key.split("/")
+    if first == "thread" and len(parts) > 1:
+        return THREAD_KINDS.get(parts[1], ANY_RECORD)
+    return SHARED_KINDS.get(first, ANY_RECORD)
