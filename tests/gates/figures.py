@@ -24,6 +24,7 @@ GATES: Final = {
     "private helpers used once, %": Gate(goal=40, limit=54),
     "odd words in names, %": Gate(goal=1, limit=9.6),
     "odd words in 1,000 words of prose": Gate(goal=0.5, limit=4.5),
+    "test files that reach into private names": Gate(goal=10, limit=6),
     "modules on the road of a delegation": Gate(goal=70, limit=128),
     # 758 and 3,385 before the features were moved out of the core, 768 and 3,490 when written here.
     "functions on the road of a delegation": Gate(goal=860, limit=860),

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 import grimp
 
 from tests.gates.figures import check_gate
-from tests.gates.sources import Function, Source, sources
+from tests.gates.sources import ROOT, Function, Source, sources
 
 TWIN = 5
 """Statements that a function has at most without counting as one of two twins."""
@@ -95,11 +95,7 @@ def find_twins(source: Source) -> Iterator[str]:
         plain = {node.name.strip("_"): node for node in long if isinstance(node, ast.FunctionDef)}
         for node in long:
             name = node.name.strip("_")
-            names = {
-                name.removeprefix("a"),
-                name.removeprefix("async_"),
-                name.removesuffix("_async"),
-            }
+            names = {name.removeprefix("a"), name.removeprefix("async_")}
             for twin in names & {*plain} if isinstance(node, ast.AsyncFunctionDef) else ():
                 yield f"{source.name}:{plain[twin].lineno} {twin}, {node.name}"
 
@@ -151,3 +147,39 @@ def test_number_of_error_classes() -> None:
         errors |= more
 
     check_gate("error classes", len(errors) - builtin, sorted(errors & {*bases}))
+
+
+def list_private_names() -> set[str]:
+    """Return the private names of functions, classes and attributes of the package."""
+    names = {
+        node.attr if isinstance(node, ast.Attribute) else node.name
+        for source in sources()
+        for node in source.nodes
+        if isinstance(node, Function | ast.ClassDef | ast.Attribute)
+    }
+    of_tuples = {"_asdict", "_fields", "_make", "_replace"}
+    return {name for name in names if is_private(name) and not name.endswith("_")} - of_tuples
+
+
+def find_private_access(tree: ast.Module, private: set[str]) -> Iterator[str]:
+    """Yield the private names of the package that a test takes from an object other than itself."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute):
+            inner = ast.unparse(node.value)
+            if node.attr in private and inner not in ("self", "cls", "super()", "os"):
+                yield f"{inner}.{node.attr}"
+        elif isinstance(node, ast.ImportFrom) and str(node.module).startswith("echelons"):
+            yield from (alias.name for alias in node.names if is_private(alias.name))
+        elif isinstance(node, ast.Constant) and node.value in private:
+            yield repr(node.value)
+
+
+def test_test_files_that_reach_into_private_names() -> None:
+    private = list_private_names()
+    paths = sorted((ROOT / "tests").rglob("*.py"))
+    found = {
+        path: [*find_private_access(ast.parse(path.read_text("utf-8")), private)] for path in paths
+    }
+    files = [f"{path.relative_to(ROOT)}: {names}" for path, names in found.items() if names]
+
+    check_gate("test files that reach into private names", len(files), files)

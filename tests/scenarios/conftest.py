@@ -96,12 +96,12 @@ class Async:
     """``ainvoke``, ``asend`` and their like, in one event loop."""
 
     def __init__(self, runner: asyncio.Runner) -> None:
-        self._run = runner.run
+        self.wait_for = runner.run
 
     def invoke(
         self, graph: Any, given: Any, config: RunnableConfig | None = None, **kwargs: Any
     ) -> dict[str, Any]:
-        return dict(self._run(graph.ainvoke(given, config, **kwargs)))
+        return dict(self.wait_for(graph.ainvoke(given, config, **kwargs)))
 
     def stream(
         self, graph: Any, given: Any, config: RunnableConfig | None = None, **kwargs: Any
@@ -109,7 +109,7 @@ class Async:
         async def parts() -> list[Any]:
             return [part async for part in graph.astream(given, config, **kwargs)]
 
-        return self._run(parts())
+        return self.wait_for(parts())
 
     def do(self, thing: Any, method: str, *args: Any, **kwargs: Any) -> Any:
         """Call the asynchronous twin of any method; what it yields comes as a list."""
@@ -120,31 +120,31 @@ class Async:
                 return [each async for each in found]
             return await found
 
-        return self._run(result())
+        return self.wait_for(result())
 
     def send(self, session: Session, task: str, **kwargs: Any) -> Result:
         async def result() -> Result:
             return await (await session.asend(task, **kwargs)).result()
 
-        return self._run(result())
+        return self.wait_for(result())
 
     def events(self, session: Session, task: str) -> list[RunEvent]:
         async def events() -> list[RunEvent]:
             return [each async for each in await session.asend(task)]
 
-        return self._run(events())
+        return self.wait_for(events())
 
     def answer(self, session: Session, answers: dict[str, Any]) -> Result:
         async def result() -> Result:
             return await (await session.aanswer(answers)).result()
 
-        return self._run(result())
+        return self.wait_for(result())
 
     def resume(self, session: Session) -> Result:
         async def result() -> Result:
             return await (await session.aresume()).result()
 
-        return self._run(result())
+        return self.wait_for(result())
 
 
 @pytest.fixture(params=["sync", "async"])

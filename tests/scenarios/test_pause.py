@@ -94,7 +94,7 @@ def resumed(world: World, session: Session, path: str) -> Any:
 
 
 def _aresult(world: Any, run: Any) -> Any:
-    return world._run(run.result())
+    return world.wait_for(run.result())
 
 
 def test_a_pause_shows_no_question_anywhere(saver: SqliteCheckpointer) -> None:

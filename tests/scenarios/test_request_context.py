@@ -161,7 +161,7 @@ def run(world: World, session: Session, task: Any, context: Any, turn_id: str | 
         started = await session.asend(task, turn_id=turn_id, request_context=context)
         return await started.result()
 
-    return world._run(result())  # type: ignore[attr-defined]
+    return world.wait_for(result())  # type: ignore[attr-defined]
 
 
 def test_a_task_of_content_blocks_has_a_context_too(

@@ -224,7 +224,7 @@ def test_a_finished_turn_is_known_by_its_id_and_its_conversations_go_on(
 
 
 def _result(world: Any, run: Any) -> Any:
-    return world._run(run.result())
+    return world.wait_for(run.result())
 
 
 # Seals

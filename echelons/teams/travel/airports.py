@@ -42,7 +42,7 @@ def find_airport(code: str) -> Airport | None:
     Raises:
         MissingExtra: `airportsdata` is not installed.
     """
-    row = _load_table().get(code)
+    row = load_table().get(code)
     if row is None:
         return None
     return Airport(code, " ".join(row["name"].split()), row["lat"], row["lon"])
@@ -86,7 +86,8 @@ def flight_hours(km: float) -> float:
 
 
 @lru_cache(maxsize=1)
-def _load_table() -> dict[str, Row]:
+def load_table() -> dict[str, Row]:
+    """Return the rows of all airports by their codes."""
     try:
         import airportsdata
     except ModuleNotFoundError as error:

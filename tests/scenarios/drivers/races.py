@@ -148,7 +148,7 @@ class Race:
         self.run: Run | AsyncRun
         self.moment = moment
         self._database = database
-        self.agent = tree(join, self.dug.append, lambda: self._at("at work"))
+        self.agent = tree(join, self.dug.append, lambda: self.reach("at work"))
         assert isinstance(self.agent.model, ScriptedModel)
         self.model = self.agent.model
         self.task: asyncio.Task[Result]
@@ -193,18 +193,18 @@ class Race:
                 place = super().place(entrant)
                 self.decided = entrant.group == 2
                 if self.decided and not _in_a_loop():
-                    owner._at("decided")
+                    owner.reach("decided")
                 return place
 
             async def arun(self, work: Callable[[], T]) -> T:
                 done = await super().arun(work)
-                if self.decided and (happening := owner._at("decided")):
+                if self.decided and (happening := owner.reach("decided")):
                     await happening
                 return done
 
         patch.setattr(entry, "TreeRaces", Telling)
 
-    def _at(self, moment: str) -> Any:
+    def reach(self, moment: str) -> Any:
         if moment != self.moment or self.happens is None:
             return None
         happens, self.happens = self.happens, None

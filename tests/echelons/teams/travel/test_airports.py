@@ -28,10 +28,10 @@ METRE = 1e-3
 
 @pytest.fixture
 def no_airportsdata(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    airports._load_table.cache_clear()
+    airports.load_table.cache_clear()
     monkeypatch.setitem(sys.modules, "airportsdata", None)
     yield
-    airports._load_table.cache_clear()
+    airports.load_table.cache_clear()
 
 
 def between(one: str, other: str) -> float:
