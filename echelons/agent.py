@@ -42,7 +42,9 @@ from echelons.tree.members import (
     Member,
     adopt_member,
     adopt_members,
+    check_tree,
     create_empty_capabilities,
+    walk_tree,
 )
 from echelons.tree.name_themes import NameTheme, check_theme
 from echelons.tree.names import (
@@ -56,7 +58,6 @@ from echelons.tree.names import (
     get_provider_tool_name,
 )
 from echelons.tree.permission_rules import check_permissions
-from echelons.tree.traversal import check_tree, walk_tree
 
 if TYPE_CHECKING:
     from langchain.agents.middleware import AgentMiddleware

@@ -20,9 +20,9 @@ from echelons.models import is_offline_planner, resolve_model
 from echelons.models.door.call_usage import get_model_name
 from echelons.monitors.monitor import PlacedMonitor
 from echelons.nodes.model_call.model_input import supports_tool_calls
+from echelons.tree.members import walk_tree
 from echelons.tree.names import PATH_SEPARATOR
 from echelons.tree.permission_rules import get_permissions
-from echelons.tree.traversal import walk_tree
 
 
 def resolve_models(root: Agent, inherited: Any = None) -> dict[str, Any]:

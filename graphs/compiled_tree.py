@@ -71,9 +71,8 @@ from echelons.nodes.tool_execution.async_only import find_async_only
 from echelons.text.input_limits import shorten_repr
 from echelons.text.redaction import Redactor, redact_secrets
 from echelons.text.sanitize import sanitize_value
-from echelons.tree.members import Member
+from echelons.tree.members import Member, fingerprint_tree, measure_heights, walk_tree
 from echelons.tree.permission_rules import get_permissions
-from echelons.tree.traversal import fingerprint_tree, measure_heights, walk_tree
 
 
 class AgentGraph(EditableGraph):

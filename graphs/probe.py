@@ -13,8 +13,8 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 
 from echelons.agent import Agent
 from echelons.errors import invalid_tool
+from echelons.tree.members import walk_tree
 from echelons.tree.names import get_provider_tool_name
-from echelons.tree.traversal import walk_tree
 
 
 def probe_tree(root: Agent) -> dict[int, BaseTool]:

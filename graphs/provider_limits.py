@@ -14,8 +14,8 @@ from echelons.delegation.contract import get_inputs
 from echelons.errors import invalid_tool
 from echelons.models import is_offline_planner
 from echelons.prompts import load_tool_texts
+from echelons.tree.members import walk_tree
 from echelons.tree.names import MAX_TOOLS, PATH_SEPARATOR, get_provider_tool_name
-from echelons.tree.traversal import walk_tree
 
 LOG = logging.getLogger(__name__)
 TOOL_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")

@@ -24,6 +24,7 @@ from echelons.nodes.planning.tool_schemas import (
     build_spawn_schema,
     build_subordinate_tool,
 )
+from echelons.tree.members import walk_tree
 from echelons.tree.names import (
     ASK,
     CALL_SUBORDINATE,
@@ -40,7 +41,6 @@ from echelons.tree.names import (
 )
 from echelons.tree.permission_rules import get_permissions
 from echelons.tree.roster import describe_subordinates
-from echelons.tree.traversal import walk_tree
 
 if TYPE_CHECKING:
     from echelons.graphs.level_graph import LevelPosition

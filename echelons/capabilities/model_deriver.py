@@ -17,8 +17,7 @@ from echelons.capabilities.deriver_prompt import (
 )
 from echelons.plans import Plan, arun_plan_steps, run_plan_steps
 from echelons.text.error_lines import describe_failure
-from echelons.tree.members import Member
-from echelons.tree.traversal import walk_tree
+from echelons.tree.members import Member, walk_tree
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel

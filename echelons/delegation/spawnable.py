@@ -10,8 +10,7 @@ from typing import Any, Final, NamedTuple
 from echelons.errors import InvalidOption
 from echelons.run_context import get_context
 from echelons.text.input_limits import is_label, shorten_repr
-from echelons.tree.members import Member
-from echelons.tree.traversal import fingerprint_tree, measure_heights
+from echelons.tree.members import Member, fingerprint_tree, measure_heights
 
 NOTHING_SPAWNABLE: Final[Mapping[str, SpawnableAgent]] = {}
 

@@ -63,8 +63,8 @@ from echelons.run_context import CONTEXT_KEY, RunContext
 from echelons.runtime.run_events import RunEvent, RunEventKind
 from echelons.text.content_blocks import describe_content
 from echelons.text.error_lines import describe_error
+from echelons.tree.members import walk_tree
 from echelons.tree.names import PATH_SEPARATOR
-from echelons.tree.traversal import walk_tree
 
 LOG = logging.getLogger(__name__)
 

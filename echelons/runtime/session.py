@@ -89,9 +89,9 @@ from echelons.runtime.turn_engine import TurnEngine
 from echelons.text.input_limits import is_label, read_text, shorten_repr
 from echelons.text.redaction import Redactor, redact_secrets
 from echelons.tree.agent_registry import AgentKind, AgentRegistry, RegistryDrawing
+from echelons.tree.members import walk_tree
 from echelons.tree.name_themes import NameTheme, check_theme, choose_theme
 from echelons.tree.permission_rules import get_permissions
-from echelons.tree.traversal import walk_tree
 from echelons.tree.usage_report import UsageReport
 from echelons.workspace.changes import ChangedFile, MergeResult
 from echelons.workspace.files import Workspace

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from echelons.errors import UnknownPath
-from echelons.text.input_limits import read_text, shorten_repr
+from echelons.text.input_limits import shorten_repr
 from echelons.text.sanitize import join_printable
 from echelons.tree.drawing import draw_guides, escape_mermaid
 from echelons.tree.names import PATH_SEPARATOR
@@ -97,17 +97,11 @@ class AgentRecord:
 
 
 class AgentLine(NamedTuple):
-    """A line of a drawn registry: an agent, and what is drawn around it.
-
-    Attributes:
-        guide: What leads to it from its superior.
-        agent: The agent.
-        hidden: How many agents below it are not drawn.
-    """
+    """A line of a drawn registry: an agent, and what is drawn around it."""
 
     guide: str
     agent: AgentRecord
-    hidden: int
+    hidden: int  # agents below it that are not drawn
 
     @property
     def name(self) -> str:
@@ -116,7 +110,7 @@ class AgentLine(NamedTuple):
 
     @property
     def rest(self) -> str:
-        """What is said of agents that are not drawn; empty if all are."""
+        """The note about agents that are not drawn; empty if all are."""
         return f" (and {self.hidden} below)" if self.hidden else ""
 
 
@@ -135,7 +129,7 @@ class AgentRegistry:
         places: dict[str, int] = {}
         # A path comes before an id, and an id before an alias.
         for key in ("alias", "id", "path"):
-            places |= {getattr(each, key): place for place, each in enumerate(self.agents)}
+            places |= {getattr(agent, key): place for place, agent in enumerate(self.agents)}
         places.pop("", None)
         object.__setattr__(self, "_places", places)
 
@@ -153,24 +147,24 @@ class AgentRegistry:
 
     def ancestors(self, agent: str) -> tuple[AgentRecord, ...]:
         """Return the superiors of an agent, the root first."""
-        found, above = self.get(agent), list[AgentRecord]()
-        while found.superior_id:
-            found = self.get(found.superior_id)
-            above.append(found)
-        return tuple(reversed(above))
+        record, superiors = self.get(agent), list[AgentRecord]()
+        while record.superior_id:
+            record = self.get(record.superior_id)
+            superiors.append(record)
+        return tuple(reversed(superiors))
 
     def siblings(self, agent: str) -> tuple[AgentRecord, ...]:
         """Return the other agents with the same superior."""
-        found = self.get(agent)
-        if not found.superior_id:
+        record = self.get(agent)
+        if not record.superior_id:
             return ()
-        above = self.get(found.superior_id)
-        return tuple(self.get(each) for each in above.subordinate_ids if each != found.id)
+        superior = self.get(record.superior_id)
+        return tuple(self.get(id_) for id_ in superior.subordinate_ids if id_ != record.id)
 
     def format_breadcrumbs(self, agent: str) -> str:
         """Return the names from the root to an agent in one line."""
-        way = (*self.ancestors(agent), self.get(agent))
-        return " \u203a ".join(_format_name(each) for each in way)
+        records = (*self.ancestors(agent), self.get(agent))
+        return " \u203a ".join(map(_format_name, records))
 
     def draw(self, agent: str | None = None, depth: int | None = None) -> str:
         """Return the agents as a tree of text, each with its state.
@@ -181,44 +175,42 @@ class AgentRegistry:
         """
         lines = self.list_lines(agent, depth)
         return "\n".join(
-            f"{each.guide}{each.name}: {describe_state(each.agent)}{each.rest}" for each in lines
+            f"{line.guide}{line.name}: {describe_state(line.agent)}{line.rest}" for line in lines
         )
 
     def list_lines(self, agent: str | None = None, depth: int | None = None) -> list[AgentLine]:
         """Return the lines of a drawing, see `draw`."""
         subtree = self.subtree(agent or self.agents[0].path)
         lowest = None if depth is None else subtree[0].level + depth
-        shown = [each for each in subtree if lowest is None or each.level <= lowest]
+        shown: list[AgentRecord] = []
         hidden: dict[str, int] = {}
-        last = subtree[0]
-        for each in subtree:
-            if lowest is None or each.level <= lowest:
-                last = each
-            else:
-                hidden[last.id] = hidden.get(last.id, 0) + 1
-        guides = draw_guides([each.level - subtree[0].level for each in shown])
+        for record in subtree:
+            if lowest is None or record.level <= lowest:
+                shown.append(record)
+            elif shown:
+                hidden[shown[-1].id] = hidden.get(shown[-1].id, 0) + 1
+        guides = draw_guides([record.level - subtree[0].level for record in shown])
         return [
-            AgentLine(guide, each, hidden.get(each.id, 0))
-            for guide, each in zip(guides, shown, strict=True)
+            AgentLine(guide, record, hidden.get(record.id, 0))
+            for guide, record in zip(guides, shown, strict=True)
         ]
 
     def __str__(self) -> str:
         return self.draw()
 
     def _find_place(self, agent: str) -> int:
-        name = read_text(agent)
-        if name is None or (place := self._places.get(name)) is None:
-            given = shorten_repr(agent) if name is None else name
-            raise UnknownPath(given, sorted(each.path for each in self.agents))
+        if not isinstance(agent, str) or (place := self._places.get(agent)) is None:
+            name = agent if isinstance(agent, str) else shorten_repr(agent)
+            raise UnknownPath(name, sorted(record.path for record in self.agents))
         return place
 
     def _walk(self, place: int) -> Iterator[AgentRecord]:
         top = self.agents[place]
         yield top
-        for below in range(place + 1, len(self.agents)):
-            if self.agents[below].level <= top.level:
+        for record in self.agents[place + 1 :]:
+            if record.level <= top.level:
                 return
-            yield self.agents[below]
+            yield record
 
 
 STATE_COLOURS = {
@@ -230,7 +222,7 @@ STATE_COLOURS = {
     AgentState.DONE: "#bfe8c2",
     AgentState.IDLE: "#f4f4f4",
 }
-"""The colour of an agent's box in a drawing, by its state."""
+"""The colour of an agent's box, by its state."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -251,14 +243,14 @@ class RegistryDrawing:
     def mermaid(self) -> str:
         """The agents as a Mermaid flowchart."""
         agents = self.registry.agents
-        names = {each.id: f"agent{number}" for number, each in enumerate(agents)}
+        names = {agent.id: f"agent{number}" for number, agent in enumerate(agents)}
         lines = ["flowchart TD"]
-        for each in agents:
-            label = f"<b>{_format_name(each)}</b><br/>{escape_mermaid(describe_state(each))}"
-            lines.append(f'    {names[each.id]}["{label}"]:::{each.state}')
-            if each.superior_id:
-                lines.append(f"    {names[each.superior_id]} --> {names[each.id]}")
-        used = {each.state for each in agents}
+        for agent in agents:
+            label = f"<b>{_format_name(agent)}</b><br/>{escape_mermaid(describe_state(agent))}"
+            lines.append(f'    {names[agent.id]}["{label}"]:::{agent.state}')
+            if agent.superior_id:
+                lines.append(f"    {names[agent.superior_id]} --> {names[agent.id]}")
+        used = {agent.state for agent in agents}
         lines += [
             f"    classDef {state} fill:{colour},color:#000"
             for state, colour in STATE_COLOURS.items()
@@ -275,9 +267,9 @@ class RegistryDrawing:
 
 def describe_state(agent: AgentRecord) -> str:
     """Return what an agent is doing, in one line."""
-    whom = f" for {', '.join(agent.waiting_for)}" if agent.waiting_for else ""
-    asked = f": {join_printable(agent.question)}" if agent.question else ""
-    return f"{agent.state}{whom}{asked}"
+    awaited = f" for {', '.join(agent.waiting_for)}" if agent.waiting_for else ""
+    question = f": {join_printable(agent.question)}" if agent.question else ""
+    return f"{agent.state}{awaited}{question}"
 
 
 def _format_name(agent: AgentRecord) -> str:

@@ -9,15 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from echelons.text.sanitize import join_printable
-from echelons.tree.members import Member
+from echelons.tree.members import Member, list_monitors, walk_tree
 from echelons.tree.names import PATH_SEPARATOR
-from echelons.tree.traversal import list_monitors, walk_tree
 
-MAX_LABEL_LENGTH = 80
-"""Characters of a description shown in a Mermaid label."""
+MAX_LABEL_LENGTH = 80  # characters of a description in a Mermaid label
 
 # All ASCII punctuation but ' ( ) , - and .
 _MARKUP = re.compile(r"[!-&*+/:-@\[-`{-~]")
@@ -56,11 +53,11 @@ class Drawing:
             if len(place.path) > 1:
                 lines.append(f"    {names[place.path[:-1]]} --> {names[place.path]}")
         for place in walk_tree(self.root):
-            for number, each in enumerate(list_monitors(place.member)):
-                monitor = f"{names[place.path]}monitor{number}"
-                lines.append(f'    {monitor}(["{_format_mermaid_label(each)}"])')
-                watched = each.watches.rpartition(PATH_SEPARATOR)[2] or place.member.name
-                lines.append(f"    {monitor} -. watches .-> {names[places[watched]]}")
+            for number, monitor in enumerate(list_monitors(place.member)):
+                node = f"{names[place.path]}monitor{number}"
+                lines.append(f'    {node}(["{_format_mermaid_label(monitor)}"])')
+                watched = monitor.watches.rpartition(PATH_SEPARATOR)[2] or place.member.name
+                lines.append(f"    {node} -. watches .-> {names[places[watched]]}")
         return "\n".join(lines)
 
     def __repr__(self) -> str:
@@ -85,32 +82,29 @@ def draw_guides(levels: Sequence[int]) -> list[str]:
     >>> draw_guides([0, 1, 2, 1])
     ['', '├── ', '│   └── ', '└── ']
     """
-    drawn: list[str] = []
-    # Upwards: of each level, whether a row further down continues it.
-    goes_on: list[bool] = []
+    guides: list[str] = []
+    # From the last row upwards: of each level, whether a row further down continues it.
+    continues: list[bool] = []
     for level in reversed(levels):
-        del goes_on[level + 1 :]
-        goes_on += [False] * (level + 1 - len(goes_on))
-        above = "".join("│   " if each else "    " for each in goes_on[1:level])
-        drawn.append(above + ("├── " if goes_on[level] else "└── ") if level else "")
-        goes_on[level] = True
-    return drawn[::-1]
+        del continues[level + 1 :]
+        continues += [False] * (level + 1 - len(continues))
+        outer = "".join("│   " if is_open else "    " for is_open in continues[1:level])
+        guides.append(outer + ("├── " if continues[level] else "└── ") if level else "")
+        continues[level] = True
+    return guides[::-1]
 
 
 def _draw_member(member: Member) -> list[str]:
-    below = [_draw_member(each) for each in member.subordinates]
-    below += [[_format_monitor(each, member)] for each in list_monitors(member)]
-    return [_format_label(member), *draw_branches(below)]
+    branches = [_draw_member(subordinate) for subordinate in member.subordinates]
+    for monitor in list_monitors(member):
+        watched = monitor.watches.rpartition(PATH_SEPARATOR)[2] or member.name
+        branches.append([f"{_format_label(monitor)} (monitor of {watched})"])
+    return [_format_label(member), *draw_branches(branches)]
 
 
 def _format_label(member: Member) -> str:
     summary = join_printable(member.description)
     return f"{member.name}: {summary}" if summary else member.name
-
-
-def _format_monitor(monitor: Any, superior: Member) -> str:
-    watched = monitor.watches.rpartition(PATH_SEPARATOR)[2] or superior.name
-    return f"{_format_label(monitor)} (monitor of {watched})"
 
 
 def _format_mermaid_label(member: Member) -> str:
@@ -124,4 +118,4 @@ def escape_mermaid(text: str) -> str:
     summary = join_printable(text)
     short = summary if len(summary) <= MAX_LABEL_LENGTH else summary[: MAX_LABEL_LENGTH - 1] + "…"
     apart = _SEQUENCE.sub(rf"\g<0>{_WORD_JOINER}", short)
-    return _MARKUP.sub(lambda found: f"#{ord(found[0])};", apart)
+    return _MARKUP.sub(lambda match: f"#{ord(match[0])};", apart)

@@ -12,16 +12,14 @@ from pathlib import Path
 from typing import Final
 
 from echelons.errors import ConfigurationError
-from echelons.text.input_limits import read_text, shorten_repr
+from echelons.text.input_limits import shorten_repr
 from echelons.tree.names import RESERVED_NAMES
 
 THEMES: Final = ("birds", "islands", "minerals", "rivers", "stars", "trees")
 """The themes that are part of the package."""
 ALIAS_PATTERN = re.compile(r"[A-Za-z][A-Za-z' -]{0,31}")
-"""The names that a theme may have."""
 MIN_NAMES, MAX_NAMES = 64, 10_000
-MAX_FILE_SIZE = 1 << 20
-"""Bytes that a file of names may have."""
+MAX_FILE_SIZE = 1 << 20  # bytes
 RESERVED_ALIASES = RESERVED_NAMES | {"superior", "human", "user", "the user", "siblings", "root"}
 """Words by which models, people and Echelons itself name others; no name is one of them."""
 
@@ -50,10 +48,10 @@ class NameTheme:
     def __post_init__(self) -> None:
         names = tuple(self.names)
         seen: dict[str, int] = {}
-        for line, each in enumerate(names, start=1):
-            if why := _find_fault(each, seen):
+        for line, alias in enumerate(names, start=1):
+            if why := _find_fault(alias, seen):
                 raise _invalid_theme(self.name, line, why)
-            seen[each.casefold()] = line
+            seen[alias.casefold()] = line
         if not MIN_NAMES <= len(names) <= MAX_NAMES:
             why = f"there are {len(names)} names; a theme has {MIN_NAMES} to {MAX_NAMES}"
             raise _invalid_theme(self.name, len(names), why)
@@ -63,7 +61,7 @@ class NameTheme:
 
 def _find_fault(name: object, seen: dict[str, int]) -> str:
     """Return what is wrong with a name; empty if nothing is."""
-    if type(name) is not str or not ALIAS_PATTERN.fullmatch(name) or name != name.strip():
+    if not isinstance(name, str) or not ALIAS_PATTERN.fullmatch(name) or name != name.strip():
         return (
             f"{shorten_repr(name)} is no name: a name is a letter and up to 31 letters, spaces, "
             "hyphens or apostrophes"
@@ -84,11 +82,10 @@ def load_theme(theme: str | PathLike[str]) -> NameTheme:
     Raises:
         ConfigurationError: There is neither, or the file is none of names.
     """
-    given = read_text(theme)
-    if given in THEMES:
-        return _load_shipped(given)
+    if isinstance(theme, str) and theme in THEMES:
+        return _load_shipped(theme)
     try:
-        path = Path(theme if given is None else given)
+        path = Path(theme)
         if not path.is_file():
             raise _invalid_theme(str(path), 0, f"it is no file, and none of {', '.join(THEMES)}")
         with path.open("rb") as file:
@@ -100,20 +97,18 @@ def load_theme(theme: str | PathLike[str]) -> NameTheme:
     return NameTheme(str(path), _split_lines(str(path), stored))
 
 
-def choose_theme(own: NameTheme | None, other: NameTheme | None, seed: str) -> NameTheme:
-    """Return the theme of a root: its own, else another that is given, else one drawn by a seed."""
-    if chosen := own or other:
-        return chosen
+def choose_theme(
+    root_theme: NameTheme | None, session_theme: NameTheme | None, seed: str
+) -> NameTheme:
+    """Return the theme of the root, else that of the session, else one drawn by a seed."""
+    if theme := root_theme or session_theme:
+        return theme
     drawn = int.from_bytes(sha256(f"theme/{seed}".encode()).digest()[:8])
     return _load_shipped(THEMES[drawn % len(THEMES)])
 
 
 def check_theme(theme: object) -> NameTheme | None:
-    """Return what was given for a theme as one; `None` for nothing.
-
-    Raises:
-        ConfigurationError: It is neither a theme, nor the name of one, nor a file of names.
-    """
+    """Return a theme, the name of one, or a file of names as a theme; `None` for nothing."""
     if theme is None or isinstance(theme, NameTheme):
         return theme
     if isinstance(theme, (str, PathLike)):

@@ -6,7 +6,6 @@ import re
 from collections.abc import Mapping
 
 from echelons.errors import invalid_name
-from echelons.text.input_limits import read_text
 
 NAME_PATTERN = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
 """Valid as a LangGraph node, a part of a namespace, and a message name for providers."""
@@ -67,12 +66,12 @@ SHOWN_TOOLS = (
 MAX_TOOLS = 128
 """Tools of a request that OpenAI and Azure take."""
 EARLIER_TOOLS = frozenset({ASK_SUPERIOR, ASK_USER, ASK_LATER})
-"""Names that `ask` had before: threads have them, and calls of them are still understood."""
+"""Earlier names of `ask`: stored threads have them, and calls of them are still understood."""
 BUILT_IN_TOOLS = EARLIER_TOOLS.union(SHOWN_TOOLS, {READ_RESULT})
 """Tools that Echelons adds to an agent's own."""
 RESERVED_TOOLS = BUILT_IN_TOOLS - {ASK}
-"""Names that no tool of an agent's own may have. Many have a tool called `ask`: such an agent keeps
-it, and is not shown the library's."""
+"""Names that no tool of an agent may have. Many have a tool called `ask`: such an agent keeps it,
+and is not shown the library's."""
 
 
 _FUNCTION_KEYS = frozenset(
@@ -103,19 +102,15 @@ def get_provider_tool_name(tool: object) -> str:
 
 
 def check_name(name: object) -> str:
-    """Return `name` if it is a valid agent name.
-
-    Raises:
-        ConfigurationError: It is not a string, has characters other than letters, digits, `-` and
-            `_`, does not begin with a letter, is longer than 64 characters, or is reserved.
+    """Return `name` if it is a valid agent name; raise `ConfigurationError` if it is not.
 
     Examples:
         >>> check_name("restaurants")
         'restaurants'
     """
-    text = read_text(name)
-    if text is None or not NAME_PATTERN.fullmatch(text):
+    match = NAME_PATTERN.fullmatch(name) if isinstance(name, str) else None
+    if match is None:
         raise invalid_name(name)
-    if text in RESERVED_NAMES:
+    if match[0] in RESERVED_NAMES:
         raise invalid_name(name, "a node of every level is called so")
-    return text
+    return match[0]  # a plain string, also of a member of an enumeration

@@ -8,14 +8,13 @@ from typing import Any, Final
 from echelons.errors import PermissionsWidened, unknown_tool
 from echelons.guards.permissions import (
     NO_PERMISSIONS,
-    ApprovalRule,
     ApprovalRules,
     Permissions,
     describe_rule,
     find_wider,
     rank_rule,
 )
-from echelons.tree.members import Member
+from echelons.tree.members import Member, TreePlace, walk_tree
 from echelons.tree.names import (
     ASK,
     ASK_LATER,
@@ -32,7 +31,6 @@ from echelons.tree.names import (
     SPAWN_SUBORDINATE,
     get_provider_tool_name,
 )
-from echelons.tree.traversal import TreePlace, walk_tree
 
 _DELEGATION = "name the subordinates, whose tasks a rule holds"
 _UPWARD = "what an agent says to its superior is not held"
@@ -57,27 +55,21 @@ _DECIDED_ELSEWHERE: Final[Mapping[str, str]] = {
 
 
 def check_permissions(root: Member) -> None:
-    """Check the approval rules of an agent against all members below it.
-
-    Raises:
-        PermissionsWidened: An agent below has a rule that is less strict than this agent's.
-        ConfigurationError: A rule names no tool or subordinate of the agent or below it, a built-in
-            tool, or a tool inside a foreign graph.
-    """
+    """Check the approval rules of an agent against all members below it."""
     places = [*walk_tree(root)]
     _check_grants(root, places)
     _check_spawn(root, places)
     rules = get_permissions(root).approvals
     if not rules:
         return
-    known = {
+    targets = {
         name
         for place in places
         for name in (*_list_tools(place.member), *_list_middleware_tools(place.member))
     }
-    known |= {place.member.name for place in places[1:]}
+    targets |= {place.member.name for place in places[1:]}
     if any(get_permissions(place.member).spawn for place in places):
-        known.add(SPAWN_SUBORDINATE)
+        targets.add(SPAWN_SUBORDINATE)
     foreign = {name: place for place in places for name in _list_foreign_tools(place.member)}
     for name in rules:
         if name in foreign:
@@ -87,48 +79,41 @@ def check_permissions(root: Member) -> None:
                 "name the graph itself, or approve them in the graph"
             )
             raise unknown_tool(root.name, name, why)
-        if name in _DECIDED_ELSEWHERE and name not in known:
+        if name in _DECIDED_ELSEWHERE and name not in targets:
             why = f"it is a built-in tool, and no rule is for it: {_DECIDED_ELSEWHERE[name]}"
             raise unknown_tool(root.name, name, why)
-        if name not in known:
-            listed = ", ".join(sorted(known)) or "none"
+        if name not in targets:
+            listed = ", ".join(sorted(targets)) or "none"
             why = f"a rule names a tool or a subordinate of the agent or below it: {listed}"
             raise unknown_tool(root.name, name, why)
     for place in places[1:]:
-        _check_narrowing(place, root.name, rules)
+        for name, rule in get_permissions(place.member).approvals.items():
+            outer = rules.get(name, "allow")
+            if rank_rule(rule) < rank_rule(outer):
+                uses = f"the rule {describe_rule(rule)}"
+                limit = describe_rule(outer)
+                raise PermissionsWidened(place.path_text, root.name, name, uses, limit)
 
 
-def fit_permissions(root: Member, given: Permissions) -> Permissions:
-    """Return the permissions of an agent without what they say of names that are not there.
-
-    Args:
-        root: The agent, with permissions that say nothing of names.
-        given: The permissions that it is to have.
-    """
+def fit_permissions(root: Member, wanted: Permissions) -> Permissions:
+    """Return the permissions that an agent is to have, without names that it has not below it."""
     places = [*walk_tree(root)]
     tools = {name for place in places for name in _list_all_tools(place.member)}
-    known = tools | {place.member.name for place in places[1:]}
-    if given.spawn or any(get_permissions(place.member).spawn for place in places):
-        known.add(SPAWN_SUBORDINATE)
-    return given.model_copy(
-        update={
-            "approvals": ApprovalRules(
-                {name: rule for name, rule in given.approvals.items() if name in known}
-            ),
-            "tools": None
-            if given.tools is None
-            else tuple(name for name in given.tools if name in tools),
-        }
-    )
+    targets = tools | {place.member.name for place in places[1:]}
+    if wanted.spawn or any(get_permissions(place.member).spawn for place in places):
+        targets.add(SPAWN_SUBORDINATE)
+    rules = {name: rule for name, rule in wanted.approvals.items() if name in targets}
+    granted = None if wanted.tools is None else tuple(n for n in wanted.tools if n in tools)
+    return wanted.model_copy(update={"approvals": ApprovalRules(rules), "tools": granted})
 
 
 def _check_grants(root: Member, places: Sequence[TreePlace]) -> None:
     """Check that what an agent grants is there, and is all that it and those below it use."""
     grant = get_permissions(root).grant
-    known = {name for place in places for name in _list_all_tools(place.member)}
+    tools = {name for place in places for name in _list_all_tools(place.member)}
     for name in grant.tools or ():
-        if name not in known:
-            listed = ", ".join(sorted(known)) or "none"
+        if name not in tools:
+            listed = ", ".join(sorted(tools)) or "none"
             why = f"tools names a tool of the agent or below it: {listed}"
             raise unknown_tool(root.name, name, why)
     for place in places:
@@ -144,19 +129,19 @@ def _check_grants(root: Member, places: Sequence[TreePlace]) -> None:
 
 
 def _check_spawn(root: Member, places: Sequence[TreePlace]) -> None:
-    """Check that the tools that an agent gives to others are its own, and who may spawn more."""
+    """Check that an agent passes on only its own tools, and that none below it may spawn more."""
     rules = get_permissions(root).spawn
     if rules is None:
         return
-    own = [*_list_tools(root)]
+    tools = [*_list_tools(root)]
     for name in rules.tools:
-        if name not in own:
-            listed = ", ".join(own) or "none"
+        if name not in tools:
+            listed = ", ".join(tools) or "none"
             why = f"an agent can give agents that it spawns a tool of its own: {listed}"
             raise unknown_tool(root.name, name, why)
     for place in places[1:]:
-        below = get_permissions(place.member).spawn
-        if below and (wider := rules.find_wider(below)):
+        inner = get_permissions(place.member).spawn
+        if inner and (wider := rules.find_wider(inner)):
             field, value = wider
             limit = repr(getattr(rules, field))
             name = f"spawn.{field}"
@@ -168,31 +153,16 @@ def _list(names: Sequence[str] | None) -> str:
 
 
 def _list_all_tools(member: Member) -> Iterator[str]:
-    """Yield the names of a member's own tools, those of its middleware and provider included."""
+    """Yield the names of a member's tools, those of its middleware and provider included."""
     yield from _list_tools(member)
     yield from filter(None, map(get_provider_tool_name, getattr(member, "tools", ())))
     yield from _list_middleware_tools(member)
 
 
 def get_permissions(member: Member) -> Permissions:
-    """Return the permissions of a member; those without any for one that is no agent."""
+    """Return the permissions of a member; `NO_PERMISSIONS` for one that is no agent."""
     permissions: Permissions = getattr(member, "permissions", NO_PERMISSIONS)
     return permissions
-
-
-def _check_narrowing(
-    place: TreePlace, superior: str, superiors: Mapping[str, ApprovalRule]
-) -> None:
-    for name, rule in get_permissions(place.member).approvals.items():
-        above = superiors.get(name, "allow")
-        if rank_rule(rule) < rank_rule(above):
-            raise PermissionsWidened(
-                place.path_text,
-                superior,
-                name,
-                f"the rule {describe_rule(rule)}",
-                describe_rule(above),
-            )
 
 
 def _list_tools(member: Member) -> Iterator[str]:
@@ -203,12 +173,12 @@ def _list_tools(member: Member) -> Iterator[str]:
 
 
 def _list_middleware_tools(member: Member) -> Iterator[str]:
-    for each in getattr(member, "middleware", ()):
-        yield from (str(tool.name) for tool in getattr(each, "tools", ()))
+    for middleware in getattr(member, "middleware", ()):
+        yield from (str(tool.name) for tool in getattr(middleware, "tools", ()))
 
 
 def _list_foreign_tools(member: Member) -> Iterator[str]:
-    """Yield the names of the tools inside a foreign graph or Runnable, as far as they are seen."""
+    """Yield the names of the tools inside a foreign graph or Runnable, as far as they are found."""
     left: list[Any] = [getattr(member, "graph", None) or getattr(member, "runnable", None)]
     seen: set[int] = set()
     while left:

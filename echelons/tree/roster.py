@@ -26,7 +26,7 @@ from echelons.tree.members import Member
 from echelons.tree.names import NAME_PATTERN, check_name, get_provider_tool_name
 
 MAX_NAMES: Final = 8
-"""Most tools, subordinates or capabilities of a branch that its superior's model reads."""
+"""Tools, subordinates or capabilities of a branch that its superior's model reads at most."""
 NOTHING_LISTED: Final = "(nothing listed)"
 
 _CAN: Final = ". Can: "
@@ -37,17 +37,11 @@ _ABILITY: Final = re.compile(r'("(?:[^"\\]|\\.)*"|[^",()]+) \(([^()\s]+)\)(?:, |
 
 @dataclass(frozen=True)
 class RosterEntry:
-    """One subordinate as described to its superior.
-
-    Attributes:
-        name: The agent's name, as `call_subordinate` takes it.
-        description: What it does; on one line, without final full stops.
-        capabilities: The capabilities of its whole subtree, each with a confidence from 0 to 1.
-    """
+    """One subordinate as described to its superior; the description is put on one line."""
 
     name: str
     description: str = ""
-    capabilities: Mapping[str, float] = field(default_factory=dict)
+    capabilities: Mapping[str, float] = field(default_factory=dict)  # of its whole subtree
 
     def __post_init__(self) -> None:
         check_name(self.name)  # the line of any other could not be parsed
@@ -78,11 +72,11 @@ def describe_subordinates(members: Iterable[Member]) -> str:
 
 def _describe_member(member: Member) -> str:
     about = join_printable(member.description).rstrip(". ") or _list_names(member.capabilities)
-    if below := [each.name for each in member.subordinates]:
-        has = f"Subordinates: {_list_names(below)}"
+    if names := [subordinate.name for subordinate in member.subordinates]:
+        has = f"Subordinates: {_list_names(names)}"
     else:
         tools = getattr(member, "tools", ())
-        names = [get_provider_tool_name(each) or _get_tool_name(each) for each in tools]
+        names = [get_provider_tool_name(tool) or _get_tool_name(tool) for tool in tools]
         has = f"Tools: {_list_names(names)}" if names else ""
     facts = ". ".join(filter(None, (about, has)))
     return f"- {member.name}: {facts}." if facts else f"- {member.name}"
@@ -93,9 +87,9 @@ def _get_tool_name(tool: object) -> str:
 
 
 def _list_names(names: Iterable[str]) -> str:
-    every = [join_printable(name) for name in names]
-    more = f" and {len(every) - MAX_NAMES} more" if len(every) > MAX_NAMES else ""
-    return ", ".join(every[:MAX_NAMES]) + more
+    shown = [join_printable(name) for name in names]
+    more = f" and {len(shown) - MAX_NAMES} more" if len(shown) > MAX_NAMES else ""
+    return ", ".join(shown[:MAX_NAMES]) + more
 
 
 def parse_roster(text: str) -> tuple[RosterEntry, ...]:
@@ -128,14 +122,14 @@ def _format_capabilities(capabilities: Mapping[str, float]) -> str:
 
 
 def _parse_capabilities(text: str) -> dict[str, float]:
-    read: dict[str, float] = {}
+    capabilities: dict[str, float] = {}
     end = 0
     # Matching from `end` keeps malformed text linear; a search would start again everywhere.
     while ability := _ABILITY.match(text, end):
         end = ability.end()
         try:
             name = str(json.loads(ability[1])) if ability[1].startswith('"') else ability[1]
-            read[name] = float(ability[2])
+            capabilities[name] = float(ability[2])
         except ValueError:  # some other line that happens to look like one of a roster
             continue
-    return read
+    return capabilities

@@ -1,12 +1,12 @@
 """`UsageReport`: what the agents of threads have used, in sums by agent, thread, day and model.
 
 Sums of stored calls: one for each reply of a model, or for what it was charged, and one for each
-call of a tool. Pure functions of what was read.
+call of a tool. Pure.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from decimal import Decimal
 from typing import Any, Final, Literal, TypeAlias
@@ -151,9 +151,9 @@ class UsageTotals:
         return self.input_tokens + self.output_tokens + self.charged_tokens
 
     def __add__(self, other: UsageTotals) -> UsageTotals:
-        known = [each for each in (self.cost, other.cost) if each is not None]
+        costs = [cost for cost in (self.cost, other.cost) if cost is not None]
         sums = {name: getattr(self, name) + getattr(other, name) for name in _COUNTS}
-        return UsageTotals(**sums, cost=add_money(*known) if known else None)
+        return UsageTotals(**sums, cost=add_money(*costs) if costs else None)
 
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON; the cost is a text."""
@@ -188,14 +188,14 @@ class UsageReport:
         """The currency of the costs; empty if there are none."""
         if self.prices:
             return self.prices.currency
-        return next((each.currency for each in self.calls if each.money is not None), "")
+        return next((call.currency for call in self.calls if call.money is not None), "")
 
     @property
     def unpriced_models(self) -> tuple[str, ...]:
         """The names of the models without a price, in order; empty if no prices were given."""
         if not self.prices:
             return ()
-        names = {each.model for each in self.calls if each.kind == "model" and each.model}
+        names = {call.model for call in self.calls if call.kind == "model" and call.model}
         return tuple(sorted(name for name in names if not self.prices.covers(name)))
 
     def group(self, by: UsageGroup) -> dict[str, UsageTotals]:
@@ -210,11 +210,13 @@ class UsageReport:
             raise ValueError(f"{by!r} is no group; take one of {', '.join(USAGE_GROUPS)}")
         if by != "subtree":
             return self._sum(_KEYS[by])
-        found: dict[str, UsageTotals] = {}
-        for path, own in self._sum(_KEYS["agent"]).items():
-            for above in _iterate_paths(path):
-                found[above] = found.get(above, UsageTotals()) + own
-        return dict(sorted(found.items()))
+        subtrees: dict[str, UsageTotals] = {}
+        for path, totals in self._sum(_KEYS["agent"]).items():
+            top = path
+            while top:
+                subtrees[top] = subtrees.get(top, UsageTotals()) + totals
+                top = top.rpartition(PATH_SEPARATOR)[0]
+        return dict(sorted(subtrees.items()))
 
     def select(self, path: str, known: Sequence[str] = ()) -> UsageReport:
         """Return the report of an agent and all below it.
@@ -227,10 +229,12 @@ class UsageReport:
             UnknownPath: There is no such agent.
         """
         below = path + PATH_SEPARATOR
-        calls = [each for each in self.calls if each.path == path or each.path.startswith(below)]
-        grants = [each for each in self.grants if each.path == path or each.path.startswith(below)]
+        calls = [call for call in self.calls if f"{call.path}{PATH_SEPARATOR}".startswith(below)]
+        grants = [
+            grant for grant in self.grants if f"{grant.path}{PATH_SEPARATOR}".startswith(below)
+        ]
         if not calls and not grants and path not in known:
-            paths = {each.path for each in self.calls} | {each.path for each in self.grants}
+            paths = {call.path for call in self.calls} | {grant.path for grant in self.grants}
             raise UnknownPath(path, sorted({*known, *paths}))
         return replace(self, calls=calls, grants=grants)
 
@@ -298,10 +302,3 @@ _KEYS: Mapping[str, Callable[[StoredCall], str | None]] = {
     "day": lambda call: call.at[:10],
     "model": lambda call: call.model if call.kind == "model" else None,
 }
-
-
-def _iterate_paths(path: str) -> Iterator[str]:
-    """Yield a path and those above it."""
-    while path:
-        yield path
-        path = path.rpartition(PATH_SEPARATOR)[0]

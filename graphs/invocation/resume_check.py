@@ -44,10 +44,9 @@ from echelons.errors import InvalidId, MissingAgents
 from echelons.identity.lineage import Identity
 from echelons.nodes.delegating.request_queue import DISPATCH, REFUSE
 from echelons.nodes.dispatch import assign_nodes
-from echelons.tree.members import Member
+from echelons.tree.members import Member, fingerprint_tree, walk_tree
 from echelons.tree.names import PATH_SEPARATOR, RUN, get_provider_tool_name
 from echelons.tree.permission_rules import get_permissions
-from echelons.tree.traversal import fingerprint_tree, walk_tree
 
 
 def check_resume(agent: Agent, own: Any, given: Any, config: Mapping[str, Any]) -> Identity | None:

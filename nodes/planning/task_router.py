@@ -24,8 +24,8 @@ from echelons.delegation.spawnable import SpawnableAgent, get_spawnable
 from echelons.identity.failures import get_failure_log
 from echelons.routing import Part, Route, Router
 from echelons.routing.route import MAX_EXPLAINED
+from echelons.tree.members import collect_capabilities, walk_tree
 from echelons.tree.names import PATH_SEPARATOR
-from echelons.tree.traversal import collect_capabilities, walk_tree
 
 MAX_REASON = 200
 """The most characters stored of why an agent was asked."""

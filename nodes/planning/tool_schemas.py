@@ -36,7 +36,7 @@ from echelons.messaging.mail import check_mail_text
 from echelons.prompts import fill_text, load_tool_texts
 from echelons.text.input_limits import check_context
 from echelons.text.sanitize import join_printable
-from echelons.tree.members import Member
+from echelons.tree.members import Member, collect_capabilities
 from echelons.tree.names import (
     ASK,
     CALL_SUBORDINATE,
@@ -50,7 +50,6 @@ from echelons.tree.names import (
     SPAWN_SUBORDINATE,
 )
 from echelons.tree.roster import RosterEntry, render_roster
-from echelons.tree.traversal import collect_capabilities
 
 MAX_SHOWN_SIBLINGS = 32
 """Most names of agents beside it that an agent's model is shown."""

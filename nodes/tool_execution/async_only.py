@@ -25,9 +25,8 @@ from echelons.guards.gate import Halt
 from echelons.identity.lineage import require_identity
 from echelons.langgraph_internals import supports_sync
 from echelons.nodes.delegating.cancel_on_stop import CancelOnStop
-from echelons.tree.members import FunctionMember, GraphMember, RunnableMember
+from echelons.tree.members import FunctionMember, GraphMember, RunnableMember, walk_tree
 from echelons.tree.names import PATH_SEPARATOR, get_provider_tool_name
-from echelons.tree.traversal import walk_tree
 
 
 def run_async(work: Callable[[], Awaitable[Any]], config: Mapping[str, Any]) -> Any | Halt:

@@ -10,8 +10,7 @@ import pytest
 
 from echelons import Agent, Capability, Human, subordinate
 from echelons.human import MAX_TIMEOUT
-from echelons.tree.members import Member
-from echelons.tree.traversal import fingerprint_tree
+from echelons.tree.members import Member, fingerprint_tree
 from tests.error_codes import raises_code
 
 

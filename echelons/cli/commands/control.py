@@ -300,7 +300,7 @@ def _list_agent_paths(
     root: RootThread, team: str | None, track: output.Tracker | None, *, have_model: bool = False
 ) -> frozenset[str]:
     from echelons.agent import Agent
-    from echelons.tree.traversal import walk_tree
+    from echelons.tree.members import walk_tree
 
     try:
         named = resolve_stored_team(root, StoredTeamOptions(team=team))

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from echelons import Agent
 from echelons.capabilities import Capability, DeclaredCapabilities, check_capabilities
-from echelons.tree.traversal import collect_capabilities, fingerprint_tree
+from echelons.tree.members import collect_capabilities, fingerprint_tree
 from tests.error_codes import raises_code
 
 BOOKING = Capability(0.8, examples=["book a table for two"])

@@ -13,7 +13,7 @@ from echelons.guards.budget import Budget
 from echelons.monitors import Alert, Monitor
 from echelons.monitors.alert import decide_alert
 from echelons.testing import ScriptedModel
-from echelons.tree.traversal import fingerprint_tree
+from echelons.tree.members import fingerprint_tree
 from tests.error_codes import raises_code
 
 MODEL = ScriptedModel(["nothing"])

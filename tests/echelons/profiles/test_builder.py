@@ -24,8 +24,8 @@ from echelons.profiles.builder import (
 from echelons.profiles.settings_file import get_field_types
 from echelons.teams.travel.team import team
 from echelons.testing import Call, ScriptedModel, delegate
+from echelons.tree.members import fingerprint_tree, walk_tree
 from echelons.tree.name_themes import load_theme
-from echelons.tree.traversal import fingerprint_tree, walk_tree
 from tests.echelons.profiles.conftest import Write
 from tests.error_codes import raises_code
 from tests.fork_server import ForkServer
@@ -73,7 +73,7 @@ def test_the_fingerprint_is_the_same_in_another_process(
     fork_server: ForkServer, tmp_path: Path
 ) -> None:
     code = (
-        "import sys; from echelons import Agent; from echelons.tree.traversal import "
+        "import sys; from echelons import Agent; from echelons.tree.members import "
         "fingerprint_tree; print(fingerprint_tree(Agent.from_folder(sys.argv[1], trusted=True)))"
     )
     ran = fork_server.run("-c", code, str(TRAVEL), cwd=tmp_path)

@@ -16,8 +16,7 @@ from echelons.agent import Agent
 from echelons.errors import FolderMissing, NotAFolder, NothingToRead
 from echelons.teams.research import survey, team
 from echelons.teams.research.prompts import MOST_CHARACTERS
-from echelons.tree.members import Member
-from echelons.tree.traversal import fingerprint_tree, walk_tree
+from echelons.tree.members import Member, fingerprint_tree, walk_tree
 
 
 def write(root: Path, files: dict[str, str]) -> None:
@@ -181,7 +180,7 @@ def test_a_team_is_the_same_in_every_process(corpus: Path) -> None:
     code = (
         "import sys, json\n"
         "from echelons.teams.research import team\n"
-        "from echelons.tree.traversal import fingerprint_tree\n"
+        "from echelons.tree.members import fingerprint_tree\n"
         "root = team(sys.argv[1])\n"
         "print(fingerprint_tree(root), json.dumps(dict(root.capabilities)))"
     )

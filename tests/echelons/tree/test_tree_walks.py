@@ -10,7 +10,7 @@ import pytest
 
 from echelons import Agent, Limits
 from echelons.testing import ScriptedModel
-from echelons.tree.traversal import collect_capabilities, fingerprint_tree, walk_tree
+from echelons.tree.members import collect_capabilities, fingerprint_tree, walk_tree
 from tests.error_codes import raises_code
 
 
@@ -195,7 +195,7 @@ def test_another_name_or_shape_has_another_fingerprint(other: Agent) -> None:
 
 def test_every_process_comes_to_the_same_fingerprint() -> None:
     code = (
-        "from echelons import Agent; from echelons.tree.traversal import fingerprint_tree;"
+        "from echelons import Agent; from echelons.tree.members import fingerprint_tree;"
         "print(fingerprint_tree(Agent('head', subordinates=[Agent('eat'), Agent('sleep')])))"
     )
     found = subprocess.run(
