@@ -11,7 +11,7 @@ from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 from uuid import uuid4, uuid5
 
 from langchain_core.runnables import RunnableConfig
@@ -36,6 +36,8 @@ from echelons.checkpoints.open import open_checkpointer
 from echelons.checkpoints.threads.segments import SavedHistory
 from echelons.delegation.policy import DEFAULT_POLICY, DelegationPolicy
 from echelons.errors import EventLoopMissing, InvalidOption, SessionNeeded
+from echelons.features.feature import Place
+from echelons.features.registry import bind_features
 from echelons.graphs.agent_models import check_budgets, place_monitors, resolve_models
 from echelons.graphs.invocation.entry import TreeEntry, enter_tree
 from echelons.graphs.invocation.input_validation import validate_input
@@ -58,13 +60,18 @@ from echelons.graphs.level_graph import (
 from echelons.graphs.pregel.state_updates import EditableGraph
 from echelons.graphs.probe import probe_tree
 from echelons.graphs.provider_limits import ToolLimits
-from echelons.graphs.shown_tools import list_built_in_tools, resolve_upward_tools
+from echelons.graphs.shown_tools import (
+    choose_shown_tools,
+    list_built_in_tools,
+    resolve_upward_tools,
+)
 from echelons.guards.limits import Limits
 from echelons.guards.permissions import RulesByName, extend_rules
 from echelons.human import Human
 from echelons.identity.lineage import ECHELONS_NS, Identity
 from echelons.messaging.notice import MARK_KEY, create_mark
 from echelons.monitors.monitor import PlacedMonitor
+from echelons.nodes.model_call.long_results import LongResults
 from echelons.nodes.model_call.model_input import supports_tool_calls
 from echelons.nodes.planning.task_router import TaskRouter
 from echelons.nodes.tool_execution.async_only import find_async_only
@@ -330,15 +337,6 @@ def _build_levels(agent: Agent) -> _Levels:
     return _Levels(root, fingerprint_tree(agent), find_async_only(agent), monitors, models)
 
 
-class _Place(NamedTuple):
-    """The place of an agent, as far as it decides which built-in tools it is shown."""
-
-    model: Any
-    reports: bool
-    policy: DelegationPolicy
-    upward_tools: frozenset[str]
-
-
 @dataclass(frozen=True, slots=True)
 class _LevelFactory:
     """Builds the levels of one tree from what they share."""
@@ -385,7 +383,9 @@ class _LevelFactory:
         }
         policy = self.policies[agent.name]
         position = LevelPosition(
+            agent=agent,
             model=self.models[agent.name],
+            can_call=supports_tool_calls(self.models[agent.name]),
             reports=bool(superior),
             depth=self.depth,
             timeouts={each.name: self._get_timeout(each, policy) for each in agent.subordinates},
@@ -411,19 +411,23 @@ class _LevelFactory:
             models=self.models,
             upward_tools=self.upward_tools[agent.name],
         )
-        return build_agent_level(agent, position, below)
+        return build_agent_level(position, below)
 
     def check_tools(self, root: Agent, superior: str = "") -> None:
         """Check the tools of all agents of a tree, see `ToolLimits.check`."""
 
         def list_built_in(agent: Agent, names: frozenset[str]) -> Sequence[str]:
-            place = _Place(
-                self.models[agent.name],
-                bool(superior) or agent is not root,
-                self.policies[agent.name],
-                self.upward_tools[agent.name],
+            model = self.models[agent.name]
+            place = Place(
+                agent=agent,
+                model=model,
+                can_call=supports_tool_calls(model),
+                reports=bool(superior) or agent is not root,
+                policy=self.policies[agent.name],
+                upward_tools=self.upward_tools[agent.name],
             )
-            return list_built_in_tools(agent, place, names, supports_tool_calls(place.model))
+            tools = list_built_in_tools(place, bind_features(place), names, LongResults(None))
+            return [tool.name for tool in choose_shown_tools(agent, tools)]
 
         above = (superior,) if superior else ()
         ToolLimits(self.models, self.tools, self.middleware, list_built_in, above).check(root)

@@ -12,14 +12,14 @@ from langchain_core.tools import BaseTool
 from langgraph.graph import END, START, StateGraph
 
 from echelons.agent import Agent
-from echelons.checkpoints.threads.message_search import search_messages
 from echelons.delegation.contract import get_inputs
-from echelons.delegation.policy import DelegationPolicy
 from echelons.effects.approvals import StandingDecisions
 from echelons.effects.journal import Journal, is_polling
+from echelons.features.feature import BuiltIn, Place
+from echelons.features.registry import bind_features
 from echelons.graphs.delegation_graph import build_delegation_graph
 from echelons.graphs.edges import AfterReason, BeforeReason, LoopNodes
-from echelons.graphs.shown_tools import list_built_in_tools, list_shown_tools
+from echelons.graphs.shown_tools import choose_shown_tools, list_built_in_tools, list_shown_tools
 from echelons.graphs.spawned_levels import BuildLevel
 from echelons.graphs.state import (
     Conversation,
@@ -40,7 +40,6 @@ from echelons.guards.spawn import Spawn
 from echelons.human import Human
 from echelons.identity.thread_history import GraphHistory, ThreadHistory
 from echelons.memory.settings import Memory
-from echelons.messaging.sibling_messages import SiblingRule
 from echelons.models import is_offline_planner
 from echelons.models.call_timeouts import takes_timeout
 from echelons.nodes.act import Act
@@ -48,10 +47,9 @@ from echelons.nodes.base_node import Node
 from echelons.nodes.delegating.request_approval import RequestApprovals
 from echelons.nodes.delegating.request_queue import RequestQueue
 from echelons.nodes.dispatch import assign_nodes
-from echelons.nodes.memory.memory_tools import MemoryTools
 from echelons.nodes.memory.prompt_memory import PromptMemory
 from echelons.nodes.model_call.long_results import LongResults
-from echelons.nodes.model_call.model_input import ModelFunction, supports_tool_calls
+from echelons.nodes.model_call.model_input import ModelFunction
 from echelons.nodes.model_call.system_prompt import SystemPrompt
 from echelons.nodes.planning.repeated_calls import RepeatRules
 from echelons.nodes.planning.spawn_plan import SpawnRules
@@ -66,11 +64,6 @@ from echelons.prompts import build_guidance
 from echelons.tree.members import FunctionMember, GraphMember, Member, RunnableMember
 from echelons.tree.names import (
     ASK,
-    ASK_LATER,
-    ASK_SUPERIOR,
-    ASK_USER,
-    DISMISS_SUBORDINATE,
-    MEMORY_TOOLS,
     PATH_SEPARATOR,
     REPORT,
     RUN,
@@ -84,22 +77,17 @@ if TYPE_CHECKING:
 LevelBuilder = StateGraph[Any, Any, Any, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class LevelPosition:
-    """What a level gets from the tree around it.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LevelPosition(Place):
+    """An agent at its place, with what its level gets from the tree around it.
 
     Attributes:
-        model: The agent's model, its own or inherited, or a function that chooses it.
-        reports: Whether there is a superior agent to report to.
-        siblings: Names of the agents with the same superior, its own included.
-        sibling_rule: The superior's rule about messages between them.
         depth: Levels of the whole tree.
         timeouts: Seconds for each declared subordinate, by its name; `None` for no limit.
         tools: The tools of all agents that run here, by the ids of what the agents were given.
         history: Reads threads.
         journal: Records tool calls with side effects.
         router: Routes tasks that name no subordinate.
-        policy: The agent's delegation policy, its own or inherited.
         decisions: The decisions on calls that hold for a whole thread.
         width: Most parallel calls in one message; `None` for no limit.
         max_refusals: Most refusals of the same call in a row; `None` for no limit.
@@ -113,73 +101,54 @@ class LevelPosition:
         max_depth: Most levels of the tree.
         is_spawned: Whether the agent was made at run time: the tools that it has now may be fewer
             than those that it has called.
-        has_budget: Whether the agent or one above it has a budget, so that it may grant a part.
         models: The model of each agent of the tree, by its name.
-        upward_tools: Which of `report` and `send_message` its place needs.
     """
 
-    model: Any
-    reports: bool
     depth: int
     timeouts: Mapping[str, float | None]
     tools: Mapping[int, BaseTool]
     history: ThreadHistory
     journal: Journal
     router: TaskRouter
-    policy: DelegationPolicy
     decisions: StandingDecisions
     width: int | None = None
     max_refusals: int | None = DEFAULT_REFUSALS
     result_tokens: int | None = DEFAULT_RESULT_TOKENS
     max_repeats: int | None = DEFAULT_REPEATS
-    siblings: tuple[str, ...] = ()
-    sibling_rule: SiblingRule = "copy"
     rules: RulesByName = field(default_factory=dict)
     guidance: str | Mapping[str, str] | None = None
     middleware: tuple[Any, ...] = ()
     build_spawned_level: BuildLevel | None = None
     max_depth: int = MAX_DEPTH
     is_spawned: bool = False
-    has_budget: bool = False
     models: Mapping[str, Any] = field(default_factory=dict)
-    upward_tools: frozenset[str] = frozenset()
 
 
 def build_agent_level(
-    agent: Agent, position: LevelPosition, levels: Mapping[str, Runnable[Any, Any]]
+    position: LevelPosition, levels: Mapping[str, Runnable[Any, Any]]
 ) -> LevelBuilder:
     """Return the graph of an agent's level over those of its subordinates, not yet compiled."""
+    agent = position.agent
     tools = [position.tools[id(each)] for each in agent.tools if not get_provider_tool_name(each)]
     hooks = _build_hooks(agent, position, tools)
     builder = hooks.builder if hooks else _create_builder(position.reports)
     nodes = hooks.nodes if hooks else LoopNodes()
     ends = [*nodes]
-    can_ask = supports_tool_calls(position.model)
-    # Below the root, a question to the superior ends the segment instead.
-    built_in = (ASK_SUPERIOR,) * (can_ask and not position.reports)
-    if can_ask and agent.permissions.contact_user:
-        built_in += (ASK_USER,)
-    built_in += (ASK_LATER,) * bool(built_in)
-    # A tool of the agent's own may be called `ask`.
-    built_in += (ASK,) * (bool(built_in) and all(each.name != ASK for each in tools))
-    built_in += (DISMISS_SUBORDINATE,) * bool(can_ask and agent.permissions.spawn)
-    built_in += tuple(MEMORY_TOOLS) * bool(can_ask and agent.memory)
-    if tools or built_in or position.is_spawned:
+    own_tools = {tool.name for tool in tools} | get_inputs(_name_members(agent)).keys()
+    features, results = bind_features(position), LongResults(position.result_tokens)
+    built_in = {
+        tool.name: tool for tool in list_built_in_tools(position, features, own_tools, results)
+    }
+    executed = {name: tool for name, tool in built_in.items() if tool.is_executed}
+    if tools or executed or position.is_spawned:
         approvals = ToolApprovals(position.rules, tools, position.journal, position.decisions)
         wraps = hooks.tool_calls if hooks else None
-        act = Act(
-            tools,
-            position.journal,
-            position.history,
-            approvals,
-            built_in,
-            wraps=wraps,
-            memory=MemoryTools(agent.memory, search_messages) if agent.memory else None,
-        )
+        act = Act(tools, position.journal, position.history, approvals, executed, wraps=wraps)
         builder.add_node("act", act)
         builder.add_edge("act", nodes.entry)
         ends.append("act")
-    build_spawned = position.build_spawned_level if agent.permissions.spawn and can_ask else None
+    may_spawn = agent.permissions.spawn and position.can_call
+    build_spawned = position.build_spawned_level if may_spawn else None
     if agent.subordinates or build_spawned:
         nodes_below = assign_nodes([member.name for member in agent.subordinates])
         approvals_below = RequestApprovals(position.rules, position.decisions, position.history)
@@ -205,7 +174,7 @@ def build_agent_level(
             edge = BeforeReason(nodes.entry)
             builder.add_conditional_edges("delegate", edge, ["reason", nodes.entry])
         ends.append("delegate")
-    settings = _build_settings(agent, tools, position, can_ask)
+    settings = _build_settings(position, tools, built_in, results)
     after = AfterReason(
         position.depth, position.policy, position.timeouts, nodes if hooks else None
     )
@@ -274,24 +243,26 @@ def _create_run_node(member: Member, history: GraphHistory) -> Node:
             raise TypeError(f"{member!r} is no kind of subordinate that a level is made for")
 
 
+def _name_members(agent: Agent) -> dict[str, Member]:
+    return {member.name: member for member in agent.subordinates}
+
+
 def _build_settings(
-    agent: Agent, tools: Sequence[BaseTool], position: LevelPosition, can_ask: bool
+    position: LevelPosition,
+    tools: Sequence[BaseTool],
+    built_in: Mapping[str, BuiltIn],
+    results: LongResults,
 ) -> ReasonSettings:
-    reports = position.reports and can_ask
-    spawn = agent.permissions.spawn if can_ask else None
-    can_contact_user = can_ask and agent.permissions.contact_user
-    # A root's superior is the user.
-    can_ask_later = can_contact_user or (can_ask and not position.reports)
-    memory_tools = MEMORY_TOOLS if can_ask and agent.memory else ()
-    below = {each.name: each for each in agent.subordinates}
-    own_tools = {each.name for each in tools} | get_inputs(below).keys()
-    built_in = list_built_in_tools(agent, position, own_tools, can_ask)
-    shown = list_shown_tools(agent, tools, position, built_in)
+    agent, can_call = position.agent, position.can_call
+    spawn = agent.permissions.spawn if can_call else None
+    offered = choose_shown_tools(agent, [*built_in.values()])
+    names = tuple(tool.name for tool in offered)
+    shown = list_shown_tools(agent, tools, offered, needs_roster=position.guidance == "")
     model: Runnable[Any, Any] | ModelFunction = position.model
     bind_more = None
     if not hasattr(model, "bind_tools"):
         model = ModelFunction(position.model, shown)
-    elif can_ask:
+    elif can_call:
         output_format = _build_output_format(agent, position.model)
         bind_more = partial(position.model.bind_tools, **output_format)
         if shown:
@@ -301,21 +272,18 @@ def _build_settings(
     elif shown:
         model = position.model.bind_tools(shown)
     callable_tools = CallableTools(
-        tools=frozenset((*(each.name for each in tools), *memory_tools)),
-        subordinates=tuple(each.name for each in agent.subordinates),
-        can_report=reports,
-        can_ask=can_ask,
+        tools=frozenset(tool.name for tool in tools),
+        subordinates=tuple(member.name for member in agent.subordinates),
         built_in=built_in,
+        shown=names,
+        can_report=position.reports and can_call,
         name=agent.name,
         siblings=position.siblings,
-        can_contact_user=can_contact_user,
-        can_ask_later=can_ask_later,
-        may_spawn=spawn is not None,
-        inputs=get_inputs(below),
+        inputs=get_inputs(_name_members(agent)),
         output=agent.contract if agent.contract and agent.contract.output else None,
-        arguments={each.name: ToolArguments(each) for each in tools},
+        arguments={tool.name: ToolArguments(tool) for tool in tools},
         width=position.width,
-        has_deeper_levels=any(each.subordinates for each in agent.subordinates),
+        has_deeper_levels=any(member.subordinates for member in agent.subordinates),
         is_person=partial(_is_person, agent),
     )
     router = position.router if agent.subordinates or spawn else None
@@ -324,8 +292,8 @@ def _build_settings(
         guidance = build_guidance(
             agent.name,
             agent.description,
-            can_report=REPORT in built_in,
-            can_ask=ASK in built_in,
+            can_report=REPORT in names,
+            can_ask=ASK in names,
             has_superior=position.reports,
             has_subordinates=bool(agent.subordinates or spawn),
             output=agent.contract.output_schema if agent.contract else None,
@@ -341,7 +309,7 @@ def _build_settings(
             tools=callable_tools.tools,
             declared=callable_tools.subordinates,
             model=type(position.model).__name__,
-            contact_user=can_contact_user,
+            contact_user=agent.permissions.contact_user,
             max_depth=position.max_depth,
         )
     return ReasonSettings(
@@ -359,9 +327,9 @@ def _build_settings(
         shown_tools=shown,
         memory=_build_memory(agent.memory, position.model, shown) if agent.memory else None,
         spawn_rules=rules,
-        results=LongResults(position.result_tokens),
+        results=results,
         bind_more=bind_more,
-        repeat_rules=_build_repeat_rules(position.max_repeats, tools),
+        repeat_rules=_build_repeat_rules(position.max_repeats, tools, built_in),
         announces_notices=_announces_notices(agent, position, spawn),
     )
 
@@ -389,12 +357,15 @@ def _is_person(agent: Agent, subordinate: str, way: str) -> bool:
     return isinstance(member, Human)
 
 
-def _build_repeat_rules(limit: int | None, tools: Sequence[BaseTool]) -> RepeatRules | None:
+def _build_repeat_rules(
+    limit: int | None, tools: Sequence[BaseTool], built_in: Mapping[str, BuiltIn]
+) -> RepeatRules | None:
     """Return how often the same call may be made; people answer questions as they like."""
     if limit is None:
         return None
-    polling = (each.name for each in tools if is_polling(each))
-    return RepeatRules(limit, frozenset((*polling, ASK_SUPERIOR, ASK_USER, ASK_LATER)))
+    exempt = [tool.name for tool in tools if is_polling(tool)]
+    exempt += [tool.name for tool in built_in.values() if tool.may_repeat]
+    return RepeatRules(limit, frozenset(exempt))
 
 
 def _build_output_format(agent: Agent, model: Any) -> dict[str, Any]:

@@ -8,12 +8,13 @@ it begins. The wraps of a middleware are around all that.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
 
-from langchain_core.messages import AIMessage, ToolCall, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, ToolCall, ToolMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool
 from langgraph.prebuilt import ToolNode
@@ -21,15 +22,15 @@ from langgraph.prebuilt import ToolNode
 from echelons.delegation.calls import find_meant_call
 from echelons.effects.journal import EffectCall, EffectKind, Journal, get_effect_kind
 from echelons.errors import UnreadableRecord
+from echelons.features.feature import BuiltIn, ToolScope
 from echelons.guards.gate import Halt, Pause, Step, get_gate
 from echelons.guards.permissions import Grant
 from echelons.identity.lineage import CALLS_KEY
-from echelons.identity.thread_history import Head, Past, ThreadHistory, build_past_step
+from echelons.identity.thread_history import Head, ThreadHistory, build_past_step
 from echelons.langgraph_internals import READ_KEY, TASK_ID_KEY, list_state_keys, supports_async
 from echelons.models.door.inner_calls import InnerCalls
 from echelons.nodes.base_node import Node
 from echelons.nodes.delegating.cancel_on_stop import CancelOnStop
-from echelons.nodes.memory.memory_tools import MemoryTools
 from echelons.nodes.planning.refused_calls import mark_refused
 from echelons.nodes.planning.segment_end import build_not_run_message
 from echelons.nodes.tool_execution.approval import (
@@ -39,7 +40,6 @@ from echelons.nodes.tool_execution.approval import (
 )
 from echelons.nodes.tool_execution.async_only import is_async_only
 from echelons.nodes.tool_execution.at_most_once import Refusal, execute_at_most_once
-from echelons.nodes.tool_execution.built_in_calls import execute_built_in_call, is_kept_question
 from echelons.nodes.tool_execution.current_request import with_root_request
 from echelons.nodes.tool_execution.injected_state import extend_state, reads_state
 from echelons.nodes.tool_execution.journaled_call import (
@@ -51,7 +51,6 @@ from echelons.nodes.tool_execution.journaled_call import (
 from echelons.plans import Plan, PlanStep, arun_plan_steps, build_step, run_plan_steps
 from echelons.run_context import get_context
 from echelons.text.input_limits import shorten_repr
-from echelons.tree.names import DISMISS_SUBORDINATE, MEMORY_TOOLS
 
 if TYPE_CHECKING:
     from echelons.nodes.middleware.tool_calls import CallEntry, ToolCalls
@@ -65,24 +64,21 @@ class Act(Node):
         journal: Records their calls.
         history: Tells whether a run is stored.
         approvals: Asks whether calls of the agent's own tools may run.
-        built_in: Names of the built-in tools whose calls it runs.
+        built_in: The built-in tools whose calls it runs, by name.
         wraps: What its middleware wraps around a call of its tools, if it does.
-        memory: The tools of its memory, if it has one.
     """
 
-    def __init__(  # noqa: PLR0913  all that a call may need
+    def __init__(
         self,
         tools: Sequence[BaseTool],
         journal: Journal,
         history: ThreadHistory,
         approvals: ToolApprovals,
-        built_in: Collection[str] = (),
+        built_in: Mapping[str, BuiltIn] = MappingProxyType({}),
         *,
         wraps: ToolCalls | None = None,
-        memory: MemoryTools | None = None,
     ) -> None:
         super().__init__("act")
-        self._memory = memory
         self._wraps = wraps
         self._built_in = built_in
         self._own_tools = tools
@@ -117,8 +113,8 @@ class Act(Node):
         if gate.backpressure:
             yield gate.backpressure.build_start_step(config["configurable"][TASK_ID_KEY])
         call = find_call(sent, config)
-        if call["name"] in self._built_in:
-            return (yield from self._run_built_in(call, config))
+        if tool := self._built_in.get(call["name"]):
+            return (yield from self._run_built_in(tool, call, config))
         with InnerCalls(config) as inner:
             if self._wraps is None:
                 update = yield from self._execute(call, config, kwargs)
@@ -135,17 +131,20 @@ class Act(Node):
                 )
         return _note_inner_calls(update, call, inner)
 
-    def _run_built_in(self, call: ToolCall, config: RunnableConfig) -> Plan[Any]:
+    def _run_built_in(
+        self, tool: BuiltIn, call: ToolCall, config: RunnableConfig
+    ) -> Plan[dict[str, Any]]:
         gate = get_gate(config)
         verdict = yield build_step(partial(gate.enter, Step.TOOL, config), gate.arun)
-        refusal = _build_refusal(verdict, call)
-        if self._memory and call["name"] in MEMORY_TOOLS:
-            past = yield build_past_step(self._history, _read_previous(config), config)
-            return self._memory.execute(call, _read_thread(past, config), refusal)
-        work = partial(execute_built_in_call, call, config, refusal, self._history)
-        # Only these write to the ledger.
-        writes = call["name"] == DISMISS_SUBORDINATE or is_kept_question(call)
-        return (yield build_step(work, gate.arun)) if writes else work()
+        read_thread, refusal = partial(self._read_thread, config), _build_refusal(verdict, call)
+        scope = ToolScope(config, self._history, read_thread, refusal)
+        return (yield from tool.execute(call, scope))
+
+    def _read_thread(self, config: RunnableConfig) -> Plan[list[BaseMessage]]:
+        """Return the messages of a task's thread, as they are when its step begins."""
+        past = yield build_past_step(self._history, _read_previous(config), config)
+        state: dict[str, Any] = config["configurable"][READ_KEY](["messages"])
+        return [*past.messages, *state["messages"]]
 
     def _execute(
         self,
@@ -287,12 +286,6 @@ def _read_previous(config: RunnableConfig) -> Head | None:
         return None
     state: dict[str, Any] = config["configurable"][READ_KEY](["previous"])
     return state.get("previous")
-
-
-def _read_thread(past: Past, config: RunnableConfig) -> list[Any]:
-    """Return the messages of a task's thread, as they are when its step begins."""
-    state: dict[str, Any] = config["configurable"][READ_KEY](["messages"])
-    return [*past.messages, *state["messages"]]
 
 
 def _build_refusal(verdict: Halt | Pause | None, call: ToolCall) -> Refusal | None:

@@ -91,10 +91,9 @@ from echelons.nodes.planning.task_router import TaskRouter
 from echelons.nodes.planning.tool_calls import (
     CallableTools,
 )
-from echelons.nodes.planning.tool_schemas import build_read_result_schema
 from echelons.plans import Plan, PlanStep, arun_plan_steps, build_step, run_plan_steps
 from echelons.run_context import get_context
-from echelons.tree.names import MAX_TOOLS, PATH_SEPARATOR, REPORT
+from echelons.tree.names import MAX_TOOLS, PATH_SEPARATOR, READ_RESULT, REPORT
 
 if TYPE_CHECKING:
     from echelons.nodes.middleware.model_calls import ModelCalls
@@ -163,10 +162,9 @@ class Reason(Node):
         self._bound_model: BoundModel | None = None
         if not isinstance(given, ModelFunction):
             self._bound_model = BoundModel.from_runnable(given, settings.timed_model)
-        able = settings.callable_tools
-        self._replies = ReplyHandler(able, settings.policy, settings.spawn_rules, settings.results)
+        tools = settings.callable_tools
+        self._replies = ReplyHandler(tools, settings.policy, settings.spawn_rules)
         self._reading_model: BoundModel | None = None
-        self._passes_on_questions = able.can_contact_user and able.can_report
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         """Call the model, unless the segment has reported, is halted, or passes its task on."""
@@ -377,7 +375,9 @@ class Reason(Node):
         """Return the update of a segment that ends without a model call, `None` for any other."""
         if state.get("response"):
             return {}
-        return build_unanswered_update(state["messages"]) if self._passes_on_questions else None
+        # A root has no superior that could answer in place of the user.
+        can_report = self._settings.callable_tools.can_report
+        return build_unanswered_update(state["messages"]) if can_report else None
 
     def _announce_changes(
         self, past: Past, joined: JoinedState, gate: Gate, config: RunnableConfig
@@ -407,7 +407,7 @@ class Reason(Node):
         has_room = len(settings.shown_tools) < MAX_TOOLS
         if bind is None or found is not Examination.CUT or not has_room:
             return bound, shorten, ()
-        more = (build_read_result_schema(),)
+        more = (settings.callable_tools.built_in[READ_RESULT].build_schema(),)
         if bound is self._bound_model and self._reading_model:
             return self._reading_model, shorten, more
         model = bind([*settings.shown_tools, *more])
@@ -438,8 +438,6 @@ class Reason(Node):
         config: RunnableConfig,
     ) -> dict[str, Any]:
         settings, messages = self._settings, context.state["messages"]
-        if context.parsed.waits:
-            context = replace(context, now=get_gate(config).get_time())
         if halt:
             return build_late_reply_update(halt, messages, context.message, context.identity)
         if settings.policy.context and get_context(config).workspace:

@@ -14,37 +14,53 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 
 from echelons.plans import Plan
+from echelons.prompts import load_tool_texts
 
 if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage, SystemMessage, ToolCall
     from langchain_core.runnables import RunnableConfig
+    from pydantic import BaseModel
 
     from echelons.agent import Agent
+    from echelons.delegation.policy import DelegationPolicy
     from echelons.guards.gate import Gate, Halt, Pause
     from echelons.identity.lineage import Identity
-    from echelons.identity.thread_history import Past
+    from echelons.identity.thread_history import Past, ThreadHistory
+    from echelons.messaging.sibling_messages import SiblingRule
     from echelons.nodes.planning.join_results import JoinedState
     from echelons.nodes.planning.reply_handler import ReplyContext
+    from echelons.nodes.planning.tool_calls import ReplyCalls
+    from echelons.nodes.tool_execution.at_most_once import Refusal
 
 S = TypeVar("S")
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
     """An agent at its place in a tree, to which features are bound when the tree is compiled.
 
     Attributes:
         agent: The agent.
-        model: Its chat model, or a function that chooses one.
+        model: Its model, its own or inherited, or a function that chooses it.
         can_call: Whether its model can call tools.
         reports: Whether its superior is an agent.
+        policy: Its delegation policy, its own or inherited.
+        siblings: Names of the agents with the same superior, its own included.
+        sibling_rule: The superior's rule about messages between them.
+        upward_tools: Which of `report` and `send_message` its place needs.
+        has_budget: Whether the agent or one above it has a budget, so that it may grant a part.
     """
 
     agent: Agent
     model: Any
     can_call: bool
     reports: bool
+    policy: DelegationPolicy
+    siblings: tuple[str, ...] = ()
+    sibling_rule: SiblingRule = "copy"
+    upward_tools: frozenset[str] = frozenset()
+    has_budget: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,30 +130,78 @@ class ToolScope(NamedTuple):
 
     Attributes:
         config: The config of the task.
+        history: Tells whether the run is stored, so that it can wait for an answer.
         read_thread: Returns the messages of the agent's thread.
-        refusal: The update of a call that must not begin; `None` if it may.
-        is_durable: Whether the run is stored, so that it can wait for an answer.
+        refusal: The gate's refusal to start the call; `None` if it may start.
     """
 
     config: RunnableConfig
+    history: ThreadHistory
     read_thread: Callable[[], Plan[list[BaseMessage]]]
-    refusal: Any = None
-    is_durable: bool = True
+    refusal: Refusal | None = None
 
 
 class BuiltIn(ABC):
-    """A tool that the library gives an agent."""
+    """A tool that the library gives an agent.
+
+    Attributes:
+        name: Its name.
+        arguments: Its arguments, by which those of a call are mended.
+        is_offered: Whether a model may be shown it; threads may have calls of any other.
+        is_needed: Whether a model is shown it unless its agent's `builtin_tools` names the tools.
+        is_executed: Whether `act` runs its calls; others are answered when the reply is read.
+        is_silent: Whether a report need not wait for its result.
+        may_repeat: Whether it may be called again and again with the same result.
+    """
 
     name: ClassVar[str]
+    arguments: ClassVar[type[BaseModel]]
+    is_offered: ClassVar[bool] = True
+    is_silent: ClassVar[bool] = False
+    may_repeat: ClassVar[bool] = False
+    is_needed: bool = True
+    is_executed: bool = True
 
-    @property
     @abstractmethod
-    def schema(self) -> dict[str, Any]:
-        """What the model is shown of it."""
+    def build_schema(self) -> dict[str, Any]:
+        """Return what a model is shown of it."""
 
-    @abstractmethod
+    def mend_names(self, arguments: Mapping[str, Any], reply: ReplyCalls) -> dict[str, Any] | None:
+        """Return the arguments of a call that names agents otherwise than they are called."""
+        return None
+
+    def accept(self, call: ToolCall, reply: ReplyCalls) -> str:
+        """Take a call, before any call of its reply runs; return why it is refused, if it is."""
+        if refusal := reply.reserve_width(1):
+            return str(refusal.reason)
+        if not self.is_silent:
+            reply.tool_calls.append(self.name)
+        return ""
+
+    def check_whole(self, call: ToolCall, reply: ReplyCalls) -> str:
+        """Return why an accepted call is refused beside the others of its reply, if it is."""
+        return ""
+
     def execute(self, call: ToolCall, scope: ToolScope) -> Plan[dict[str, Any]]:
         """Run a call in `act`, and return the update of the level."""
+        raise NotImplementedError
+
+    def _describe(self, properties: Mapping[str, Any], required: list[str]) -> dict[str, Any]:
+        """Return the schema for these parameters, with the texts of the tool."""
+        texts = load_tool_texts(self.name)
+        described = {
+            key: {**schema, "description": texts[key]} if key in texts else schema
+            for key, schema in properties.items()
+        }
+        parameters = {"type": "object", "properties": described, "required": required}
+        return {
+            "type": "function",
+            "function": {
+                "name": self.name,
+                "description": texts["description"],
+                "parameters": parameters,
+            },
+        }
 
 
 class AgentHooks:

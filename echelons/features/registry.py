@@ -26,7 +26,14 @@ class Entry(NamedTuple):
     field: str = ""
 
 
-FEATURES: Final[tuple[Entry, ...]] = ()
+FEATURES: Final[tuple[Entry, ...]] = (
+    Entry("mail"),
+    Entry("questions"),
+    Entry("spawning"),
+    Entry("dismissal"),
+    # Last: it shortens what all others show a model.
+    Entry("memory", "memory"),
+)
 
 
 @cache

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, ToolCall, ToolMessage
 
 from echelons.guards.gate import Halt
 from echelons.identity.lineage import NOTICES_KEY, REFUSED_KEY
@@ -37,6 +37,14 @@ def mark_refused(
     if is_notice:
         metadata.setdefault(NOTICES_KEY, True)
     return answer.model_copy(update={"response_metadata": metadata})
+
+
+def build_error_update(call: ToolCall, why: str) -> dict[str, Any]:
+    """Return the update that answers a call of a built-in tool with an error."""
+    answer = ToolMessage(
+        f"Error: {why}", tool_call_id=call["id"] or "", name=call["name"], status="error"
+    )
+    return {"messages": [mark_refused(answer)]}
 
 
 def find_refusal_halt(messages: Sequence[BaseMessage], limit: int | None) -> Halt | None:

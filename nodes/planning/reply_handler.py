@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
 from functools import partial
 from itertools import chain, count
 from operator import attrgetter
@@ -30,13 +29,11 @@ from echelons.delegation.request import store_request_budget
 from echelons.delegation.request_builder import RequestLimits
 from echelons.delegation.roster import MAX_LISTED
 from echelons.identity.lineage import (
-    ASKED_KEY,
     END_KEY,
     MAIL_KEY,
     MEMORY_KEY,
     MENDED_KEY,
     PARTS_KEY,
-    QUESTIONS_KEY,
     REFUSED_KEY,
     REQUESTS_KEY,
     ROUTES_KEY,
@@ -62,7 +59,6 @@ from echelons.nodes.delegating.queued_request import (
     build_tool_message,
 )
 from echelons.nodes.messages import sanitize_message
-from echelons.nodes.model_call.long_results import LongResults, ResultPage
 from echelons.nodes.planning.cut_reply import join_chunks, mark_cut
 from echelons.nodes.planning.delegation_plan import (
     DelegationPlan,
@@ -77,7 +73,6 @@ from echelons.nodes.planning.delegation_plan import (
 from echelons.nodes.planning.final_answer import build_continued_update, build_refused_update
 from echelons.nodes.planning.incoming_mail import build_correction_update, build_mail_messages
 from echelons.nodes.planning.join_results import JoinedState, build_joint_answer
-from echelons.nodes.planning.outgoing_mail import list_spawned_siblings
 from echelons.nodes.planning.refused_calls import mark_refused
 from echelons.nodes.planning.relay_messages import (
     RELAY_CALL_ID,
@@ -91,11 +86,11 @@ from echelons.nodes.planning.tolerant_arguments import adopt_written_arguments
 from echelons.nodes.planning.tool_calls import (
     CallableTools,
     ParsedReply,
+    ReplyScope,
     assign_call_ids,
     parse_calls,
 )
-from echelons.run_context import get_context
-from echelons.tree.names import READ_RESULT, SEND_MESSAGE
+from echelons.tree.names import SEND_MESSAGE
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +103,6 @@ class ReplyContext:
         past: The segments before this one.
         state: The level's state.
         identity: The agent that replied.
-        now: When it replied; `None` if nobody needs to know.
         has_workspace: Whether its run has a workspace.
         spawns: The agents that it has made at run time, and those that the reply makes; `None` if
             it may make none.
@@ -119,7 +113,6 @@ class ReplyContext:
     past: Past
     state: Mapping[str, Any]
     identity: Identity
-    now: datetime | None = None
     has_workspace: bool = False
     spawns: SpawnPlan | None = None
 
@@ -143,13 +136,11 @@ class ReplyHandler:
         callable_tools: The tools that it may call.
         policy: Its delegation policy.
         spawn_rules: Which subordinates it may make at run time; `None` for none.
-        results: What its model is shown of long results, and reads on in.
     """
 
     callable_tools: CallableTools
     policy: DelegationPolicy = field(default_factory=DelegationPolicy)
     spawn_rules: SpawnRules | None = None
-    results: LongResults | None = None
 
     def parse_reply(
         self,
@@ -178,21 +169,10 @@ class ReplyHandler:
         config: RunnableConfig,
     ) -> ReplyContext:
         """Return a message of an agent as it is stored, parsed and with its context."""
-        able = self.callable_tools
-        heads, rules = {**past.heads, **(state.get("heads") or {})}, self.spawn_rules
+        rules = self.spawn_rules
         spawns = SpawnPlan.build(rules, past, state, config) if rules else None
-
-        def find_beside() -> frozenset[str]:
-            request = get_context(config).request
-            said = chain(past.messages, state["messages"])
-            return list_spawned_siblings(request, said, identity)
-
-        def read_result(id: str, offset: int) -> ResultPage:
-            beside = sum(call["name"] == READ_RESULT for call in message.tool_calls)
-            said = [*past.messages, *state["messages"]]
-            return (self.results or LongResults(None)).read(said, id, offset, beside)
-
-        parsed = parse_calls(message, able, heads, spawns, find_beside, read_result)
+        scope = ReplyScope(past, state, config, spawns)
+        parsed = parse_calls(message, self.callable_tools, scope)
         return ReplyContext(message, parsed, past, state, identity, spawns=spawns)
 
     def build_update(
@@ -372,12 +352,7 @@ def _note_specifications(
 
 def _build_notes(context: ReplyContext, plan: DelegationPlan) -> dict[str, Any]:
     """Return what the message's metadata says of its calls, but for the threads and requests."""
-    kept: dict[str, Any] = {}
-    if context.now and context.parsed.waits:
-        kept[QUESTIONS_KEY] = {
-            call_id: {"deadline": (context.now + timedelta(seconds=seconds)).isoformat()}
-            for call_id, seconds in context.parsed.waits.items()
-        }
+    kept: dict[str, Any] = {**context.parsed.notes}
     if context.spawns:
         spawned = context.spawns.list_specifications(plan.requests, plan.candidates)
         if spawned:
@@ -386,8 +361,6 @@ def _build_notes(context: ReplyContext, plan: DelegationPlan) -> dict[str, Any]:
         kept[ROUTES_KEY] = {
             call_id: candidates.stored() for call_id, candidates in plan.candidates.items()
         }
-    if context.parsed.has_asked:
-        kept[ASKED_KEY] = True
     if context.parsed.mended:
         kept[MENDED_KEY] = dict(context.parsed.mended)
     if plan.fan_outs:

@@ -7,9 +7,12 @@ nothing else has to be stored.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+from langchain_core.messages import ToolCall
+from pydantic import AfterValidator, BaseModel, Field, StrictBool
 
 from echelons.delegation.agent_specification import (
     MAX_ROLE,
@@ -31,9 +34,43 @@ from echelons.guards.gate import get_gate
 from echelons.guards.spawn import Spawn, SpawnedKind
 from echelons.identity.lineage import Identity, require_identity
 from echelons.identity.thread_history import Head, Past
-from echelons.nodes.planning.tool_schemas import SpawnSubordinateArgs
+from echelons.nodes.planning.budget_field import GivenBudget
+from echelons.nodes.planning.tolerant_arguments import validate_arguments
 from echelons.text.sanitize import join_printable
 from echelons.tree.names import PATH_SEPARATOR
+
+if TYPE_CHECKING:
+    from echelons.nodes.planning.tool_calls import ReplyCalls
+
+
+MAX_SPAWN_MESSAGE = 64 * 1024
+"""Most bytes of the first task of a spawned agent."""
+
+
+def _check_role(role: str) -> str:
+    """Return a role in one line, which must say something."""
+    if not (said := join_printable(role)):
+        raise ValueError("say in a few words what it is for")
+    return said
+
+
+def _check_spawn_message(text: str) -> str:
+    if (size := len(text.encode(errors="replace"))) > MAX_SPAWN_MESSAGE:
+        raise ValueError(f"{size} bytes, and at most {MAX_SPAWN_MESSAGE}; shorten it")
+    return text
+
+
+class SpawnSubordinateArgs(BaseModel):
+    """Arguments of `spawn_subordinate`."""
+
+    role: Annotated[str, Field(max_length=MAX_ROLE), AfterValidator(_check_role)]
+    message: Annotated[str, Field(min_length=1), AfterValidator(_check_spawn_message)]
+    profile: str | None = None
+    tools: list[str] | None = None
+    contact_user: StrictBool = False
+    kind: SpawnedKind | None = None
+    keep: StrictBool = False
+    budget: GivenBudget = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,6 +285,28 @@ class SpawnPlan:
                     f"tools: {name!r} is none that you may give, but: {_list(granted)}"
                 )
         return tuple(dict.fromkeys(wanted.tools))
+
+
+def accept_spawn(call: ToolCall, arguments: Mapping[str, Any], reply: ReplyCalls) -> str:
+    """Add the request with which a new subordinate begins; return why it is refused, if it is."""
+    wanted, call_id = validate_arguments(SpawnSubordinateArgs, arguments), call["id"] or ""
+    if isinstance(wanted, str):
+        return wanted
+    if reply.spawns is None:
+        return "profile: you may spawn no subordinates; leave it out"
+    request = SubordinateCall(
+        call_id, "", wanted.message, reset=True, tool=call["name"], is_new=True
+    )
+    if refusal := reply.reserve_width(1):
+        reply.refused.append((request, refusal))
+        return ""
+    try:
+        spec = reply.spawns.spawn(call_id, reply.message.id or "", wanted)
+    except SpawnRefused as error:
+        reply.remaining_width += 1
+        return str(error)
+    reply.requests.append(replace(request, subordinate=spec.name, budget=wanted.budget))
+    return ""
 
 
 def build_given_agent(profile: str, message_id: str, identity: Identity) -> AgentSpecification:

@@ -11,43 +11,15 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import cache, cached_property
 from typing import Any, TypeVar
 
-from langchain_core.messages import AIMessage, ToolCall
+from langchain_core.messages import AIMessage
 from langchain_core.tools import BaseTool
 from pydantic import BaseModel, ValidationError
 
-from echelons.delegation.contract import Contract, describe_faults
+from echelons.delegation.contract import describe_faults
 from echelons.errors import InvalidInput
-from echelons.nodes.planning.tool_schemas import (
-    AskArgs,
-    AskLaterArgs,
-    AskSuperiorArgs,
-    AskUserArgs,
-    CallSubordinateArgs,
-    DelegateManyArgs,
-    DismissSubordinateArgs,
-    ReadResultArgs,
-    ReportArgs,
-    SendMessageArgs,
-    SpawnSubordinateArgs,
-)
 from echelons.text.input_limits import shorten_repr
 from echelons.text.json_schema import build_example, find_mismatch, inline_references
 from echelons.text.mended_arguments import match_name, mend_arguments, parse_json
-from echelons.tree.names import (
-    ASK,
-    ASK_LATER,
-    ASK_SUPERIOR,
-    ASK_USER,
-    CALL_SUBORDINATE,
-    DELEGATE_MANY,
-    DISMISS_SUBORDINATE,
-    PIN,
-    READ_RESULT,
-    RECALL,
-    REPORT,
-    SEND_MESSAGE,
-    SPAWN_SUBORDINATE,
-)
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -55,41 +27,6 @@ MAX_EXCERPT = 600
 """Most characters of a schema, or of an example, in an error for a model."""
 _PARTS_LIMIT = 10_000
 """Most parts of a schema whose references are written out for an example."""
-
-
-class RecallArgs(BaseModel):
-    """Arguments of `recall`."""
-
-    query: str
-
-
-class PinArgs(BaseModel):
-    """Arguments of `pin`."""
-
-    text: str
-
-
-_BUILT_IN: Mapping[str, type[BaseModel]] = {
-    CALL_SUBORDINATE: CallSubordinateArgs,
-    DELEGATE_MANY: DelegateManyArgs,
-    SPAWN_SUBORDINATE: SpawnSubordinateArgs,
-    DISMISS_SUBORDINATE: DismissSubordinateArgs,
-    REPORT: ReportArgs,
-    ASK: AskArgs,
-    ASK_SUPERIOR: AskSuperiorArgs,
-    ASK_USER: AskUserArgs,
-    ASK_LATER: AskLaterArgs,
-    SEND_MESSAGE: SendMessageArgs,
-    READ_RESULT: ReadResultArgs,
-    RECALL: RecallArgs,
-    PIN: PinArgs,
-}
-_NAMING_ARGUMENTS: Mapping[str, str] = {
-    CALL_SUBORDINATE: "subordinate",
-    DISMISS_SUBORDINATE: "name",
-    SEND_MESSAGE: "to",
-}
-"""The arguments that name an agent."""
 
 
 def validate_arguments(model: type[M], arguments: Mapping[str, Any]) -> M | str:
@@ -104,51 +41,24 @@ def validate_arguments(model: type[M], arguments: Mapping[str, Any]) -> M | str:
             return describe_refusal(refused, arguments, _get_schema(model))
 
 
-def mend_call(
-    call: ToolCall, contracts: Mapping[str, Contract], tools: Mapping[str, ToolArguments]
+def mend_built_in(model: type[BaseModel], arguments: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the arguments that are meant by a call of a built-in tool, `None` if as they came."""
+    return mend(arguments, _get_schema(model), model.model_validate)
+
+
+def mend_name(
+    arguments: Any, key: str, names: Iterable[str], find_more: Callable[[], Iterable[str]]
 ) -> dict[str, Any] | None:
-    """Return the arguments that are meant by a call, `None` if they are taken as they came.
+    """Return arguments with the name of the agent that one of them means.
 
-    Args:
-        call: The call.
-        contracts: Those of subordinates that have a tool of their own, by its name.
-        tools: The agent's own tools, by name.
+    `None` if they need none. `find_more` returns names beside those that are known.
     """
-    name, arguments = call["name"], call["args"]
-    if tool := tools.get(name):
-        return tool.mend(arguments)
-    if contract := contracts.get(name):
-        return _mend(arguments, contract.input_schema or {}, contract.read_input)
-    if model := _BUILT_IN.get(name):
-        return _mend(arguments, _get_schema(model), model.model_validate)
-    return None
-
-
-def mend_names(
-    call: ToolCall, names: Iterable[str], find_more: Callable[[], Iterable[str]]
-) -> dict[str, Any] | None:
-    """Return the arguments of a call that names agents otherwise than they are called.
-
-    `None` if it does not. `find_more` returns names beside those that are known.
-    """
-    arguments, key = call["args"], _NAMING_ARGUMENTS.get(call["name"])
-    requests = arguments.get("requests") if call["name"] == DELEGATE_MANY else None
-    if isinstance(requests, list):
-        parts = [_mend_name(each, "subordinate", names, find_more) for each in requests]
-        return {**arguments, "requests": parts} if parts != requests else None
-    mended = _mend_name(arguments, key, names, find_more) if key else arguments
-    return mended if mended is not arguments else None
-
-
-def _mend_name(
-    given: Any, key: str, names: Iterable[str], find_more: Callable[[], Iterable[str]]
-) -> Any:
-    value = given.get(key) if isinstance(given, Mapping) else None
+    value = arguments.get(key) if isinstance(arguments, Mapping) else None
     if not isinstance(value, str) or not value or value in names:
-        return given
+        return None
     more = {*names, *find_more()}
-    known = None if value in more else match_name(value, more)
-    return {**given, key: known} if known else given
+    meant = None if value in more else match_name(value, more)
+    return {**arguments, key: meant} if meant else None
 
 
 def adopt_written_arguments(message: AIMessage) -> AIMessage:
@@ -195,8 +105,8 @@ class ToolArguments:
         """Return the arguments that are meant, `None` if they are taken as they came."""
         model, schema = self._model, self._schema
         if model is not None:
-            return _mend(arguments, schema, model.model_validate)
-        return _mend(arguments, schema, build_check(schema)) if schema else None
+            return mend(arguments, schema, model.model_validate)
+        return mend(arguments, schema, build_check(schema)) if schema else None
 
     def find_misfit(self, arguments: Mapping[str, Any]) -> str:
         """Return why arguments do not fit a tool that checks them itself; empty if they do."""
@@ -241,7 +151,7 @@ def build_check(schema: Mapping[str, Any]) -> Callable[[Any], None]:
     return check
 
 
-def _mend(
+def mend(
     arguments: Mapping[str, Any], schema: Mapping[str, Any], check: Callable[[Any], Any]
 ) -> dict[str, Any] | None:
     """Return mended arguments that pass a check, `None` if they pass as they came, or never."""

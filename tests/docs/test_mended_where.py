@@ -50,7 +50,7 @@ from echelons.nodes.incoming_content import accept_message
 from echelons.nodes.messages import sanitize_message
 from echelons.nodes.model_call.long_results import LongResults
 from echelons.nodes.planning import reply_handler, tolerant_arguments
-from echelons.nodes.planning.tolerant_arguments import ToolArguments, mend_names
+from echelons.nodes.planning.tolerant_arguments import ToolArguments, mend_name
 from echelons.nodes.tool_execution import journaled_call
 from echelons.nodes.tool_execution.journaled_call import JournaledCall, build_journal_call
 from echelons.plans import run_plan_steps
@@ -519,19 +519,17 @@ ROWS: dict[str, Row] = {
     ),
     "arguments that a tool does not take as they came": Row(
         "tool",
-        "mend_call _mend mend validate_arguments describe_refusal describe find_misfit _model"
+        "mend_built_in mend validate_arguments describe_refusal describe find_misfit _model"
         " _schema build_check _get_schema _shorten",
-        (tolerant_arguments, "_mend", lambda *_: None),
+        (tolerant_arguments, "mend", lambda *_: None),
         mend_tool,
         "{'size': 1, 'tags': ['a']}",
     ),
     "names of agents in calls": Row(
         "tool",
-        "mend_names _mend_name",
+        "mend_name",
         (tolerant_arguments, "match_name", lambda *_: None),
-        lambda: mend_names(
-            call_of("call_subordinate", subordinate=" North"), ("north",), lambda: ()
-        ),
+        lambda: mend_name({"subordinate": " North"}, "subordinate", ("north",), lambda: ()),
         "'north'",
     ),
 }

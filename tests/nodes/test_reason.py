@@ -21,13 +21,13 @@ from echelons.identity.thread_history import Head, Past
 from echelons.messaging.notice import MARK_KEY
 from echelons.nodes.model_call.model_input import ModelInput
 from echelons.nodes.model_call.system_prompt import SystemPrompt
-from echelons.nodes.planning.tool_calls import CallableTools
 from echelons.nodes.reason import Reason, ReasonSettings
 from echelons.testing import Call, Reply, ScriptedModel, delegate, report
+from tests.callable_tools import build_callable_tools
 
 IDENTITY = Identity(agent="head", path=("head",), thread_id="root", tree="t")
 CONFIG: Any = {"metadata": IDENTITY.to_metadata()}
-ABILITIES = CallableTools(tools=("search",), subordinates=("eat", "sleep"), can_report=True)
+ABILITIES = build_callable_tools("eat", "sleep", tools=("search",), can_report=True)
 
 
 def build_model_input(system: SystemMessage | None, past: Past) -> list[Any]:

@@ -18,7 +18,7 @@ from echelons import Agent, Session, SqliteCheckpointer
 from echelons.checkpoints.storage.serde import AllowlistSerializer
 from echelons.delegation.request import DelegationResponse
 from echelons.errors import UnreadableRecord
-from echelons.nodes.planning.tool_schemas import MAX_REQUESTS
+from echelons.nodes.planning.core_tools import MAX_REQUESTS
 from echelons.testing import Call, ScriptedModel, delegate, per_conversation
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from echelons.nodes.delegating.queued_request import QueuedRequest
 from echelons.nodes.messages import read_message_usage
 from echelons.nodes.planning.relay_messages import build_addressed_call
 from echelons.nodes.planning.reply_handler import ReplyHandler
-from echelons.nodes.planning.tool_calls import CallableTools
 from echelons.nodes.subordinate import build_level_input
+from tests.callable_tools import build_callable_tools
 
 HEAD = Identity(agent="head", path=("head",), thread_id="t", tree="x")
 
@@ -64,7 +64,7 @@ def test_the_model_is_told_of_an_agent_that_the_tree_no_longer_has(
     subordinates: tuple[str, ...],
 ) -> None:
     state = {"messages": [addressed("north")]}
-    replies = ReplyHandler(CallableTools(subordinates=subordinates))
+    replies = ReplyHandler(build_callable_tools(*subordinates))
     message = build_addressed_call(state["messages"], HEAD)
     assert message is not None
 

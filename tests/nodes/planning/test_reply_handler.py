@@ -17,14 +17,12 @@ from langchain_core.messages import (
 from echelons.identity.lineage import OWN_KEYS, THREADS_KEY, Identity, derive_subordinate_thread_id
 from echelons.identity.thread_history import Head, Past
 from echelons.nodes.planning.reply_handler import ReplyHandler
-from echelons.nodes.planning.tool_calls import CallableTools
+from tests.callable_tools import build_callable_tools
 from tests.notice_marks import without_marks
 
 IDENTITY = Identity(agent="head", path=("head",), thread_id="root", tree="t")
 CONFIG: Any = {"metadata": IDENTITY.to_metadata()}
-REPLIES = ReplyHandler(
-    CallableTools(tools=("search",), subordinates=("eat", "sleep"), can_report=True)
-)
+REPLIES = ReplyHandler(build_callable_tools("eat", "sleep", tools=("search",), can_report=True))
 
 
 def state(*messages: BaseMessage, **more: Any) -> dict[str, Any]:

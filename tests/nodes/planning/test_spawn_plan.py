@@ -16,8 +16,7 @@ from echelons.delegation.spawned_agents import NEVER_BEGUN, SpawnedAgent
 from echelons.errors import SpawnRefused
 from echelons.identity.lineage import Identity
 from echelons.identity.thread_history import Head
-from echelons.nodes.planning.spawn_plan import SpawnPlan, SpawnRules
-from echelons.nodes.planning.tool_schemas import SpawnSubordinateArgs
+from echelons.nodes.planning.spawn_plan import SpawnPlan, SpawnRules, SpawnSubordinateArgs
 
 PROFILES = check_spawnable(
     {"clerk": Agent("clerk"), "team": Agent("team", subordinates=[Agent("aide")])}

@@ -31,12 +31,13 @@ from echelons.nodes.planning.tool_calls import (
     find_unanswered,
     parse_calls,
 )
+from tests.callable_tools import build_callable_tools
 
-EVERYTHING = CallableTools(
+EVERYTHING = build_callable_tools(
+    *("eat", "sleep"),
     tools=("search",),
-    subordinates=("eat", "sleep"),
     can_report=True,
-    built_in=("call_subordinate", "delegate_many", "report"),
+    shown=("call_subordinate", "delegate_many", "report"),
 )
 
 
@@ -182,7 +183,7 @@ def test_delegations_keep_the_order_of_the_calls() -> None:
 
 
 def test_an_only_subordinate_need_not_be_named() -> None:
-    only = CallableTools(subordinates=("eat",))
+    only = build_callable_tools("eat")
 
     [delegation] = sorted_out(call("call_subordinate", message="x"), abilities=only).requests
     assert isinstance(delegation, SubordinateCall)
@@ -231,7 +232,7 @@ def test_arguments_that_do_not_fit_are_refused_and_named(args: dict[str, Any]) -
     [
         ("serach", EVERYTHING, "search, call_subordinate, delegate_many, report"),
         ("call_subordinate", CallableTools(tools=("search",)), "search"),
-        ("report", CallableTools(built_in=("call_subordinate",)), "call_subordinate"),
+        ("report", CallableTools(shown=("call_subordinate",)), "call_subordinate"),
         ("anything", CallableTools(), "none"),
     ],
 )

@@ -1,4 +1,4 @@
-"""What a model is shown of the two built-in tools is what their arguments accept."""
+"""What a model is shown of the tools that delegate is what their arguments accept."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ import pytest
 from pydantic import ValidationError
 
 from echelons import Agent, Spawn, Status
+from echelons.features.feature import BuiltIn
+from echelons.features.spawning.tools import SpawnSubordinate
 from echelons.guards.budget import UNITS
-from echelons.nodes.planning.tool_schemas import (
+from echelons.nodes.planning.core_tools import (
+    CallSubordinate,
     CallSubordinateArgs,
+    DelegateMany,
+    Report,
     ReportArgs,
-    SpawnSubordinateArgs,
-    build_call_subordinate_schema,
-    build_delegate_many_schema,
-    build_report_schema,
-    build_spawn_schema,
 )
+from echelons.nodes.planning.spawn_plan import SpawnSubordinateArgs
 from echelons.tree.roster import parse_roster
 
 
@@ -39,7 +40,7 @@ def team() -> list[Agent]:
 
 
 def test_planner_reads_the_capabilities_of_each_branch_beside_the_schema() -> None:
-    schema = build_call_subordinate_schema(team())
+    schema = CallSubordinate(team()).build_schema()
 
     assert "flights" not in function(schema)["description"]
     roster = parse_roster(schema.roster)
@@ -51,20 +52,20 @@ def test_planner_reads_the_capabilities_of_each_branch_beside_the_schema() -> No
 
 
 def test_only_direct_subordinates_can_be_named() -> None:
-    parameters = function(build_call_subordinate_schema(team()))["parameters"]
+    parameters = function(CallSubordinate(team()).build_schema())["parameters"]
 
     assert parameters["properties"]["subordinate"]["enum"] == ["flights", "days"]
     assert parameters["required"] == ["message"]
 
 
 def test_an_only_subordinate_need_not_be_named() -> None:
-    parameters = function(build_call_subordinate_schema(team()[:1]))["parameters"]
+    parameters = function(CallSubordinate(team()[:1]).build_schema())["parameters"]
 
     assert parameters["required"] == ["message"]
 
 
 def test_a_call_goes_on_with_a_conversation_unless_it_says_otherwise() -> None:
-    shown = function(build_call_subordinate_schema(team()))["parameters"]["properties"]
+    shown = function(CallSubordinate(team()).build_schema())["parameters"]["properties"]
 
     assert "default" not in shown["reset"]
     assert CallSubordinateArgs(message="x").reset is False
@@ -73,8 +74,8 @@ def test_a_call_goes_on_with_a_conversation_unless_it_says_otherwise() -> None:
 @pytest.mark.parametrize(
     ("schema", "model"),
     [
-        (build_call_subordinate_schema(team(), has_budget=True), CallSubordinateArgs),
-        (build_report_schema(), ReportArgs),
+        (CallSubordinate(team(), has_budget=True).build_schema(), CallSubordinateArgs),
+        (Report().build_schema(), ReportArgs),
     ],
 )
 def test_the_arguments_shown_are_the_arguments_accepted(schema: dict[str, Any], model: Any) -> None:
@@ -88,7 +89,7 @@ def test_the_arguments_shown_are_the_arguments_accepted(schema: dict[str, Any], 
 
 
 def test_a_report_can_say_each_of_the_four_endings() -> None:
-    shown = function(build_report_schema())["parameters"]["properties"]["status"]["enum"]
+    shown = function(Report().build_schema())["parameters"]["properties"]["status"]["enum"]
 
     assert shown == [str(status) for status in Status]
     assert [ReportArgs(status=Status(each)).status for each in shown] == list(Status)
@@ -101,7 +102,7 @@ def test_a_confidence_out_of_its_range_is_refused(confidence: Any) -> None:
 
 
 def spawning(rules: Spawn, contact_user: bool = False) -> dict[str, Any]:
-    shown = function(build_spawn_schema(rules, contact_user))["parameters"]
+    shown = function(SpawnSubordinate(rules, contact_user).build_schema())["parameters"]
     assert shown["required"] == ["role", "message"]
     return dict(shown["properties"])
 
@@ -117,14 +118,15 @@ def test_a_model_is_shown_what_it_may_spawn_and_nothing_else() -> None:
 
 
 def test_only_an_agent_with_a_budget_is_told_that_it_may_grant_a_part() -> None:
-    schemas: list[Callable[..., dict[str, Any]]] = [
-        partial(build_call_subordinate_schema, team()),
-        build_delegate_many_schema,
-        partial(build_spawn_schema, Spawn(), contact_user=False),
+    tools: list[Callable[..., BuiltIn]] = [
+        partial(CallSubordinate, team()),
+        DelegateMany,
+        partial(SpawnSubordinate, Spawn(), contact_user=False),
     ]
-    for build in schemas:
+    for build in tools:
         plain, shown = (
-            function(build(has_budget=has))["parameters"]["properties"] for has in (False, True)
+            function(build(has_budget=has).build_schema())["parameters"]["properties"]
+            for has in (False, True)
         )
         assert shown.keys() - plain.keys() == {"budget"}
         assert {*shown["budget"]["properties"]} == {*UNITS}
@@ -132,15 +134,15 @@ def test_only_an_agent_with_a_budget_is_told_that_it_may_grant_a_part() -> None:
 
 
 def test_who_may_spawn_names_those_that_it_has_made() -> None:
-    plain = function(build_call_subordinate_schema(team()))["parameters"]["properties"]
-    schema = build_call_subordinate_schema(team(), Spawn(profiles=("clerk",)))
+    plain = function(CallSubordinate(team()).build_schema())["parameters"]["properties"]
+    schema = CallSubordinate(team(), Spawn(profiles=("clerk",))).build_schema()
     properties = function(schema)["parameters"]["properties"]
 
     assert "profile" not in plain
     assert "enum" not in properties["subordinate"]
     assert properties["profile"]["enum"] == ["clerk"]
     assert [each.name for each in parse_roster(schema.roster)] == ["flights", "days"]
-    assert build_call_subordinate_schema([], Spawn()).roster == ""
+    assert CallSubordinate([], Spawn()).build_schema().roster == ""
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,1 @@
+"""Subordinates that are dismissed for good."""

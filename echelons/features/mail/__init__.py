@@ -1,0 +1,1 @@
+"""Messages to agents: from the user, their superior, and the agents beside them."""

@@ -1,0 +1,1 @@
+"""The memory of an agent: what its model reads of a long conversation."""

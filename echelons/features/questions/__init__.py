@@ -1,0 +1,1 @@
+"""Questions of agents to their superior and to the user."""

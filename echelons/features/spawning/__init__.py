@@ -1,0 +1,1 @@
+"""Subordinates that agents make at run time."""
