@@ -1,4 +1,4 @@
-"""Resolves the chat model of each agent and monitor: its own, its superior's, or the default.
+"""Resolves the chat model of each agent: its own, its superior's, or the default.
 
 Also checks that what the models use can be known where there is a budget.
 """
@@ -11,17 +11,14 @@ from typing import Any
 from langchain_core.language_models import BaseChatModel
 from langchain_core.runnables import RunnableBinding, RunnableLambda
 
-from echelons.agent import Agent, bind_state
-from echelons.delegation.policy import DelegationPolicy
-from echelons.errors import ConfigurationError, InvalidSetting, invalid_field, model_cannot_call
+from echelons.agent import Agent
+from echelons.errors import ConfigurationError, InvalidSetting, model_cannot_call
 from echelons.guards.budget import Budget
 from echelons.guards.prices import Prices
 from echelons.models import is_offline_planner, resolve_model
 from echelons.models.door.call_usage import get_model_name
-from echelons.monitors.monitor import PlacedMonitor
 from echelons.nodes.model_call.model_input import supports_tool_calls
 from echelons.tree.members import walk_tree
-from echelons.tree.names import PATH_SEPARATOR
 from echelons.tree.permission_rules import get_permissions
 
 
@@ -55,52 +52,6 @@ def resolve_models(root: Agent, inherited: Any = None) -> dict[str, Any]:
         if (agent.tools or agent.subordinates) and not supports_tool_calls(models[agent.name]):
             raise model_cannot_call(agent.name, type(models[agent.name]).__name__)
     return models
-
-
-def place_monitors(
-    root: Agent, models: Mapping[str, Any], policies: Mapping[str, DelegationPolicy]
-) -> tuple[PlacedMonitor, ...]:
-    """Return the monitors of a tree with their models.
-
-    Args:
-        root: The root of the tree.
-        models: The model of every agent, by its name.
-        policies: The delegation policy of every agent.
-
-    Raises:
-        ConfigurationError: A monitor has no model that could judge: it gives none, and its superior
-            has the offline planner, or a function that chooses.
-        ModelError: A named model is unknown, or lacks a key, its package or what else it needs; the
-            model of a monitor has no tool calls.
-    """
-    if not root.is_monitored:
-        return ()
-    paths = {place.member.name: place.path_text for place in walk_tree(root)}
-    placed: list[PlacedMonitor] = []
-    # Those whose model, their own or an inherited one, somebody has given.
-    given: set[str] = set()
-    for place in walk_tree(root):
-        agent = place.member
-        if not isinstance(agent, Agent):
-            continue
-        if agent.model is not None or (len(place.path) > 1 and place.path[-2] in given):
-            given.add(agent.name)
-        for each in agent.monitors:
-            model = each.model
-            if model is None and (agent.name not in given or bind_state(models[agent.name])):
-                why = "a chat model; the superior has none that could judge"
-                raise invalid_field(each.name, "model", None, why)
-            if model is None:
-                model = models[agent.name]
-            elif isinstance(model, str):
-                model = resolve_model(model)
-            if not supports_tool_calls(model):
-                raise model_cannot_call(each.name, type(model).__name__)
-            watched = each.watches.rpartition(PATH_SEPARATOR)[2] or agent.name
-            path = PATH_SEPARATOR.join((*place.path, each.name))
-            rule = policies[agent.name].on_alert
-            placed.append(PlacedMonitor(each, path, place.path_text, paths[watched], model, rule))
-    return tuple(placed)
 
 
 def check_budgets(

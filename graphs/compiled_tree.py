@@ -37,8 +37,8 @@ from echelons.checkpoints.threads.segments import SavedHistory
 from echelons.delegation.policy import DEFAULT_POLICY, DelegationPolicy
 from echelons.errors import EventLoopMissing, InvalidOption, SessionNeeded
 from echelons.features.feature import Place
-from echelons.features.registry import bind_features
-from echelons.graphs.agent_models import check_budgets, place_monitors, resolve_models
+from echelons.features.registry import Made, bind_features, compile_features
+from echelons.graphs.agent_models import check_budgets, resolve_models
 from echelons.graphs.invocation.entry import TreeEntry, enter_tree
 from echelons.graphs.invocation.input_validation import validate_input
 from echelons.graphs.invocation.rerun import astream_until_settled, stream_until_settled
@@ -70,7 +70,6 @@ from echelons.guards.permissions import RulesByName, extend_rules
 from echelons.human import Human
 from echelons.identity.lineage import ECHELONS_NS, Identity
 from echelons.messaging.notice import MARK_KEY, create_mark
-from echelons.monitors.monitor import PlacedMonitor
 from echelons.nodes.model_call.long_results import LongResults
 from echelons.nodes.model_call.model_input import supports_tool_calls
 from echelons.nodes.planning.task_router import TaskRouter
@@ -97,13 +96,13 @@ class AgentGraph(EditableGraph):
         async_only: Sequence[str],
         models: Mapping[str, Any],
         failures: LedgerFailures,
-        monitors: Sequence[PlacedMonitor],
+        made: Made,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.models = models
         self.agent = agent
-        self.monitors = monitors
+        self.made = made
         self.fingerprint = fingerprint
         self.async_only = async_only
         self.failures = failures
@@ -118,14 +117,14 @@ class AgentGraph(EditableGraph):
             EventLoopMissing: Parts of the tree are only async, and the run is not a session's.
             InvalidInput: The input, or the thread's id, is refused.
             MissingAgents: The thread waits in agents that this tree does not have.
-            SessionNeeded: The tree has monitors, and the run is not a session's.
+            SessionNeeded: The tree uses a feature that needs a session, and this run is of none.
         """
         around = self.merge_call_config(config)
         if self.async_only and get_background_loop(around) is None:
             raise EventLoopMissing(self.async_only)
         given, stored, hidden = input, None, Hidden()
         if not _is_checked(around):
-            self._refuse_monitors()
+            self._check_features()
             given = validate_input(input, around)
             stored = check_resume(self.agent, self.checkpointer, given, around)
             hidden = find_hidden(self.checkpointer, around)
@@ -141,7 +140,7 @@ class AgentGraph(EditableGraph):
         around = self.merge_call_config(config)
         if _is_checked(around):
             return self._astream_settled(input, config, around, kwargs)
-        self._refuse_monitors()
+        self._check_features()
         return self._acheck_and_stream(validate_input(input, around), config, around, kwargs)
 
     async def _acheck_and_stream(
@@ -178,9 +177,10 @@ class AgentGraph(EditableGraph):
         schema["properties"].pop(MARK_KEY, None)
         return schema
 
-    def _refuse_monitors(self) -> None:
-        if self.monitors:
-            raise SessionNeeded([each.path for each in self.monitors])
+    def _check_features(self) -> None:
+        for feature, result in self.made.items():
+            if feature.needs_session:
+                raise SessionNeeded([*feature.list_members(result)])
 
     def _enter(
         self,
@@ -259,7 +259,7 @@ def compile_tree(
         async_only=levels.async_only,
         models=levels.models,
         failures=LedgerFailures(redactor),
-        monitors=levels.monitors,
+        made=levels.made,
         **attributes,
     )
 
@@ -282,14 +282,14 @@ class _Levels:
         root: The compiled graph of the root's level, which holds the levels below.
         fingerprint: The fingerprint of the tree.
         async_only: What of the tree is only async.
-        monitors: The monitors of the tree.
+        made: What features make of the tree.
         models: The model of each agent, by its name.
     """
 
     root: CompiledStateGraph[Any, Any, Any, Any]
     fingerprint: str
     async_only: Sequence[str]
-    monitors: Sequence[PlacedMonitor]
+    made: Made
     models: Mapping[str, Any]
 
 
@@ -333,8 +333,8 @@ def _build_levels(agent: Agent) -> _Levels:
     }
     builder = levels.build_level(agent, {})
     root = builder.compile(name=agent.name, transformers=[*transformers.values()])
-    monitors = place_monitors(agent, levels.models, levels.policies)
-    return _Levels(root, fingerprint_tree(agent), find_async_only(agent), monitors, models)
+    made = compile_features(agent, models, levels.policies)
+    return _Levels(root, fingerprint_tree(agent), find_async_only(agent), made, models)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import cache
 from typing import Any, Final
 
 from echelons.checkpoints.coordination.answer_mark import OPEN_EPOCH
@@ -29,28 +31,34 @@ from echelons.checkpoints.threads.answer_outbox import ANSWER
 from echelons.checkpoints.tree_control.agent_aliases import ALIAS, ALIAS_NAME, ALIAS_POOL
 from echelons.checkpoints.tree_control.budget_records import CHARGE, GRANT
 from echelons.checkpoints.tree_control.dismissal_ledger import DISMISSAL
-from echelons.checkpoints.tree_control.monitor_ledger import MONITOR
 from echelons.checkpoints.tree_control.repairs import REPAIR
 from echelons.checkpoints.tree_control.usage_meter import METER
 from echelons.checkpoints.tree_control.workspace_changes import CHANGE
+from echelons.features.registry import list_features
 
-THREAD_KINDS: Final[dict[str, RecordKind[Any]]] = {
-    kind.name: kind
-    for kind in (
-        *(TURN, ORDERS, METER, EFFECT, FAILURE, FAILURE_COUNT, RACE, ANSWER, OPEN_EPOCH),
-        *(MAILBOX, MAIL, MAIL_READ, MAIL_SENT, STEERED, LATER),
-        *(APPROVAL, CHANGE, NOTE, ALIAS, DISMISSAL, REPAIR, MONITOR, GRANT, CHARGE),
-    )
-}
-"""The kinds of the records of a thread."""
-BRANCH_KINDS: Final = tuple(
-    kind for kind in THREAD_KINDS.values() if isinstance(kind, Records) and kind.after
+_CORE_KINDS: Final[tuple[RecordKind[Any], ...]] = (
+    *(TURN, ORDERS, METER, EFFECT, FAILURE, FAILURE_COUNT, RACE, ANSWER, OPEN_EPOCH),
+    *(MAILBOX, MAIL, MAIL_READ, MAIL_SENT, STEERED, LATER),
+    *(APPROVAL, CHANGE, NOTE, ALIAS, DISMISSAL, REPAIR, GRANT, CHARGE),
 )
-"""Those whose records belong to branches, which move when checkpoints are pruned."""
 SHARED_KINDS: Final[dict[str, RecordKind[Any]]] = {
     kind.name: kind for kind in (CIRCUIT, INTENSITY, DERIVED, ALIAS_NAME, ALIAS_POOL)
 }
 """The kinds of the records that threads share."""
+
+
+@cache
+def get_thread_kinds() -> Mapping[str, RecordKind[Any]]:
+    """Return the kinds of the records of a thread, also those of features, by name."""
+    of_features = (kind for feature in list_features() for kind in feature.records)
+    return {kind.name: kind for kind in (*_CORE_KINDS, *of_features)}
+
+
+def list_branch_kinds() -> list[Records[Any]]:
+    """Return the kinds whose records belong to branches, which move when checkpoints are pruned."""
+    return [
+        kind for kind in get_thread_kinds().values() if isinstance(kind, Records) and kind.after
+    ]
 
 
 def find_record_kind(key: str) -> RecordKind[Any]:
@@ -62,5 +70,5 @@ def find_record_kind(key: str) -> RecordKind[Any]:
     """
     first, *parts = key.split("/")
     if first == "thread" and len(parts) > 1:
-        return THREAD_KINDS.get(parts[1], ANY_RECORD)
+        return get_thread_kinds().get(parts[1], ANY_RECORD)
     return SHARED_KINDS.get(first, ANY_RECORD)

@@ -23,7 +23,7 @@ from echelons.checkpoints.maintenance.reachability import (
     plan_retention,
     plan_run_removal,
 )
-from echelons.checkpoints.maintenance.record_kinds import BRANCH_KINDS
+from echelons.checkpoints.maintenance.record_kinds import list_branch_kinds
 from echelons.checkpoints.maintenance.retention_policies import KeepLatest, Strategy
 from echelons.checkpoints.maintenance.thread_rows import (
     STATE_TABLES,
@@ -197,7 +197,7 @@ class ThreadAdmin(CachedSaver):
                 parents = CheckpointParents(thread_id).get(reader)
                 gone = {each.checkpoint_id for each in kept.gone if not each.checkpoint_ns}
                 open_ = SqliteTransaction(cursor, self._clock, MAX_RECORD_SIZE)
-                move_records(open_, thread_id, parents, parents.keys() - gone, BRANCH_KINDS)
+                move_records(open_, thread_id, parents, parents.keys() - gone, list_branch_kinds())
                 for table in tables:
                     before[table] += _delete_checkpoints(cursor, table, thread_id, kept.gone)
                 for place, row in kept.changed.items():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from textwrap import shorten
 
@@ -34,7 +34,6 @@ from echelons.checkpoints.threads.thread_status import read_thread_status
 from echelons.checkpoints.threads.trace import LinkState, Trace, build_trace
 from echelons.checkpoints.tree_control.agent_aliases import list_aliases
 from echelons.checkpoints.tree_control.dismissal_ledger import read_dismissals
-from echelons.checkpoints.tree_control.monitor_ledger import list_monitor_paths
 from echelons.delegation.agent_specification import AgentSpecification
 from echelons.delegation.request import Status
 from echelons.delegation.spawned_agents import (
@@ -44,6 +43,7 @@ from echelons.delegation.spawned_agents import (
     find_given_agents,
 )
 from echelons.errors import ThreadNotFound
+from echelons.features.registry import find_members
 from echelons.guards.dismissals import NO_DISMISSALS, Dismissals
 from echelons.guards.gate import Pause
 from echelons.identity.lineage import Identity, derive_agent_id
@@ -73,7 +73,7 @@ class TreeSnapshot:
         aliases: The aliases of agents, by their ids.
         heads: The heads of the threads that each thread has called, by its id.
         turn: The root's current or last turn.
-        monitors: Paths of the monitors of that turn.
+        beside: The members that work beside that turn, by path.
     """
 
     root_thread_id: str
@@ -88,7 +88,7 @@ class TreeSnapshot:
     aliases: Mapping[str, str] = field(default_factory=dict)
     heads: Mapping[str, Mapping[str, Head]] = field(default_factory=dict)
     turn: str = ""
-    monitors: Collection[str] = ()
+    beside: Mapping[str, AgentKind] = field(default_factory=dict)
 
     def build_registry(self, known: Mapping[str, AgentKind] | None = None) -> AgentRegistry:
         """Return the agents of the thread.
@@ -97,8 +97,8 @@ class TreeSnapshot:
             known: Kinds of the members of the tree by path, superiors first; agents that were
                 called come after them.
         """
-        known = dict.fromkeys(self.monitors, AgentKind.MONITOR) | {**(known or {})}
-        traces: dict[str, list[Trace]] = {path: [] for path in known if path not in self.monitors}
+        known = {**self.beside, **(known or {})}
+        traces: dict[str, list[Trace]] = {path: [] for path in known if path not in self.beside}
         spawned: dict[str, AgentSpecification] = {}
         dismissed = set[str]()
         for path, trace in _walk(self.trace, self.root_path) if self.trace else ():
@@ -114,7 +114,7 @@ class TreeSnapshot:
                     traces.setdefault(_join(path, name), [])
                 if name not in at_work and each.is_dismissed(self._find_segment(trace)):
                     dismissed.add(_join(path, name))
-        self._add_monitors(traces)
+        self._add_beside(traces)
         below: dict[str, list[str]] = {path: [] for path in traces}
         roots: list[str] = []
         for path in traces:
@@ -157,9 +157,9 @@ class TreeSnapshot:
             records.append(record)
         return AgentRegistry(tuple(records))
 
-    def _add_monitors(self, traces: dict[str, list[Trace]]) -> None:
-        """Add the monitors, which have no threads, to those of agents, by path."""
-        for path in self.monitors:
+    def _add_beside(self, traces: dict[str, list[Trace]]) -> None:
+        """Add the members beside the turn, which have no threads, to those of agents, by path."""
+        for path in self.beside:
             if path.rpartition(PATH_SEPARATOR)[0] in traces:
                 traces[path] = []
 
@@ -167,7 +167,7 @@ class TreeSnapshot:
         self, path: str, traces: Sequence[Trace], asked: Sequence[Question]
     ) -> tuple[AgentState, tuple[str, ...]]:
         """Return the first state that fits a thread of an agent, and for whom it waits."""
-        if path in self.monitors and self.running and not self.finished:
+        if path in self.beside and self.running and not self.finished:
             return AgentState.WORKING, ()
         working = [each for each in traces if self._is_open(each)]
         if working and isinstance(self.orders.find_order(path), Pause):
@@ -227,9 +227,9 @@ def read_registry(root: str, known: Mapping[str, AgentKind]) -> ReadPlan[AgentRe
     orders = yield from read_control_orders(root)
     dismissals = yield from read_dismissals(root)
     holder = yield LedgerQuery(lambda ledger: ledger.get_holder(build_key(root)))
-    aliases, monitors = yield LedgerQuery(
+    aliases, beside = yield LedgerQuery(
         lambda ledger: ledger.query(
-            lambda open_: (list_aliases(open_, root), list_monitor_paths(open_, root, branch.turn))
+            lambda open_: (list_aliases(open_, root), find_members(open_, root, branch.turn))
         )
     )
     snapshot = TreeSnapshot(
@@ -245,7 +245,7 @@ def read_registry(root: str, known: Mapping[str, AgentKind]) -> ReadPlan[AgentRe
         aliases=aliases,
         heads=branch.heads,
         turn=branch.turn,
-        monitors=monitors,
+        beside=beside,
     )
     return snapshot.build_registry(known)
 

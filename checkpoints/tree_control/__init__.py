@@ -1,1 +1,1 @@
-"""What holds for a tree while it runs: its gate, budgets, monitors, dismissals and names."""
+"""What holds for a tree while it runs: its gate, budgets, dismissals and names."""

@@ -10,7 +10,6 @@ from pydantic import Field, ValidationInfo, field_validator
 from echelons.delegation.context import ContextPolicy
 from echelons.guards.circuit_breaker import BreakerPolicy
 from echelons.messaging.sibling_messages import SiblingDecision
-from echelons.monitors.alert import AlertDecision
 from echelons.settings import Settings
 from echelons.text.input_limits import ID_PATTERN
 
@@ -22,6 +21,11 @@ models, which may take that long for one long reply.
 """
 
 Seconds: TypeAlias = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
+AlertDecision: TypeAlias = Literal["tell", "stop", "ignore"]
+"""What becomes of an alert. `"tell"` has the superior read it at its next model call; `"stop"` also
+stops the agent that it is about, with all below it; `"ignore"` keeps it for people alone."""
 
 
 class DelegationPolicy(Settings):

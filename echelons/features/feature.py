@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeVar
 
 from echelons.plans import Plan
 from echelons.prompts import load_tool_texts
@@ -19,11 +19,17 @@ from echelons.prompts import load_tool_texts
 if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage, SystemMessage, ToolCall
     from langchain_core.runnables import RunnableConfig
+    from langgraph.checkpoint.base import BaseCheckpointSaver
     from pydantic import BaseModel
 
     from echelons.agent import Agent
+    from echelons.checkpoints.coordination.turns import Turn
+    from echelons.checkpoints.ledger import RecordKind, Transaction
     from echelons.delegation.policy import DelegationPolicy
+    from echelons.delegation.request import Usage
+    from echelons.graphs.compiled_tree import AgentGraph
     from echelons.guards.gate import Gate, Halt, Pause
+    from echelons.guards.prices import Prices
     from echelons.identity.lineage import Identity
     from echelons.identity.thread_history import Past, ThreadHistory
     from echelons.messaging.sibling_messages import SiblingRule
@@ -31,6 +37,8 @@ if TYPE_CHECKING:
     from echelons.nodes.planning.reply_handler import ReplyContext
     from echelons.nodes.planning.tool_calls import ReplyCalls
     from echelons.nodes.tool_execution.at_most_once import Refusal
+    from echelons.runtime.run_events import RunEvent
+    from echelons.tree.agent_registry import AgentKind
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -231,14 +239,95 @@ class AgentHooks:
         raise NotImplementedError
 
 
+class NoteEvent(Protocol):
+    """Adds an event to those of a run; any thread may call it."""
+
+    def __call__(self, path: str, kind: str, content: str, **fields: Any) -> None:
+        """Note what happened to an agent, with further fields of a `RunEvent`."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunScope:
+    """A run of a session, under its lease.
+
+    Attributes:
+        graph: The compiled tree.
+        saver: The saver of the run.
+        turn: The turn.
+        config: The config of the run.
+        is_new: Whether the turn begins with it.
+        note: Adds events to those of the run.
+        prices: What models cost; `None` if that is not known.
+    """
+
+    graph: AgentGraph
+    saver: BaseCheckpointSaver[Any]
+    turn: Turn
+    config: RunnableConfig
+    is_new: bool
+    note: NoteEvent
+    prices: Prices | None = None
+
+
+class RunHooks(Protocol):
+    """What a feature does beside a run, which never waits for it.
+
+    Attributes:
+        needs_events: Whether it takes the events of a run that nothing else watches, too.
+    """
+
+    needs_events: bool
+
+    def start(self) -> None:
+        """Begin: the first step is about to."""
+
+    def see(self, event: RunEvent | None) -> None:
+        """Take an event of the run; `None` for a step whose events were not made."""
+
+    def close(self) -> Usage:
+        """End with the run, and return what was used; it may wait for the database."""
+        ...
+
+
 class Feature:
-    """One thing that agents can do or must obey. A subclass overrides what it needs."""
+    """One thing that agents can do or must obey. A subclass overrides what it needs.
+
+    Attributes:
+        name: Its name, which is that of its folder and of its page.
+        records: The kinds of records that it keeps under a root's thread.
+        needs_session: Whether only sessions can run a tree that uses it, see `compile`.
+    """
 
     name: ClassVar[str]
+    records: ClassVar[Sequence[RecordKind[Any]]] = ()
+    needs_session: ClassVar[bool] = False
 
     def bind(self, place: Place) -> AgentHooks | None:
         """Return what it does at the steps of an agent; `None` for nothing."""
         return None
+
+    def compile(
+        self, root: Agent, models: Mapping[str, Any], policies: Mapping[str, DelegationPolicy]
+    ) -> Any:
+        """Return what it makes of a tree for `open`; something false if the tree does not use it.
+
+        `models` and `policies` are those of all agents, by their names.
+        """
+        return None
+
+    def list_members(self, made: Any) -> Mapping[str, AgentKind]:
+        """Return the members that it adds to a tree, by path."""
+        return {}
+
+    def find_members(
+        self, open_: Transaction, thread_id: str, turn: str
+    ) -> Mapping[str, AgentKind]:
+        """Return the members that have worked beside a turn, by path, as they are stored."""
+        return {}
+
+    def open(self, run: RunScope, made: Any) -> RunHooks:
+        """Return what it does beside a run of a session; under the lease, before the first step."""
+        raise NotImplementedError
 
 
 def collect(hooks: Sequence[Any], method: str, base: type) -> tuple[Callable[..., Any], ...]:

@@ -6,12 +6,22 @@ needs a feature has it loaded.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+
+from echelons.tree.members import walk_tree
 
 if TYPE_CHECKING:
-    from echelons.features.feature import AgentHooks, Feature, Place
+    from echelons.agent import Agent
+    from echelons.checkpoints.ledger import Transaction
+    from echelons.delegation.policy import DelegationPolicy
+    from echelons.features.feature import AgentHooks, Feature, Place, RunHooks, RunScope
+    from echelons.tree.agent_registry import AgentKind
+
+Made: TypeAlias = "Mapping[Feature, Any]"
+"""What features make of a tree, see `Feature.compile`."""
 
 
 class Entry(NamedTuple):
@@ -31,8 +41,9 @@ FEATURES: Final[tuple[Entry, ...]] = (
     Entry("questions"),
     Entry("spawning"),
     Entry("dismissal"),
-    # Last: it shortens what all others show a model.
+    # Inside all others: it shortens what all others show a model.
     Entry("memory", "memory"),
+    Entry("monitors", "monitors"),
 )
 
 
@@ -43,6 +54,11 @@ def load_feature(name: str) -> Feature:
     return feature
 
 
+def list_features() -> list[Feature]:
+    """Return all features, in their order."""
+    return [load_feature(entry.name) for entry in FEATURES]
+
+
 def bind_features(place: Place) -> list[AgentHooks]:
     """Return what all features do at the steps of an agent, in their order."""
     bound = [
@@ -51,3 +67,30 @@ def bind_features(place: Place) -> list[AgentHooks]:
         if not entry.field or getattr(place.agent, entry.field)
     ]
     return [hooks for hooks in bound if hooks is not None]
+
+
+def compile_features(
+    root: Agent, models: Mapping[str, Any], policies: Mapping[str, DelegationPolicy]
+) -> Made:
+    """Return what the features that a tree uses make of it."""
+    made: dict[Feature, Any] = {}
+    for entry in FEATURES:
+        members = (place.member for place in walk_tree(root))
+        if not entry.field or any(getattr(member, entry.field, None) for member in members):
+            feature = load_feature(entry.name)
+            if result := feature.compile(root, models, policies):
+                made[feature] = result
+    return made
+
+
+def open_features(run: RunScope) -> list[RunHooks]:
+    """Return what features do beside a run of a session, in their order."""
+    return [feature.open(run, result) for feature, result in run.graph.made.items()]
+
+
+def find_members(open_: Transaction, thread_id: str, turn: str) -> dict[str, AgentKind]:
+    """Return the members that features have had work beside a turn, by path."""
+    members: dict[str, AgentKind] = {}
+    for feature in list_features():
+        members |= feature.find_members(open_, thread_id, turn)
+    return members

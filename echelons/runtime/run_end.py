@@ -25,6 +25,7 @@ from echelons.checkpoints.threads.thread_status import (
     select_turn_messages,
 )
 from echelons.delegation.request import DelegationResponse, Usage
+from echelons.features.registry import open_features
 from echelons.guards.backpressure import Backpressure
 from echelons.guards.budget import NotedCall
 from echelons.guards.dismissals import Dismissal
@@ -47,7 +48,7 @@ from echelons.text.redaction import Redactor, redact_secrets
 from echelons.tree.names import PATH_SEPARATOR
 
 if TYPE_CHECKING:
-    from echelons.runtime.monitor_watch import MonitorWatch
+    from echelons.features.feature import RunHooks, RunScope
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +114,7 @@ class RunRecord:
         run_end: The result; `None` until it ends.
         delivered: The questions whose answers it has delivered.
         withdrawn: Questions of stopped agents that it has continued for.
-        watch: The monitors of its tree at work; `None` without any.
+        hooks: What features do beside it.
     """
 
     def __init__(self, redact: Redactor = redact_secrets) -> None:
@@ -128,7 +129,8 @@ class RunRecord:
         self.run_end: RunEnd | None = None
         self.delivered: set[str] = set()
         self.withdrawn: set[str] = set()
-        self.watch: MonitorWatch | None = None
+        self.hooks: Sequence[RunHooks] = ()
+        self._needs_events = False
         self._translator = EventTranslator(redact)
         self._noted: list[RunEvent] = []
         self._orders_noted = 0
@@ -178,12 +180,22 @@ class RunRecord:
         noted = self._translator.noted_calls
         self.usage = sum((noted.pop(key) for key in [*noted]), self.usage)
 
-    def note_event(self, event: RunEvent) -> None:
-        """Note an event of a monitor. Any thread may call it."""
-        self._noted.append(event)
+    def note_event(self, path: str, kind: str, content: str, **fields: Any) -> None:
+        """Note an event of a feature. Any thread may call it."""
+        self._noted.append(RunEvent(path, RunEventKind(kind), content, **fields))
+
+    def open_hooks(self, run: RunScope) -> None:
+        """Open the features of the tree that work beside the run."""
+        self.hooks = open_features(run)
+        self._needs_events = any(hooks.needs_events for hooks in self.hooks)
+
+    def close_hooks(self) -> None:
+        """End what features do beside the run, and add what they have used."""
+        for hooks in self.hooks:
+            self.usage += hooks.close()
 
     def take_noted(self) -> Iterator[RunEvent]:
-        """Yield the events noted since the last call: answers, orders, and those of monitors."""
+        """Yield the events noted since the last call: answers, orders, and those of features."""
         while self._noted:
             event = self._noted.pop(0)
             if self.is_watched:
@@ -199,18 +211,17 @@ class RunRecord:
 
         It goes on when the consumer asks for more: only then a step may begin that was announced.
         """
-        watch = self.watch
-        if not self.is_watched and (watch is None or watch.observed is None):
+        if not (self.is_watched or self._needs_events):
             self.usage = self._translator.add_usage(self.usage, part)
-            if watch:
-                watch.wake()
+            for hooks in self.hooks:
+                hooks.see(None)
             return
         yield from self.take_noted()
         for event in self._translator.translate_part(part):
             if event.kind is RunEventKind.MESSAGE:
                 self.usage += event.usage
-            if watch:
-                watch.wake(event)
+            for hooks in self.hooks:
+                hooks.see(event)
             if self.is_watched:
                 yield event
         _, mode, payload = part

@@ -863,7 +863,9 @@ class Session:
             else AgentKind.FOREIGN
             for place in walk_tree(self.graph.agent)
         }
-        return kinds | {each.path: AgentKind.MONITOR for each in self.graph.monitors}
+        for feature, result in self.graph.made.items():
+            kinds |= feature.list_members(result)
+        return kinds
 
     def _read_path(self, path: object) -> str:
         if (name := read_text(path)) is None:

@@ -41,13 +41,13 @@ from echelons.checkpoints.tree_control.turn_grants import grant_turn
 from echelons.checkpoints.tree_control.workspace_changes import TreeWorkspace
 from echelons.delegation.spawnable import SpawnableAgent
 from echelons.errors import LeaseLost, NothingToResume, ThreadBusy
+from echelons.features.feature import RunScope
 from echelons.graphs.compiled_tree import AgentGraph
 from echelons.graphs.invocation.resume_check import check_checkpoint
 from echelons.guards.gate import Halt
 from echelons.guards.prices import Prices
 from echelons.nodes.planning.segment_end import build_halt_update
 from echelons.run_context import CONTEXT_KEY, RunContext
-from echelons.runtime.monitor_watch import MonitorWatch
 from echelons.runtime.run_end import RunEnd, RunRecord, settle_run
 from echelons.runtime.run_events import RunEvent
 from echelons.runtime.run_options import RunOptions
@@ -128,10 +128,9 @@ class TurnEngine:
                 record.run_end = begun
                 return
             given, turn, mark, options = begun
-            watch = record.watch
             try:
-                if watch:
-                    watch.start()
+                for hooks in record.hooks:
+                    hooks.start()
                 while record.run_end is None:
                     yield from record.take_noted()
                     yield from self._stream_events(given, turn, mark, options, record)
@@ -140,13 +139,11 @@ class TurnEngine:
                     given = run_plan(self.saver, settling)
             finally:
                 record.add_noted_calls()
-                if watch:
-                    watch.close()
-                    record.usage += watch.usage
-            if watch:
+                record.close_hooks()
+            if record.hooks:
                 yield from record.take_noted()
 
-    async def arun_request(  # noqa: C901  a run without monitors makes no call more
+    async def arun_request(  # noqa: C901  a run without features makes no call more
         self, request: SessionRequest, record: RunRecord
     ) -> AsyncGenerator[RunEvent]:
         """Async version of `run_request`."""
@@ -163,10 +160,9 @@ class TurnEngine:
                 record.run_end = begun
                 return
             given, turn, mark, options = begun
-            watch = record.watch
             try:
-                if watch:
-                    watch.start()
+                for hooks in record.hooks:
+                    hooks.start()
                 while record.run_end is None:
                     for event in record.take_noted():
                         yield event
@@ -181,11 +177,10 @@ class TurnEngine:
                     given = await arun_plan(self.saver, settling)
             finally:
                 record.add_noted_calls()
-                if watch:
+                if record.hooks:
                     # What one of them stores may wait for another process.
-                    await asyncio.to_thread(watch.close)
-                    record.usage += watch.usage
-            if watch:
+                    await asyncio.to_thread(record.close_hooks)
+            if record.hooks:
                 for event in record.take_noted():
                     yield event
 
@@ -341,13 +336,12 @@ class TurnEngine:
             hidden = yield from find_hidden_dismissals(self.thread.id, dismissals)
             messages = yield from read_hidden_messages(self.thread.id)
             turn = replace(turn, hidden_dismissals=hidden, hidden_messages=messages)
-        if self.graph.monitors:
-            config = options.build_config(self.thread)
-            record.watch = watch = MonitorWatch(
-                self.graph, self.saver, turn, config, record.note_event, self.prices
+        if self.graph.made:
+            config, is_new = options.build_config(self.thread), isinstance(given, Mapping)
+            run = RunScope(
+                self.graph, self.saver, turn, config, is_new, record.note_event, self.prices
             )
-            is_new = isinstance(given, Mapping)
-            yield LedgerQuery(lambda _: watch.begin(is_new=is_new))
+            yield LedgerQuery(lambda _: record.open_hooks(run))
         return given, turn, mark, options
 
     def _stream_events(

@@ -37,7 +37,6 @@ from echelons.checkpoints.queries import run_plan
 from echelons.checkpoints.thread_events import WriteLocation
 from echelons.checkpoints.tree_control.agent_aliases import assign_alias
 from echelons.checkpoints.tree_control.dismissal_ledger import commit_dismissal
-from echelons.checkpoints.tree_control.monitor_ledger import JudgedEvents, MonitorLedger
 from echelons.checkpoints.tree_control.repairs import store_hidden_messages
 from echelons.checkpoints.tree_control.turn_grants import grant_turn
 from echelons.checkpoints.tree_control.usage_meter import Meter
@@ -45,6 +44,9 @@ from echelons.checkpoints.tree_control.workspace_changes import LedgerChanges
 from echelons.delegation.race import RaceEntry
 from echelons.effects.approvals import GuardedCall
 from echelons.effects.human_review import Decision
+from echelons.features.monitors.ledger import JudgedEvents, MonitorLedger
+from echelons.features.monitors.placing import PlacedMonitor
+from echelons.features.monitors.verdict import Verdict
 from echelons.guards.budget import Budget, CallUsage
 from echelons.guards.circuit_breaker import AttemptOutcome, BreakerPolicy
 from echelons.guards.dismissals import Dismissal
@@ -53,8 +55,6 @@ from echelons.identity.failures import LoggedFailure
 from echelons.identity.lineage import Identity
 from echelons.langgraph_internals import CHECKPOINT_MAP_KEY, CHECKPOINTER_KEY
 from echelons.monitors import Alert, Monitor
-from echelons.monitors.monitor import PlacedMonitor
-from echelons.monitors.verdict import Verdict
 from echelons.tree.name_themes import NameTheme
 from echelons.workspace.changes import FileChange
 

@@ -13,15 +13,15 @@ from echelons.checkpoints.coordination.circuit_breakers import list_circuits
 from echelons.checkpoints.ledger import build_key
 from echelons.checkpoints.maintenance.record_kinds import (
     SHARED_KINDS,
-    THREAD_KINDS,
     find_record_kind,
+    get_thread_kinds,
 )
 from echelons.errors import LedgerDamaged
 
 if TYPE_CHECKING:
     from tests.crash.conftest import Besieged
 
-RECORD_KINDS = {**THREAD_KINDS, **SHARED_KINDS}
+RECORD_KINDS = {**get_thread_kinds(), **SHARED_KINDS}
 FAILURE = dict.fromkeys(
     ("id", "at", "path", "thread_id", "request_id", "tool", "error", "traceback"), "x"
 )

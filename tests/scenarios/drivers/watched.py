@@ -16,7 +16,7 @@ from langgraph.checkpoint.base import BaseCheckpointSaver
 from echelons import Agent, DelegationPolicy, effect
 from echelons.checkpoints.coordination.change_signals import get_signals
 from echelons.checkpoints.ledger import Transaction, get_ledger
-from echelons.checkpoints.tree_control.monitor_ledger import MONITOR
+from echelons.features.monitors.ledger import MONITOR
 from echelons.monitors import Monitor
 from echelons.testing import Call, Reply, ScriptedModel, delegate
 from tests.told_lines import get_last

@@ -39,7 +39,11 @@ from echelons.checkpoints.thread_events import (
 )
 from echelons.checkpoints.tree_control.dismissal_ledger import find_dismissal
 from echelons.checkpoints.tree_control.usage_meter import Meter
+from echelons.delegation.policy import AlertDecision
 from echelons.errors import ConfigurationError, ControlError
+from echelons.features.monitors.placing import PlacedMonitor
+from echelons.features.monitors.settings import Alert
+from echelons.features.monitors.verdict import MAX_NOTES, Verdict
 from echelons.guards.budget import Amount, CallUsage, Unit, format_amount, format_number
 from echelons.guards.gate import Halt, Pause, Step
 from echelons.guards.limits import Limits
@@ -47,9 +51,6 @@ from echelons.guards.prices import Prices, add_money, format_money
 from echelons.identity.lineage import ECHELONS_NS
 from echelons.messaging.agent_question import AgentQuestion
 from echelons.messaging.mail import MailKind
-from echelons.monitors.alert import Alert, AlertDecision
-from echelons.monitors.monitor import PlacedMonitor
-from echelons.monitors.verdict import MAX_NOTES, Verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +78,6 @@ class MonitorState:
 
 MONITOR: Final = Records[MonitorState]("monitor", MonitorState, raw=1)
 """How far a monitor has come, by the turn and its path."""
-
-
-def list_monitor_paths(open_: Transaction, thread_id: str, turn: str) -> list[str]:
-    """Return the paths of the monitors of a turn that a session has run."""
-    return MONITOR.list_names(open_, thread_id, turn)
 
 
 class JudgedEvents(NamedTuple):

@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from echelons.monitors.alert import Alert
-from echelons.monitors.monitor import PlacedMonitor
+from echelons.features.monitors.placing import PlacedMonitor
+from echelons.features.monitors.settings import Alert
 from echelons.prompts import build_monitor_guidance, load_monitor_texts
 from echelons.text.sanitize import join_printable, sanitize_value
 from echelons.tree.names import PATH_SEPARATOR, REPORT

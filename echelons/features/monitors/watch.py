@@ -8,26 +8,24 @@ the end of the run is dropped, and its call stays counted.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from threading import Event, Lock, Thread
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 from uuid import uuid4
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 from langchain_core.runnables import RunnableConfig
-from langgraph.checkpoint.base import BaseCheckpointSaver
 
 from echelons.checkpoints.checkpointer import SqliteCheckpointer
 from echelons.checkpoints.coordination.change_signals import POLL_INTERVAL, get_signals
 from echelons.checkpoints.coordination.control_orders import is_under
-from echelons.checkpoints.coordination.turns import Turn
 from echelons.checkpoints.ledger import get_ledger
 from echelons.checkpoints.queries import LatestCheckpointId
 from echelons.checkpoints.storage.event_rows import StoredEvent
-from echelons.checkpoints.tree_control.monitor_ledger import JudgedEvents, MonitorLedger
 from echelons.checkpoints.tree_control.tree_budgets import TreeBudgets
+from echelons.delegation.policy import AlertDecision
 from echelons.delegation.request import Usage
 from echelons.errors import (
     CheckpointTampered,
@@ -37,17 +35,11 @@ from echelons.errors import (
     LedgerDamaged,
     StorageError,
 )
-from echelons.graphs.compiled_tree import AgentGraph
-from echelons.guards.budget import NO_ALLOWANCE, CallUsage, NotedCall
-from echelons.guards.gate import Halt
-from echelons.guards.prices import Prices
-from echelons.langgraph_internals import CHECKPOINT_MAP_KEY, TASK_ID_KEY
-from echelons.models.door.ask import Account, CallRefused, ask
-from echelons.models.door.bound_model import BoundModel
-from echelons.models.door.call_usage import read_usage
-from echelons.monitors.alert import Alert, AlertDecision, decide_alert
-from echelons.monitors.monitor import PlacedMonitor
-from echelons.monitors.verdict import (
+from echelons.features.feature import RunScope
+from echelons.features.monitors.ledger import JudgedEvents, MonitorLedger
+from echelons.features.monitors.placing import PlacedMonitor
+from echelons.features.monitors.settings import Alert, decide_alert
+from echelons.features.monitors.verdict import (
     MAX_EVENTS,
     Verdict,
     WatchedEvent,
@@ -57,14 +49,22 @@ from echelons.monitors.verdict import (
     read_verdict,
     shorten_words,
 )
+from echelons.guards.budget import NO_ALLOWANCE, CallUsage, NotedCall
+from echelons.guards.gate import Halt
+from echelons.langgraph_internals import CHECKPOINT_MAP_KEY, TASK_ID_KEY
+from echelons.models.door.ask import Account, CallRefused, ask
+from echelons.models.door.bound_model import BoundModel
+from echelons.models.door.call_usage import read_usage
 from echelons.nodes.messages import read_message_usage
 from echelons.plans import run_plan_steps
 from echelons.run_context import CONTEXT_KEY, RunContext
-from echelons.runtime.run_events import RunEvent, RunEventKind
 from echelons.text.content_blocks import describe_content
 from echelons.text.error_lines import describe_error
 from echelons.tree.members import walk_tree
 from echelons.tree.names import PATH_SEPARATOR
+
+if TYPE_CHECKING:
+    from echelons.runtime.run_events import RunEvent
 
 LOG = logging.getLogger(__name__)
 
@@ -108,7 +108,7 @@ class ObservedEvents:
 
     def add(self, event: RunEvent) -> None:
         """Add an event of the run."""
-        if event.kind is not RunEventKind.TOKEN:
+        if event.kind != "token":
             text = _describe_observed(event)
             self._events.append(WatchedEvent(len(self._events) + 1, event.path, event.kind, text))
 
@@ -117,16 +117,12 @@ class MonitorWatch:
     """The monitors of a tree beside one run.
 
     Args:
-        graph: The compiled tree.
-        saver: The checkpointer of the run.
-        turn: The turn.
-        config: The config of the run, whose callbacks and tags their models get.
-        note: Is told what they say, as events; from any thread.
-        prices: What models cost; `None` if that is not known.
+        run: The run; its callbacks and tags are also those of their models.
+        monitors: The monitors.
 
     Attributes:
         source: Where they read the events of the run.
-        observed: Takes these events, if the saver keeps none.
+        needs_events: Whether they take these events, as the saver keeps none.
         usage: What they have spent.
         is_closed: Whether they must say nothing more.
         lock: Is held while one of them stores what it says.
@@ -134,52 +130,40 @@ class MonitorWatch:
         allowance: That budget; `None` if the turn has none.
     """
 
-    def __init__(
-        self,
-        graph: AgentGraph,
-        saver: BaseCheckpointSaver[Any],
-        turn: Turn,
-        config: RunnableConfig,
-        note: Callable[[RunEvent], object],
-        prices: Prices | None = None,
-    ) -> None:
-        self.graph = graph
-        self.saver = saver
-        self.turn = turn
-        self.config = config
-        self.note = note
+    def __init__(self, run: RunScope, monitors: Sequence[PlacedMonitor]) -> None:
+        self.run = run
+        saver, turn, agent = run.saver, run.turn, run.graph.agent
         self.source: EventSource
-        self.observed: ObservedEvents | None = None
+        self._observed: ObservedEvents | None = None
         if isinstance(saver, SqliteCheckpointer):
             self.source = StoredEvents(saver, turn.thread_id)
         else:
-            self.source = self.observed = ObservedEvents()
-        self.budgets = TreeBudgets(
-            get_ledger(saver), turn.thread_id, turn.id, graph.agent.name, turn.fence
-        )
-        self.budgets.prices = prices
+            self.source = self._observed = ObservedEvents()
+        self.needs_events = self._observed is not None
+        ledger = get_ledger(saver)
+        self.budgets = TreeBudgets(ledger, turn.thread_id, turn.id, agent.name, turn.fence)
+        self.budgets.prices = run.prices
         self.allowance = turn.root.allowance
-        if self.allowance is None and (own := graph.agent.permissions.budget):
+        if self.allowance is None and (own := agent.permissions.budget):
             self.budgets.root_budget = own
             self.allowance = NO_ALLOWANCE.extend(self.budgets.root_grant, own.amounts, own)
         self.usage = Usage()
         self.is_closed = False
         self.lock = Lock()
         self._fault: EchelonsError | None = None
-        self._watchers = [_Watcher(self, placed) for placed in graph.monitors]
+        paths = {placed.path for placed in monitors}
+        self._watchers = [_Watcher(self, placed, paths) for placed in monitors]
+        self._begin()
 
-    def begin(self, *, is_new: bool) -> None:
-        """Find out where each goes on, at the beginning of a run.
-
-        Args:
-            is_new: Whether the turn begins, so that all events that are there are of earlier ones.
-        """
+    def _begin(self) -> None:
+        """Find out where each goes on, at the beginning of a run."""
         try:
             events = self.source.read(None)
-            numbers = [each.number for each in events] or [1]
-            cursor = numbers[-1] if is_new and events else numbers[0] - 1
-            for each in self._watchers:
-                each.begin(cursor)
+            numbers = [event.number for event in events] or [1]
+            # All events that are there when a turn begins are of earlier ones.
+            cursor = numbers[-1] if self.run.is_new and events else numbers[0] - 1
+            for watcher in self._watchers:
+                watcher.begin(cursor)
         except (CheckpointTampered, LedgerDamaged) as error:
             # The run does not need what is damaged; it is told that nobody looks.
             self._fault = error
@@ -189,22 +173,24 @@ class MonitorWatch:
         if self._fault:
             self._watchers[0].note_failure(self._fault)
             return
-        for each in self._watchers:
-            Thread(target=each.run, name=f"monitor {each.path}", daemon=True).start()
+        for watcher in self._watchers:
+            name = f"monitor {watcher.path}"
+            Thread(target=watcher.run, name=name, daemon=True).start()
 
-    def wake(self, event: RunEvent | None = None) -> None:
+    def see(self, event: RunEvent | None) -> None:
         """Let them look for events: a step has ended, or an event of the run was seen."""
-        if event and self.observed:
-            self.observed.add(event)
-        for each in self._watchers:
-            each.wakeup.set()
+        if event and self._observed:
+            self._observed.add(event)
+        for watcher in self._watchers:
+            watcher.wakeup.set()
 
-    def close(self) -> None:
+    def close(self) -> Usage:
         """Let them say nothing more. This waits for what is being stored, and for no model."""
         self.is_closed = True
         with self.lock:
-            for each in self._watchers:
-                each.wakeup.set()
+            for watcher in self._watchers:
+                watcher.wakeup.set()
+            return self.usage
 
     def add_usage(self, usage: Usage) -> None:
         """Add what one of them has spent."""
@@ -221,8 +207,10 @@ class _Watcher:
         wakeup: Is set when there may be something to read, and at the end.
     """
 
-    def __init__(self, watch: MonitorWatch, placed: PlacedMonitor) -> None:
-        agent = watch.graph.agent
+    def __init__(
+        self, watch: MonitorWatch, placed: PlacedMonitor, monitors: Collection[str]
+    ) -> None:
+        run, agent = watch.run, watch.run.graph.agent
         self.path = placed.path
         self.wakeup = Event()
         self._watch = watch
@@ -231,11 +219,10 @@ class _Watcher:
         # Agents made at run time are known by their events.
         self._known = {path for path in paths if is_under(path, placed.watched)}
         # What monitors say, none of them reads.
-        self._monitors = {each.path for each in watch.graph.monitors}
-        self._ledger = get_ledger(watch.saver)
-        self._record = MonitorLedger(
-            self._ledger, watch.turn, placed, agent.limits, watch.budgets.prices
-        )
+        self._monitors = monitors
+        self._ledger = get_ledger(run.saver)
+        self._note = run.note
+        self._record = MonitorLedger(self._ledger, run.turn, placed, agent.limits, run.prices)
         self._model = BoundModel.from_runnable(placed.model.bind_tools(build_verdict_tools()))
         budget = placed.monitor.budget
         self._own = NO_ALLOWANCE.extend("", budget.amounts, budget)
@@ -248,7 +235,7 @@ class _Watcher:
     def begin(self, cursor: int) -> None:
         """Go on where it was in the turn, or begin after an event."""
         state = self._record.begin(cursor)
-        self._read_up_to = state.cursor if self._watch.observed is None else 0
+        self._read_up_to = 0 if self._watch.needs_events else state.cursor
         self._notes = state.notes
 
     def run(self) -> None:
@@ -337,14 +324,15 @@ class _Watcher:
             if self._watch.is_closed:
                 self._note_call(used, after)
                 return None
-            if self._watch.observed:
+            if self._watch.needs_events:
                 self._note_call(used, after)
             self._record.store_verdict(judged, verdict, decisions)
-            self._watch.note(self._build_reply_event(judged))
+            self._note_reply(judged.reply)
             for alert, decision in zip(verdict.alerts, decisions, strict=True):
-                self._watch.note(build_alert_event(alert, decision))
+                data = {"about": alert.path, "decision": decision}
+                self._note(alert.monitor, "alert", alert.reason, data=data)
             for text in verdict.reports:
-                self._watch.note(RunEvent(self.path, RunEventKind.REPORT, text))
+                self._note(self.path, "report", text)
         if verdict.alerts:
             get_signals(self._ledger).notify()
         for fault in verdict.faults:
@@ -364,7 +352,7 @@ class _Watcher:
     def _call_model(self, messages: Sequence[BaseMessage], after: str) -> Any:
         """Return the reply of its model, charged to the budget of the turn if there is one."""
         watch, account = self._watch, None
-        config = _build_config(watch.config, self._placed)
+        config = _build_config(watch.run.config, self._placed)
         if watch.allowance is not None:
             account = Account(watch.budgets, watch.allowance, self._build_charged_config(after))
         return run_plan_steps(ask(self._model, messages, config, account))
@@ -373,22 +361,21 @@ class _Watcher:
         """Return the config of a node that would call its model."""
         place = {
             TASK_ID_KEY: uuid4().hex,
-            CONTEXT_KEY: RunContext(turn=self._watch.turn),
+            CONTEXT_KEY: RunContext(turn=self._watch.run.turn),
             "checkpoint_ns": "",
             CHECKPOINT_MAP_KEY: {"": after},
         }
         own = {"agent_path": self.path, "agent_thread_id": self._record.thread_id}
         return {"configurable": place, "metadata": own}
 
-    def _build_reply_event(self, judged: JudgedEvents) -> RunEvent:
-        model = str(judged.reply.response_metadata.get("model_name", ""))
-        return RunEvent(
+    def _note_reply(self, reply: AIMessage) -> None:
+        self._note(
             self.path,
-            RunEventKind.MESSAGE,
-            str(judged.reply.text),
-            usage=read_message_usage(judged.reply),
+            "message",
+            str(reply.text),
+            usage=read_message_usage(reply),
             thread_id=self._record.thread_id,
-            data={"model": model, "monitor": True},
+            data={"model": str(reply.response_metadata.get("model_name", "")), "monitor": True},
         )
 
     def _read_reply(self, reply: AIMessage) -> Verdict:
@@ -405,7 +392,7 @@ class _Watcher:
 
     def _find_root_checkpoint(self) -> str:
         """Return the root's present checkpoint, after which a fork of its past sees nothing."""
-        turn, saver = self._watch.turn, self._watch.saver
+        turn, saver = self._watch.run.turn, self._watch.run.saver
         if own := turn.root.checkpoint_id:
             return own
         # Another saver may only be read in its event loop; then all branches see it.
@@ -415,20 +402,14 @@ class _Watcher:
 
     def note_failure(self, error: Exception) -> None:
         """Log an error, and tell of it by an event."""
-        why = describe_error(error, self._watch.graph.failures.redactor)
+        why = describe_error(error, self._watch.run.graph.failures.redactor)
         LOG.warning("monitor %s: %s", self.path, why)
-        self._watch.note(RunEvent(self.path, RunEventKind.ERROR, why))
+        self._note(self.path, "error", why)
 
     def _say_end(self, halt: Halt) -> None:
         LOG.warning("monitor %s looks no more in this turn: %s", self.path, halt.reason)
         said = f"looks no more: {halt.reason}"
-        self._watch.note(RunEvent(self.path, RunEventKind.WARNING, said))
-
-
-def build_alert_event(alert: Alert, decision: str) -> RunEvent:
-    """Return the event of an alert."""
-    data = {"about": alert.path, "decision": decision}
-    return RunEvent(alert.monitor, RunEventKind.ALERT, alert.reason, data=data)
+        self._note(self.path, "warning", said)
 
 
 def _build_config(config: RunnableConfig, placed: PlacedMonitor) -> RunnableConfig:

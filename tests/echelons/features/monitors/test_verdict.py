@@ -8,9 +8,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from echelons.monitors import Alert, Monitor
-from echelons.monitors.monitor import PlacedMonitor
-from echelons.monitors.verdict import (
+from echelons.features.monitors.placing import PlacedMonitor
+from echelons.features.monitors.verdict import (
     MAX_ALERTS,
     MAX_REASON_LENGTH,
     Verdict,
@@ -20,6 +19,7 @@ from echelons.monitors.verdict import (
     build_verdict_tools,
     read_verdict,
 )
+from echelons.monitors import Alert, Monitor
 
 PLACED = PlacedMonitor(
     Monitor("watch", "Looks out for loops", prompt="Alert about loops."),

@@ -1,12 +1,14 @@
-"""`Monitor`: what an agent that watches others is declared as."""
+"""`Monitor`: what an agent that watches others is declared as, and the `Alert` that it may make."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from pydantic import Field, field_validator
 
+from echelons.delegation.policy import AlertDecision
 from echelons.guards.budget import Budget
 from echelons.settings import Settings
 from echelons.text.input_limits import read_text
@@ -21,7 +23,7 @@ SPENT_UNITS = frozenset({"calls", "tokens", "money"})
 class Monitor(Settings):
     """An agent that reads what others do, and reports or alerts; it never acts.
 
-    It is given to its superior as `Agent(monitors=[...])`, and works beside every turn of a
+    Pass it to its superior as `Agent(monitors=[...])`, and works beside every turn of a
     `Session`: its model reads the new events of the agents that it watches, and may call `report`,
     which people see, or `alert`. What becomes of an alert, its superior decides in code
     (`DelegationPolicy(on_alert=...)`). It has no other tools, is given no tasks, and nobody waits
@@ -111,21 +113,34 @@ class Monitor(Settings):
 
 
 @dataclass(frozen=True, slots=True)
-class PlacedMonitor:
-    """A monitor at its place in a tree.
+class Alert:
+    """An alert of a monitor about an agent.
 
     Attributes:
-        monitor: The monitor.
-        path: Its path.
-        superior: Path of its superior.
-        watched: Path of the agent that it watches with all below it.
-        model: Its chat model.
-        on_alert: What its superior does about its alerts, see `DelegationPolicy`.
+        monitor: Path of the monitor.
+        path: Path of the agent that it is about.
+        reason: Why, in the words of the monitor's model.
     """
 
-    monitor: Monitor
+    monitor: str
     path: str
-    superior: str
-    watched: str
-    model: Any
-    on_alert: Any = "tell"
+    reason: str
+
+
+def decide_alert(
+    rule: AlertDecision | Callable[[Alert], AlertDecision], alert: Alert
+) -> AlertDecision:
+    """Return what becomes of an alert, by a superior's rule.
+
+    Raises:
+        ValueError: The rule is a function, and returns no decision.
+
+    Examples:
+        >>> decide_alert("stop", Alert("head/watch", "head/scout", "It repeats itself."))
+        'stop'
+    """
+    decision: object = rule(alert) if callable(rule) else rule
+    for known in get_args(AlertDecision):
+        if decision == known:
+            return known  # type: ignore[no-any-return]
+    raise ValueError(f"on_alert returned {decision!r}, and may return 'tell', 'stop' or 'ignore'")

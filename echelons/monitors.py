@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from echelons.monitors.alert import Alert, AlertDecision
-from echelons.monitors.monitor import Monitor
+from echelons.delegation.policy import AlertDecision
+from echelons.features.monitors.settings import Alert, Monitor
 
 __all__ = ["Alert", "AlertDecision", "Monitor"]

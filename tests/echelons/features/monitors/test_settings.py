@@ -9,9 +9,9 @@ import pytest
 
 from echelons import Agent, DelegationPolicy, Session, Spawn
 from echelons.errors import InvalidOption, InvalidProfile, InvalidSetting
+from echelons.features.monitors.settings import decide_alert
 from echelons.guards.budget import Budget
 from echelons.monitors import Alert, Monitor
-from echelons.monitors.alert import decide_alert
 from echelons.testing import ScriptedModel
 from echelons.tree.members import fingerprint_tree
 from tests.error_codes import raises_code

@@ -12,19 +12,20 @@ from echelons.checkpoints.coordination.control_orders import ControlOrders, buil
 from echelons.checkpoints.coordination.mailbox import MAILBOX, StoredMail, add_mail
 from echelons.checkpoints.coordination.turns import Turn
 from echelons.checkpoints.ledger import Lease, build_key
-from echelons.checkpoints.tree_control.monitor_ledger import (
+from echelons.errors import LeaseLost, LedgerDamaged
+from echelons.features.monitors.ledger import (
     MONITOR,
     JudgedEvents,
     MonitorLedger,
-    list_monitor_paths,
 )
-from echelons.errors import LeaseLost, LedgerDamaged
+from echelons.features.monitors.placing import PlacedMonitor
+from echelons.features.monitors.verdict import Verdict
+from echelons.features.registry import find_members
 from echelons.guards.budget import Budget, CallUsage
 from echelons.guards.gate import Halt
 from echelons.messaging.mail import MAX_UNREAD
 from echelons.monitors import Alert, Monitor
-from echelons.monitors.monitor import PlacedMonitor
-from echelons.monitors.verdict import Verdict
+from echelons.tree.agent_registry import AgentKind
 
 THREAD, SCOUT = "t", "head/scout"
 ALERT = Alert("head/watch", SCOUT, "It loops.")
@@ -70,9 +71,9 @@ def test_it_goes_on_where_it_was_in_the_turn(saver: SqliteCheckpointer, lease: L
     again = build(saver, lease).begin(99)
 
     assert (again.cursor, again.said, again.notes) == (12, 1, ("report: Fine.",))
-    assert saver.ledger.query(lambda open_: list_monitor_paths(open_, THREAD, "1")) == [
-        "head/watch"
-    ]
+    assert saver.ledger.query(lambda open_: find_members(open_, THREAD, "1")) == {
+        "head/watch": AgentKind.MONITOR
+    }
 
 
 def test_it_remembers_its_latest_verdicts(saver: SqliteCheckpointer, lease: Lease) -> None:
