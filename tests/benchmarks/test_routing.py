@@ -66,7 +66,7 @@ def test_the_area_under_the_curve_is_the_part_of_pairs_in_order() -> None:
     assert auroc([0.5], [0.5]) == 0.5
 
 
-def test_the_threshold_tells_most_apart() -> None:
+def test_threshold_separates_best() -> None:
     assert chosen([0.9, 0.8, 0.3], [0.1, 0.2]) == 0.3
     assert chosen([0.9, 0.8, 0.1], [0.1, 0.2, 0.3]) == 0.8
 

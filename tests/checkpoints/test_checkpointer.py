@@ -66,7 +66,7 @@ def saver(path: Path) -> Iterator[SqliteCheckpointer]:
 # The file
 
 
-def test_nobody_else_can_read_the_file_or_what_lies_beside_it(path: Path) -> None:
+def test_other_users_cannot_read_database_files(path: Path) -> None:
     old = os.umask(0)
     try:
         with SqliteCheckpointer(path) as saver:
@@ -356,7 +356,7 @@ def test_a_callers_metadata_is_kept_but_never_in_place_of_an_identity(
     assert {each["agent"] for each in stored(saver)} == {"head", "eat"}
 
 
-def test_events_carry_the_time_that_the_clock_tells(path: Path) -> None:
+def test_events_have_the_time_of_the_clock(path: Path) -> None:
     noon = datetime(2026, 1, 2, 12, tzinfo=UTC)
     with SqliteCheckpointer(path, clock=lambda: noon) as saver:
         run(saver)

@@ -119,7 +119,7 @@ def test_an_answer_without_its_call_has_no_partner() -> None:
         ),
     ],
 )
-def test_a_message_is_told_by_its_role_and_content(message: Any, data: dict[str, Any]) -> None:
+def test_message_is_shown_with_role_and_content(message: Any, data: dict[str, Any]) -> None:
     [event] = build_thread_events([message], "head", "root")
 
     assert (event.kind, event.key, event.data) == (EventKind.MESSAGE, "m", data)
@@ -144,7 +144,7 @@ def test_what_is_given_has_no_usage_here() -> None:
     assert event.data == {"role": "ai", "content": "done"}
 
 
-def test_a_reply_tells_what_it_cost() -> None:
+def test_reply_has_its_usage() -> None:
     usage: Any = {"input_tokens": 3, "output_tokens": 4, "total_tokens": 7}
 
     reply = AIMessage(
@@ -218,7 +218,7 @@ def test_all_that_happened_is_written_down_in_order(saver: SqliteCheckpointer) -
     ]
 
 
-def test_a_question_is_written_once_and_by_the_one_who_asks(saver: SqliteCheckpointer) -> None:
+def test_question_is_written_once_by_its_asker(saver: SqliteCheckpointer) -> None:
     team().compile(saver).invoke({"messages": [("user", "plan")]}, CONFIG)
 
     found = saver.conn.execute("SELECT agent_path, data FROM events WHERE kind = 'question'")
@@ -281,7 +281,7 @@ def test_the_events_of_the_database_are_those_that_are_read_from_any_saver(
         ]
 
 
-def test_a_task_that_is_run_again_tells_nothing_twice(saver: SqliteCheckpointer) -> None:
+def test_repeated_task_reports_nothing_twice(saver: SqliteCheckpointer) -> None:
     graph = team().compile(saver)
     graph.invoke({"messages": [("user", "plan")]}, CONFIG)
     before = rows(saver, "id, kind, key")

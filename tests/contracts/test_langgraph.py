@@ -174,7 +174,7 @@ def test_a_task_started_by_a_send_reads_the_state_of_its_graph_also_when_it_resu
     assert found == [("sent", {"seen": ["task"]})] * 2
 
 
-def test_a_nested_graph_is_told_that_the_run_resumes(saver: InMemorySaver) -> None:
+def test_nested_graph_sees_that_the_run_resumes(saver: InMemorySaver) -> None:
     resuming: list[Any] = []
 
     def ask(state: State, config: RunnableConfig) -> State:

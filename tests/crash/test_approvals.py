@@ -39,7 +39,7 @@ def test_every_call_is_made_once_as_it_was_approved(reports: list[Report]) -> No
         assert differing(reports, what) == []
 
 
-def test_each_superior_is_told_once_what_was_decided(reports: list[Report]) -> None:
+def test_superiors_read_the_decision_once(reports: list[Report]) -> None:
     lines = [
         'mid asked the user: "May clerk be given a task?" The answer was: "approve"',
         'clerk asked the user: "May mail run?" The answer was: "edit"',

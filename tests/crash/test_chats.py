@@ -30,7 +30,7 @@ def test_the_processes_did_die(reports: list[Report]) -> None:
     assert len(died) > 0.5 * (len(reports) - 1)
 
 
-def test_every_message_is_told_once_and_in_order(reports: list[Report]) -> None:
+def test_every_message_is_read_once_and_in_order(reports: list[Report]) -> None:
     first = reports[0]["end"]
 
     assert first["order"]["one"] == [f"two {number}" for number in range(10)]

@@ -31,7 +31,7 @@ def test_the_processes_did_die(reports: list[Report]) -> None:
     assert len(died) > 0.8 * (len(reports) - 2)
 
 
-def test_what_was_sent_is_told_once_and_nothing_else_is(reports: list[Report]) -> None:
+def test_sent_messages_alone_are_read_and_once(reports: list[Report]) -> None:
     first, second, *others = (each["end"] for each in reports)
 
     assert first == second

@@ -62,7 +62,7 @@ def answer_of(places: list[int]) -> str:
     return "\n\n".join(f"{n}. {each}: {each} knows" for n, each in enumerate(said, start=1))
 
 
-def test_every_thread_is_marked_and_holds_and_nobody_asks_any_more(reports: list[Report]) -> None:
+def test_every_thread_is_marked_and_no_question_is_left(reports: list[Report]) -> None:
     first = reports[0]["end"]
 
     assert "open" not in first["statuses"].values()

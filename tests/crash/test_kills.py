@@ -56,7 +56,7 @@ def test_every_link_holds_and_the_database_is_sound(reports: list[Report]) -> No
     assert differing(reports, "links") == []
 
 
-def test_every_effect_is_had_once_and_a_human_is_asked_where_nobody_knows(
+def test_every_effect_happens_once_or_a_human_is_asked(
     reports: list[Report],
 ) -> None:
     assert len(reports[0]["end"]["effects"]) == len(set(reports[0]["end"]["effects"])) == 6

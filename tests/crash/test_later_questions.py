@@ -31,7 +31,7 @@ def test_the_processes_did_die(reports: list[Report]) -> None:
     assert len(died) > 0.5 * (len(reports) - 1)
 
 
-def test_it_is_asked_once_and_its_answer_is_told_once(reports: list[Report]) -> None:
+def test_question_is_asked_once_and_its_answer_read_once(reports: list[Report]) -> None:
     told = f'{TOLD}, after the question that you asked: "Which city?\\nRome"'
     for each in reports:
         assert each["end"] == {

@@ -32,7 +32,7 @@ def test_the_processes_did_die(reports: list[Report]) -> None:
     assert len(died) > 0.7 * (len(reports) - 2)
 
 
-def test_an_alert_is_told_once_and_its_branch_is_stopped_once(reports: list[Report]) -> None:
+def test_alert_is_reported_once_and_stops_its_branch_once(reports: list[Report]) -> None:
     for report in reports:
         end = report["end"]
         assert end["text"] == "over", report["trial"]

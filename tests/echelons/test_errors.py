@@ -102,7 +102,7 @@ def test_an_error_keeps_what_it_documents_in_fields(error: type[EchelonsError]) 
 
 
 @pytest.mark.parametrize("error", CONCRETE)
-def test_an_error_tells_all_that_it_knows(error: type[EchelonsError]) -> None:
+def test_error_shows_all_its_values(error: type[EchelonsError]) -> None:
     instance, given = made(error)
 
     for value in given.values():

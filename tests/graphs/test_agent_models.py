@@ -34,7 +34,7 @@ def test_an_agent_inherits_from_the_nearest_superior_with_a_model() -> None:
     }
 
 
-def test_a_root_without_a_model_uses_the_planner_and_so_does_everybody_below() -> None:
+def test_root_without_model_and_all_below_use_the_planner() -> None:
     models = resolve_models(Agent("head", subordinates=[Agent("eat")]))
 
     assert isinstance(models["head"], OfflinePlanner)

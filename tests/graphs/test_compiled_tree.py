@@ -173,7 +173,7 @@ def test_every_agent_runs_under_its_own_identity() -> None:
     assert superiors == ["", "t", trace.subordinates[0].thread_id]
 
 
-def test_a_thread_of_nobody_is_called_by_a_uuid_of_its_own() -> None:
+def test_thread_without_agent_is_named_by_a_new_uuid() -> None:
     model = ScriptedModel(lambda _: "done")
     graph = Agent("head", model=model).compile()
 
@@ -218,7 +218,7 @@ def test_every_step_is_stored_before_the_next_begins() -> None:
 # Looking into it
 
 
-def test_the_tree_of_states_shows_who_waits() -> None:
+def test_tree_of_states_shows_waiting_agents() -> None:
     graph = asking().compile(":memory:")
     graph.invoke(TASK, config())
 
@@ -312,7 +312,7 @@ def test_a_missing_package_anywhere_in_the_tree_is_known_when_it_is_compiled(dep
         tree.compile()
 
 
-def test_a_model_that_nobody_knows_is_refused_when_it_is_compiled() -> None:
+def test_unknown_model_is_refused_at_compile() -> None:
     head = Agent("head", model=ScriptedModel(["x"]), subordinates=[Agent("eat", model="gpt")])
 
     with raises_code("unknown_model", match="'gpt'"):

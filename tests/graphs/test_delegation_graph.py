@@ -148,7 +148,7 @@ def test_a_queue_goes_on_after_a_question_of_its_first() -> None:
     assert model.repeated_calls == []
 
 
-def test_whoever_is_called_has_the_thread_that_the_call_names() -> None:
+def test_called_agent_has_the_thread_that_the_call_names() -> None:
     scripts = {"head": [both("a", "b"), "end"], "a": ["A"], "b": ["B"]}
     graph, _ = team(scripts, a={}, b={})
     graph.invoke(TASK, CONFIG)

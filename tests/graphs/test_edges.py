@@ -248,7 +248,7 @@ async def test_a_request_says_by_when_it_must_be_answered(
             assert before + seconds <= request.deadline <= time() + seconds
 
 
-def test_nobody_is_asked_for_longer_than_its_superior_has() -> None:
+def test_request_lasts_no_longer_than_its_superior() -> None:
     config: Any = {
         "metadata": IDENTITY.to_metadata(),
         "configurable": {CONTEXT_KEY: RunContext(deadline=monotonic() + 5)},

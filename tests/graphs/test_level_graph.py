@@ -171,7 +171,7 @@ def test_policy_with_joins_shows_delegate_many() -> None:
     assert model.calls[0].tools == ("call_subordinate", "delegate_many", "ask")
 
 
-def test_a_root_has_nobody_to_report_to() -> None:
+def test_root_has_no_superior_to_report_to() -> None:
     model = ScriptedModel([report("fulfilled", "x"), "end"])
 
     messages = (
@@ -218,7 +218,7 @@ def test_system_message_ends_with_the_roster(guidance: str | None) -> None:
     )
 
 
-def test_an_agent_without_guidance_and_prompt_is_told_nothing() -> None:
+def test_agent_without_guidance_and_prompt_has_no_system_prompt() -> None:
     model = scripted()
 
     Agent("head", "Plans trips", model=model, guidance="").compile().invoke(
@@ -262,7 +262,7 @@ def test_a_member_of_no_known_kind_has_no_level() -> None:
 
 
 @pytest.mark.parametrize("below", [(), (measure,)])
-def test_only_who_may_spawn_has_the_tool_and_the_node(below: tuple[Any, ...]) -> None:
+def test_only_agent_that_may_spawn_has_tool_and_node(below: tuple[Any, ...]) -> None:
     def build(spawn: Spawn | None) -> tuple[set[str], set[str], list[str]]:
         permissions = Permissions(spawn=spawn)
         model = scripted()

@@ -129,7 +129,7 @@ UNHEARD = "nothing of this run is stored, so nobody can answer"
 
 
 @pytest.mark.parametrize("host", [agent_with_tool, graph_with_tool_node, graph_with_node])
-def test_an_agent_that_asks_in_a_host_without_a_saver_reads_that_nobody_can_answer(
+def test_asking_agent_in_host_without_saver_reads_that_no_answer_can_come(
     host: Any,
 ) -> None:
     state = host(None).invoke(GO)

@@ -167,7 +167,7 @@ def test_a_tool_that_fails_takes_nothing_from_the_others() -> None:
     assert messages[-1].text == "done"
 
 
-def test_the_model_is_told_the_kind_of_an_error_and_its_first_line() -> None:
+def test_model_reads_kind_and_first_line_of_an_error() -> None:
     [answer] = answers(ran(Call("fail", {"how": "error"}), tools=[fail]))
 
     assert without_ids(answer.text) == "Error: ValueError: no such city"
@@ -184,7 +184,7 @@ def test_an_error_that_was_written_for_the_model_reaches_it_as_it_is() -> None:
     ("args", "field"),
     [({}, "query"), ({"query": None}, "query"), ({"query": "x", "limit": "many"}, "limit")],
 )
-def test_arguments_that_do_not_fit_are_told_to_the_model(args: dict[str, Any], field: str) -> None:
+def test_model_reads_which_arguments_do_not_fit(args: dict[str, Any], field: str) -> None:
     [answer] = answers(ran(Call("search", args), tools=[search]))
 
     assert answer.status == "error"

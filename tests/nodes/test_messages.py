@@ -54,7 +54,7 @@ def test_what_is_no_agent_costs_what_its_own_model_says(
     assert whole.model_calls == len(model.calls) + answer.model_calls
 
 
-def test_who_only_passes_a_request_on_has_called_no_model() -> None:
+def test_agent_that_only_passes_a_request_on_has_called_no_model() -> None:
     find = Call("call_subordinate", {"message": "Repair the bicycle"})
     model = ScriptedModel({"head": [find, "done"], "d": [Reply("as new", usage=(20, 4))]})
     b = Agent("b", subordinates=[Agent("d", capabilities={"repair bicycle": 0.9})])

@@ -65,7 +65,7 @@ def test_a_reset_works_without_a_saver() -> None:
     assert [each.status for each in responses(messages)] == ["fulfilled", "fulfilled"]
 
 
-def test_a_call_that_a_person_wrote_into_the_state_for_nobody_is_refused() -> None:
+def test_call_written_into_the_state_for_no_agent_is_refused() -> None:
     model = ScriptedModel(lambda _: "end")
     graph = Agent("head", model=model, subordinates=[Agent("eat")]).compile(":memory:")
     config: Any = {"configurable": {"thread_id": "1"}}

@@ -258,7 +258,7 @@ def test_a_human_is_asked_the_task_and_its_answer_is_the_response() -> None:
     assert [(each.text, each.name) for each in said] == [("Sign it", None), ("half", "anna")]
 
 
-def test_a_human_that_nobody_can_reach_is_unable() -> None:
+def test_unreachable_human_is_unable() -> None:
     result = team(Human("anna")).compile().invoke({"messages": [("user", "plan")]}, CONFIG)
 
     [response] = responses(result["messages"])

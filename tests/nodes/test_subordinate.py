@@ -145,7 +145,7 @@ def test_a_segment_without_last_words_has_an_empty_result(messages: list[BaseMes
 
 
 @pytest.mark.parametrize("result", ["", " \n"])
-def test_whoever_reports_that_nothing_fulfils_its_task_is_unable(result: str) -> None:
+def test_agent_that_reports_no_fulfilment_is_unable(result: str) -> None:
     reported = {"status": "fulfilled", "result": result, "confidence": 0.9}
 
     response = build_response(REQUEST, {"messages": [], "response": reported}, 0.5)
@@ -162,7 +162,7 @@ def test_damaged_marks_of_what_the_user_was_asked_are_refused_by_name(stored: An
         ended(marked, AIMessage("done"))
 
 
-def test_usage_counts_the_own_calls_and_those_of_everybody_below() -> None:
+def test_usage_counts_calls_of_the_agent_and_its_subtree() -> None:
     below = DelegationResponse(
         request_id="r2",
         agent="wine",

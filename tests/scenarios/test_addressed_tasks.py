@@ -191,9 +191,7 @@ def test_the_context_goes_to_all_on_the_way(world: World, saver: SqliteCheckpoin
         assert (facts.text, task.text) == ("from: Ann", "Look")
 
 
-def test_a_task_for_the_root_itself_is_passed_on_to_nobody(
-    world: World, saver: SqliteCheckpointer
-) -> None:
+def test_task_for_the_root_is_not_passed_on(world: World, saver: SqliteCheckpointer) -> None:
     session = Session(tree(), saver)
 
     assert world.send(session, "Look", to="head").text == "<Look>"
@@ -318,7 +316,7 @@ def test_only_the_calls_on_the_way_up_count_for_the_limits(
 
 
 @pytest.mark.parametrize("path", [SCOUT, "head/north"])
-def test_who_is_stopped_meanwhile_ends_and_its_superior_is_told(
+def test_agent_stopped_meanwhile_ends_and_its_superior_reads_so(
     world: World, saver: SqliteCheckpointer, path: str
 ) -> None:
     def scout(_: Sequence[BaseMessage]) -> Any:
@@ -335,7 +333,7 @@ def test_who_is_stopped_meanwhile_ends_and_its_superior_is_told(
     assert asked(session)["head"] == 1
 
 
-def test_who_is_paused_has_no_other_task_before_it_goes_on(
+def test_paused_agent_takes_no_other_task_before_it_resumes(
     world: World, saver: SqliteCheckpointer
 ) -> None:
     def scout(seen: Sequence[BaseMessage]) -> Any:

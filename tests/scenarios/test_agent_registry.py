@@ -116,7 +116,7 @@ def test_agents_wait_for_a_person_and_for_those_below(
     assert set(read(world, session).values()) == {"done"}
 
 
-def test_an_agent_that_waits_for_a_named_person_says_for_whom(
+def test_agent_that_waits_for_a_person_names_the_person(
     world: World, saver: SqliteCheckpointer
 ) -> None:
     model = ScriptedModel({"head": [delegate("anna", "Buy it?"), "over"]})

@@ -258,7 +258,7 @@ def test_answers_and_steps_in_any_order_come_to_the_same_end(
         assert stage.session.inbox() == []
 
 
-def test_a_run_that_nobody_answers_holds_no_step(tmp_path: Path, world: World) -> None:
+def test_run_without_answers_holds_no_step(tmp_path: Path, world: World) -> None:
     with SqliteCheckpointer(tmp_path / "t.sqlite") as saver:
         stage = Stage(saver, world, "nested")
         stage.start()
@@ -270,7 +270,7 @@ def test_a_run_that_nobody_answers_holds_no_step(tmp_path: Path, world: World) -
         assert stage.team.model.repeated_calls == []
 
 
-def test_who_is_stopped_meanwhile_hears_no_answer_and_the_others_go_on(
+def test_agent_stopped_meanwhile_gets_no_answer_and_the_others_continue(
     tmp_path: Path, world: World
 ) -> None:
     with SqliteCheckpointer(tmp_path / "t.sqlite") as saver:

@@ -134,7 +134,7 @@ def test_the_model_reads_why_a_call_was_rejected(
     assert read_answers(session) == [f"Error: not run: rejected by a human{why}"]
 
 
-def test_a_call_runs_with_the_arguments_that_a_human_has_changed_and_the_model_is_told(
+def test_call_runs_with_arguments_changed_by_human_and_model_reads_so(
     world: World, saver: SqliteCheckpointer
 ) -> None:
     office = Office()
@@ -191,7 +191,7 @@ def test_what_is_no_decision_is_refused(
     assert office.done == []
 
 
-def test_a_denied_call_is_answered_and_nobody_is_asked(
+def test_denied_call_is_answered_without_a_question(
     world: World, saver: SqliteCheckpointer
 ) -> None:
     office = Office(rules={"mail": "deny"})
@@ -426,7 +426,7 @@ def test_a_subordinate_waits_before_its_first_model_call(
 
 
 @pytest.mark.parametrize("stopped", ["head/mid/clerk", "head/mid"])
-def test_who_is_stopped_withdraws_the_question_about_its_task(
+def test_stopped_agent_withdraws_the_question_about_its_task(
     world: World, saver: SqliteCheckpointer, stopped: str
 ) -> None:
     office = Office(rules={"clerk": "ask"})
@@ -896,7 +896,7 @@ def test_a_plain_resume_answers_one_question(world: World, saver: SqliteCheckpoi
 # Two at the same moment.
 
 
-def test_of_two_that_answer_the_second_is_told(world: World, saver: SqliteCheckpointer) -> None:
+def test_second_of_two_answers_is_reported(world: World, saver: SqliteCheckpointer) -> None:
     office = Office(Reply(calls=[MAIL, Call("mail", {"to": "eve"})]))
     session, other = (Session(office.tree(), saver) for _ in range(2))
     bob, eve = world.send(session, "go").questions

@@ -109,7 +109,7 @@ MISPLACED = "[unable] misplaced: what is stored of it is not of a request of 'he
         (with_request(max_hops=2**62), "mid done"),
     ],
 )
-def test_a_forged_request_is_not_done_and_its_superior_is_told_why(
+def test_forged_request_is_not_run_and_superior_reads_why(
     world: World, saver: SqliteCheckpointer, change: Callable[[Any], Any], answer: str
 ) -> None:
     session = waiting(saver)
@@ -371,7 +371,7 @@ def many(args: Mapping[str, Any]) -> Any:
 
 
 @pytest.mark.parametrize(("args", "answer"), ASKED, ids=repr)
-def test_broken_requests_are_answered_with_what_is_wrong_and_nobody_is_asked(
+def test_broken_requests_are_answered_with_their_faults_without_asking(
     world: World, saver: SqliteCheckpointer, args: Any, answer: str
 ) -> None:
     session, model = asking(args, saver)

@@ -116,7 +116,7 @@ def test_a_call_that_cannot_be_done_is_answered_and_the_agent_has_another_go(
     assert out["messages"][-1].text == "over"
 
 
-def test_the_wrong_calls_of_a_message_keep_nobody_from_doing_the_right_ones(
+def test_wrong_calls_of_a_message_do_not_block_the_right_ones(
     world: World, saver: SqliteCheckpointer
 ) -> None:
     calls = [Call("nope"), ASK_LEAF, Call("call_subordinate", "{{"), delegate("leaf", "", id="e")]
@@ -164,7 +164,7 @@ def test_of_two_reports_in_a_message_the_first_counts(
     assert told(threads(saver)["head"][0]) == ["[unable] no boat"]
 
 
-def test_a_root_has_nobody_to_report_to(world: World, saver: SqliteCheckpointer) -> None:
+def test_root_has_no_superior_to_report_to(world: World, saver: SqliteCheckpointer) -> None:
     graph = team([report("partial", "half"), "over"]).compile(saver)
 
     out = world.invoke(graph, GO, ROOT)
@@ -266,7 +266,7 @@ def test_a_subordinate_whose_model_returns_no_message_is_unable(
     assert without_ids(heard) == f"[unable] TypeError: the model of 'leaf' returned {kind}"
 
 
-def test_a_model_that_fails_makes_its_agent_unable_and_nobody_else(
+def test_failing_model_makes_only_its_agent_unable(
     world: World, saver: SqliteCheckpointer, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.CRITICAL)

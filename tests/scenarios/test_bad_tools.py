@@ -88,7 +88,7 @@ def number(count: int) -> str:
     ],
     ids=["raises", "raises for the model", "wrong argument", "no argument"],
 )
-def test_a_tool_that_fails_tells_its_own_model_and_nobody_else(
+def test_failure_of_a_tool_is_read_by_its_model_alone(
     world: World, saver: SqliteCheckpointer, tool: Any, call: Call, answer: str
 ) -> None:
     session = Session(team(tool, [call, Call("look")]), saver)

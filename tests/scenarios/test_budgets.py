@@ -215,9 +215,7 @@ def test_the_permissions_of_an_agent_cap_each_of_its_requests(
     assert reasons == ["budget: 2 of 2 tool calls"] * 2
 
 
-def test_an_agent_is_told_once_of_each_unit_what_is_left(
-    world: World, saver: SqliteCheckpointer
-) -> None:
+def test_agent_reads_once_what_is_left_of_a_unit(world: World, saver: SqliteCheckpointer) -> None:
     model = ScriptedModel({"head": [*[ask(Call("look", {"at": "it"}))] * 4, say("Done.")]})
     with build_session(Agent("head", model=model, tools=[look]), saver) as session:
         result = world.send(session, "Go", budget=Budget(tokens=1000, calls=6, warn_at=0.3))
@@ -434,7 +432,7 @@ def test_a_budget_beyond_that_of_the_root_is_refused() -> None:
     "budget",
     [{"tokens": -1}, {"tokens": 0}, {"money": "NaN"}, {"coins": 3}, {"calls": 10**20}, "all"],
 )
-def test_a_bad_grant_in_a_call_is_told_to_the_model(saver: SqliteCheckpointer, budget: Any) -> None:
+def test_model_reads_why_its_grant_is_refused(saver: SqliteCheckpointer, budget: Any) -> None:
     args = {"subordinate": "scout", "message": "Look", "budget": budget}
     model = ScriptedModel({"head": [ask(Call("call_subordinate", args)), say("Done.")]})
     with build_session(Agent("head", model=model, subordinates=[Agent("scout")]), saver) as session:

@@ -161,7 +161,7 @@ def test_every_way_into_the_compiled_graph_refuses(world: World, saver: SqliteCh
     )
 
 
-def test_a_new_task_needs_nobody_of_the_old_tree(world: World, saver: SqliteCheckpointer) -> None:
+def test_new_task_needs_no_agent_of_the_old_tree(world: World, saver: SqliteCheckpointer) -> None:
     graph = tree().compile(saver)
     world.invoke(graph, TASK, CONFIG)
     world.invoke(graph, Command(resume="x"), CONFIG)

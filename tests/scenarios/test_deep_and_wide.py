@@ -98,7 +98,7 @@ def crowd(size: int, callers: Sequence[int]) -> Agent:
     return Agent("head", model=model, subordinates=[Agent("manager", subordinates=hands)])
 
 
-def test_one_of_300_asks_under_its_path_and_all_who_were_called_are_answered(
+def test_one_of_300_asks_under_its_path_and_all_calls_are_answered(
     tmp_path: Path, world: World
 ) -> None:
     database = tmp_path / "wide.sqlite"

@@ -133,7 +133,7 @@ async def test_the_first_stops_the_others_and_their_threads_say_so(
     assert len([call for call in model.calls if call.agent == "head"]) == 2
 
 
-def test_in_threads_who_has_lost_begins_nothing_more(saver: SqliteCheckpointer) -> None:
+def test_losing_agent_in_a_thread_begins_nothing_more(saver: SqliteCheckpointer) -> None:
     used: list[str] = []
 
     def dig() -> str:
@@ -183,7 +183,7 @@ def asking(name: str) -> Any:
 
 
 @pytest.mark.parametrize(("join", "more"), [("first", {}), ("quorum", {"n": 2})])
-def test_a_question_of_who_has_lost_needs_no_answer(
+def test_question_of_losing_agent_needs_no_answer(
     world: World, saver: SqliteCheckpointer, join: str, more: dict[str, Any]
 ) -> None:
     scripts: dict[str, Any] = {
@@ -229,7 +229,7 @@ def test_while_too_few_have_answered_a_question_waits(
     assert [call.agent for call in model.calls].count("b") == 1, "what was done is not done again"
 
 
-def test_who_runs_a_graph_sees_no_question_of_who_has_lost(
+def test_run_of_a_graph_shows_no_question_of_losing_agents(
     world: World, saver: SqliteCheckpointer
 ) -> None:
     scripts: dict[str, Any] = {
@@ -268,9 +268,7 @@ def test_every_part_can_be_read_with_sql(world: World, saver: SqliteCheckpointer
 
 
 @pytest.mark.parametrize("join", ["first", "best", "quorum"])
-def test_who_answers_nothing_wins_no_join(
-    world: World, saver: SqliteCheckpointer, join: str
-) -> None:
+def test_empty_answer_wins_no_join(world: World, saver: SqliteCheckpointer, join: str) -> None:
     said = threading.Event()
 
     def hush(task: str) -> None:
@@ -294,9 +292,7 @@ def test_who_answers_nothing_wins_no_join(
     )
 
 
-def test_after_who_answers_nothing_the_next_is_asked(
-    world: World, saver: SqliteCheckpointer
-) -> None:
+def test_next_agent_is_asked_after_an_empty_answer(world: World, saver: SqliteCheckpointer) -> None:
     nobody = Call("call_subordinate", {"message": "Bake bread"})
     model = ScriptedModel({"head": [nobody, "done"], "baker": [""], "cook": ["bread"]})
     below = [Agent(name, capabilities={"bake bread": sure}) for name, sure in BAKERS]

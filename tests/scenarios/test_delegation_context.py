@@ -72,7 +72,7 @@ def test_without_a_policy_nothing_crosses_but_task_facts_and_answer(world: World
     assert marks(model, "head") == {"USER-TASK", "HEAD-PROMPT", "HEAD-TASK", "MID-END"}
 
 
-def test_a_policy_tells_recent_events_and_no_level_further_up(world: World) -> None:
+def test_policy_shows_recent_events_and_no_level_further_up(world: World) -> None:
     policy = ContextPolicy(safety_flags=("SAFE-FLAG",), preview=True)
     agent, model = team(DelegationPolicy(context=policy))
     with Session(agent, ":memory:") as session:
@@ -96,7 +96,7 @@ def test_a_policy_tells_recent_events_and_no_level_further_up(world: World) -> N
     }
 
 
-def test_a_function_decides_what_is_told(world: World) -> None:
+def test_function_decides_what_is_shown(world: World) -> None:
     seen: list[DelegationContext] = []
 
     def condense(context: DelegationContext) -> DelegationContext:
@@ -144,7 +144,7 @@ def test_what_is_no_policy_of_contexts_is_refused(given: Any) -> None:
         DelegationPolicy(context=given)
 
 
-def test_a_policy_tells_where_a_subordinates_own_files_are(world: World, tmp_path: Path) -> None:
+def test_policy_shows_where_the_files_of_a_subordinate_are(world: World, tmp_path: Path) -> None:
     agent, model = team(DelegationPolicy(context=ContextPolicy(events=0)))
     with Session(agent, ":memory:", workspace=tmp_path) as session:
         world.send(session, "go")

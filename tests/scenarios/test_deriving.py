@@ -49,7 +49,7 @@ def answer(world: World, root: Agent, saver: SqliteCheckpointer) -> str:
     return told[-1].text
 
 
-def test_a_task_finds_whom_only_the_model_knows_to_be_able(
+def test_task_reaches_agent_that_only_the_model_recognises(
     world: World, saver: SqliteCheckpointer
 ) -> None:
     model = ScriptedModel(asked)
@@ -59,7 +59,7 @@ def test_a_task_finds_whom_only_the_model_knows_to_be_able(
     assert "no agent below" in answer(world, tree(None), saver)
 
 
-def test_the_next_process_asks_only_about_who_has_changed(world: World, tmp_path: Path) -> None:
+def test_next_process_asks_only_about_changed_agents(world: World, tmp_path: Path) -> None:
     place, models = tmp_path / "t.sqlite", [ScriptedModel(asked) for _ in range(3)]
     prompts = ("You are a gourmet.", "You are a gourmet.", "You are a great gourmet.")
     for model, prompt in zip(models, prompts, strict=True):

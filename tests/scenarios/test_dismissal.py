@@ -42,7 +42,7 @@ def states(session: Session) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("graceful", [True, False])
-def test_a_run_tells_of_each_dismissal_once(saver: SqliteCheckpointer, graceful: bool) -> None:
+def test_run_reports_a_dismissal_once(saver: SqliteCheckpointer, graceful: bool) -> None:
     def dig(_: Sequence[BaseMessage]) -> str:
         session.dismiss("head/north", by="anna", graceful=graceful)
         return "dug"
@@ -95,7 +95,7 @@ async def test_what_runs_in_an_event_loop_is_cut_short_and_its_siblings_go_on(
     assert asked(head, "north") == asked(head, "camp") == 1
 
 
-async def test_a_dismissal_by_another_connection_reaches_who_hangs(tmp_path: Path) -> None:
+async def test_dismissal_by_another_connection_reaches_hanging_agent(tmp_path: Path) -> None:
     began = asyncio.Event()
 
     async def hang(_: Sequence[BaseMessage]) -> str:
@@ -167,7 +167,7 @@ def test_a_dismissal_holds_in_all_later_turns_and_for_all_below(
         }
 
 
-def test_nobody_else_is_asked_in_place_of_who_was_dismissed(
+def test_dismissed_agent_is_not_replaced_by_another(
     world: World, saver: SqliteCheckpointer
 ) -> None:
     def dismissing(_: Sequence[BaseMessage]) -> Any:
@@ -191,7 +191,7 @@ def test_nobody_else_is_asked_in_place_of_who_was_dismissed(
     assert not [call for call in model.calls if call.agent == "second"]
 
 
-def test_a_task_is_not_routed_to_who_was_dismissed(world: World, saver: SqliteCheckpointer) -> None:
+def test_task_is_not_routed_to_dismissed_agent(world: World, saver: SqliteCheckpointer) -> None:
     model = ScriptedModel(
         {
             "head": [Call("call_subordinate", {"message": "find a hotel"}), "over"],
@@ -209,7 +209,7 @@ def test_a_task_is_not_routed_to_who_was_dismissed(world: World, saver: SqliteCh
     assert told(session) == ["found"]
 
 
-def test_questions_mail_and_tasks_for_who_was_dismissed_are_refused_by_name(
+def test_questions_mail_and_tasks_for_dismissed_agent_are_refused(
     world: World, saver: SqliteCheckpointer
 ) -> None:
     session = Session(waiting(), saver)
@@ -412,7 +412,7 @@ def dismiss(messages: Sequence[BaseMessage]) -> Call:
     return Call("dismiss_subordinate", {"name": find_name(messages)})
 
 
-def test_a_superior_dismisses_whom_it_has_made_and_may_make_another(
+def test_superior_dismisses_spawned_agent_and_may_spawn_another(
     world: World, saver: SqliteCheckpointer
 ) -> None:
     steps: list[Any] = [
@@ -448,7 +448,7 @@ def play(steps: Sequence[Any], messages: Sequence[BaseMessage]) -> Any:
     return step(messages) if callable(step) else step
 
 
-def test_an_agent_dismisses_neither_itself_nor_strangers_nor_who_is_at_work(
+def test_agent_dismisses_neither_itself_nor_strangers_nor_working_agents(
     world: World, saver: SqliteCheckpointer
 ) -> None:
     wrong = [Call("dismiss_subordinate", {"name": name}) for name in ("head", "nobody", "clerk")]
@@ -599,7 +599,7 @@ async def test_in_an_event_loop_three_branches_are_cut_short_at_once(
     assert findings.count("cut short, and what came of it is not known") == 3
 
 
-def test_who_is_dismissed_gracefully_finishes_and_delegates_no_more(
+def test_gracefully_dismissed_agent_finishes_and_delegates_no_more(
     world: World, saver: SqliteCheckpointer
 ) -> None:
     def dismissing(_: Sequence[BaseMessage]) -> Any:
@@ -651,7 +651,7 @@ def test_a_graceful_dismissal_lets_a_question_be_answered_and_an_immediate_one_e
     assert not world.do(session, "dismiss", "head/north", graceful=True).is_new
 
 
-def test_nobody_is_asked_whether_a_request_may_go_to_who_is_dismissed(
+def test_request_to_dismissed_agent_needs_no_approval(
     world: World, saver: SqliteCheckpointer
 ) -> None:
     model = ScriptedModel({"head": [delegate("north", "go"), "over"], "north": ["never"]})

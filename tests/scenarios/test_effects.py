@@ -70,7 +70,7 @@ def test_what_a_human_says_of_a_call_is_never_taken_for_an_answer_to_the_tool(
         assert set(report["effects"]) <= {f"booked Rome: {given(report)}"}, report
 
 
-def test_the_model_is_told_what_the_human_said_or_what_the_tool_returned(
+def test_model_reads_human_answer_or_tool_result(
     deaths: list[Report],
 ) -> None:
     for report in deaths:
@@ -79,7 +79,7 @@ def test_the_model_is_told_what_the_human_said_or_what_the_tool_returned(
         assert report["end"] == "head is done", report
 
 
-def test_the_superior_is_told_once_of_each_question_and_its_answer(deaths: list[Report]) -> None:
+def test_superior_reads_questions_and_answers_once(deaths: list[Report]) -> None:
     for report in deaths:
         asked = [
             "Did it happen?" if each == "outcome_unknown" else f'"{each}" The answer was: "answer'

@@ -182,7 +182,7 @@ def test_a_part_that_its_agent_cannot_do_goes_to_the_next_best(
     ]
 
 
-def test_who_does_not_split_asks_one_agent(world: World, saver: SqliteCheckpointer) -> None:
+def test_unsplit_task_asks_one_agent(world: World, saver: SqliteCheckpointer) -> None:
     model = ScriptedModel({"head": [find(TRIP), "done"], "*": ["answered"]})
     session = Session(travel(model, delegation=DelegationPolicy(splitting=False)), saver)
 
@@ -204,7 +204,7 @@ def bakers(model: ScriptedModel, **more: Any) -> Agent:
     return Agent("head", model=model, subordinates=below, **{"delegation": PARALLEL, **more})
 
 
-def test_everybody_who_fits_is_asked_and_the_best_answer_counts(
+def test_all_fitting_agents_are_asked_and_best_answer_counts(
     world: World, saver: SqliteCheckpointer
 ) -> None:
     scripts: dict[str, Any] = {
@@ -228,7 +228,7 @@ def test_everybody_who_fits_is_asked_and_the_best_answer_counts(
     assert all(link.holds for link in session.thread_store.verify(session.thread_id))
 
 
-def test_all_who_are_unable_say_why(world: World, saver: SqliteCheckpointer) -> None:
+def test_unable_agents_say_why(world: World, saver: SqliteCheckpointer) -> None:
     cannot = {
         name: [report("unable", "", reason=f"{name} is ill")]
         for name in ("baker", "workshop", "apprentice")
@@ -340,7 +340,7 @@ def test_where_the_last_are_asked_one_after_the_other_all_answers_count_as_at_on
 
 
 @pytest.mark.parametrize("exploring", ["ordered", "parallel"])
-def test_a_request_among_several_that_nobody_can_take_is_answered_with_the_others(
+def test_request_without_candidate_is_answered_with_the_others(
     world: World, saver: SqliteCheckpointer, exploring: Any
 ) -> None:
     requests = [{"message": "Bake bread"}, {"message": "Fly me to the moon"}]
@@ -358,7 +358,7 @@ def test_a_request_among_several_that_nobody_can_take_is_answered_with_the_other
     assert "no_candidate" in answer.reason
 
 
-def test_when_nobody_can_take_any_of_several_requests_the_answer_comes_at_once(
+def test_requests_without_any_candidate_are_answered_at_once(
     world: World, saver: SqliteCheckpointer
 ) -> None:
     requests = [{"message": "Walk the dog"}, {"message": "Fly me to the moon"}]

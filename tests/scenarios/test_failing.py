@@ -41,7 +41,7 @@ def down(times: int) -> list[Any]:
     return [ConnectionError("down")] * times
 
 
-def test_who_fails_three_times_in_a_row_is_not_asked_any_more(
+def test_agent_that_fails_three_times_in_a_row_is_not_asked_again(
     world: World, saver: SqliteCheckpointer
 ) -> None:
     model = ScriptedModel(
@@ -184,7 +184,7 @@ def test_a_superior_whose_subordinates_fail_too_often_does_not_try_on(
     assert [each.agent for each in model.calls] == ["head", "a", "b", "c", "head"]
 
 
-async def test_who_is_late_is_cut_short_and_the_next_best_is_asked(
+async def test_late_agent_is_cut_short_and_next_best_is_asked(
     saver: SqliteCheckpointer, loop_clock: FakeClock
 ) -> None:
     cut: list[str] = []
@@ -225,7 +225,7 @@ def below_another(model: ScriptedModel) -> Agent:
     return Agent("head", model=model, subordinates=[between, quick], delegation=rules)
 
 
-async def test_who_is_late_is_not_who_has_passed_the_request_on(
+async def test_late_agent_is_not_the_one_that_passed_the_request_on(
     saver: SqliteCheckpointer, loop_clock: FakeClock
 ) -> None:
     async def wait(_: Any) -> str:
@@ -246,7 +246,7 @@ async def test_who_is_late_is_not_who_has_passed_the_request_on(
     assert all(link.holds for link in session.thread_store.verify(session.thread_id))
 
 
-async def test_all_who_are_asked_for_one_task_share_its_time(
+async def test_agents_asked_for_one_task_share_its_time(
     saver: SqliteCheckpointer, loop_clock: FakeClock
 ) -> None:
     async def wait() -> str:
@@ -270,7 +270,7 @@ async def test_all_who_are_asked_for_one_task_share_its_time(
     assert all(each.reason.startswith("timeout") for each in answer.subordinate_responses)
 
 
-async def test_nobody_gets_more_time_than_its_superior_has_left(
+async def test_agent_gets_no_more_time_than_its_superior_has_left(
     saver: SqliteCheckpointer, loop_clock: FakeClock
 ) -> None:
     async def wait() -> str:

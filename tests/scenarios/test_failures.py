@@ -98,7 +98,7 @@ def read_texts(session: Session) -> list[str]:
     return [str(message.text) for thread in threads for message in thread.messages]
 
 
-def test_each_failure_is_logged_once_stored_and_told_with_its_id(
+def test_failure_is_logged_once_stored_and_shown_with_its_id(
     world: World, saver: SqliteCheckpointer, caplog: Logs
 ) -> None:
     session = trip(saver)

@@ -164,7 +164,7 @@ def test_a_function_may_ask_the_human(world: World, saver: SqliteCheckpointer) -
     assert told(mid.messages) == ["one: yes"]
 
 
-def test_somebody_elses_graph_asks_twice_and_goes_on_in_another_session(
+def test_foreign_graph_asks_twice_and_continues_in_another_session(
     world: World, tmp_path: Path
 ) -> None:
     database = tmp_path / "trip.sqlite"
@@ -190,7 +190,7 @@ def test_somebody_elses_graph_asks_twice_and_goes_on_in_another_session(
     ]
 
 
-def test_somebody_elses_graph_that_asks_in_several_nodes_at_once_has_all_in_the_inbox(
+def test_foreign_graph_with_several_asking_nodes_has_all_in_the_inbox(
     world: World, saver: SqliteCheckpointer
 ) -> None:
     def asking(question: str) -> Any:

@@ -103,7 +103,7 @@ def test_what_cannot_be_given_is_refused_by_name(
     assert list_given(session) == []
 
 
-def test_nobody_is_given_to_one_that_was_dismissed(world: World, saver: SqliteCheckpointer) -> None:
+def test_dismissed_agent_gets_no_subordinates(world: World, saver: SqliteCheckpointer) -> None:
     session = open_session(saver)
     world.send(session, "hello")
     world.do(session, "dismiss", "head")
@@ -113,7 +113,7 @@ def test_nobody_is_given_to_one_that_was_dismissed(world: World, saver: SqliteCh
 
 
 @pytest.mark.parametrize(("kind", "levels"), [("drone", 2), ("mortal", 1)])
-def test_nobody_is_given_to_a_spawned_agent_that_may_have_none(
+def test_spawned_agent_without_right_to_subordinates_gets_none(
     world: World, saver: SqliteCheckpointer, kind: str, levels: int
 ) -> None:
     ask = Call("ask_superior", {"question": "which way?"})

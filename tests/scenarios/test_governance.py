@@ -448,7 +448,7 @@ def test_parts_of_a_fan_out_have_reviews_of_their_own(world: World) -> None:
     assert all(len(messages) == 1 for messages in shown(model, "reviewer"))
 
 
-def test_a_wrap_that_asks_nobody_there_is_told_so(world: World) -> None:
+def test_wrap_that_asks_missing_agent_reads_so(world: World) -> None:
     class Asking(DelegationMiddleware):
         def wrap_delegation(self, request: DelegationRequest, handler: Any) -> DelegationResponse:
             return handler.ask("ghost", "Boo?")  # type: ignore[no-any-return]

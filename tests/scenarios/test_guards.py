@@ -88,9 +88,7 @@ def test_what_had_no_room_may_be_asked_for_in_a_later_message(
     assert [each.result for each in responses(session)] == ["", "N", "S"]
 
 
-def test_a_superior_below_the_root_is_told_the_same(
-    world: World, saver: SqliteCheckpointer
-) -> None:
+def test_superior_below_the_root_reads_the_same(world: World, saver: SqliteCheckpointer) -> None:
     wide = [delegate("leaf", "a"), delegate("leaf", "b")]
     model = ScriptedModel({"head": [delegate("mid", "go"), "done"], "mid": [wide, "so far"]})
     mid = Agent("mid", subordinates=[Agent("leaf", model=ScriptedModel({"leaf": ["L"]}))])
@@ -134,7 +132,7 @@ def test_of_two_tasks_that_have_parts_the_second_waits_if_both_are_too_many(
     assert len(session.trace().subordinates) == 2
 
 
-def test_all_who_are_asked_at_once_for_the_tasks_of_a_message_are_within_its_width(
+def test_agents_asked_at_once_by_a_message_are_within_its_width(
     world: World, saver: SqliteCheckpointer
 ) -> None:
     calls = [BREAD, Call("call_subordinate", {"message": "Bake more bread"})]

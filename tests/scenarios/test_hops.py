@@ -40,7 +40,7 @@ def test_an_agent_within_the_hops_is_asked(world: World, limit: int | None) -> N
         assert world.send(session, "go").text == "heard pizza"
 
 
-def test_an_agent_beyond_the_hops_is_not_asked_and_the_superior_is_told_why(world: World) -> None:
+def test_agent_beyond_the_hops_is_not_asked_and_superior_reads_why(world: World) -> None:
     with SqliteCheckpointer(":memory:") as saver:
         session = Session(tree(2), saver)
         text = world.send(session, "go").text

@@ -361,7 +361,7 @@ def test_the_last_fallback_that_does_not_answer_in_time_leaves_the_task_undone(
 
 
 @pytest.mark.parametrize("to", [None, "head/lead/anna"])
-def test_a_human_further_down_that_does_not_answer_in_time_is_told_to_all_on_the_way(
+def test_late_human_is_reported_to_every_superior_on_the_way(
     world: World, timed: SqliteCheckpointer, noon: Noon, to: str | None
 ) -> None:
     anna = Human("anna", capabilities={"signing": 0.8}, timeout=60)

@@ -171,7 +171,7 @@ STOPPED = "stopped: head/mid was told to stop"
 
 @pytest.mark.parametrize("join", JOINS)
 @pytest.mark.parametrize("moment", MOMENTS)
-def test_a_race_whose_superior_is_stopped_in_the_middle_of_it_ends_with_nobody_left_open(
+def test_race_of_superior_stopped_midway_leaves_no_request_open(
     world: World, race: Race, join: str, moment: str
 ) -> None:
     asked = race.asked(world.do(race, "go", "send", "go"))
@@ -185,7 +185,7 @@ def test_a_race_whose_superior_is_stopped_in_the_middle_of_it_ends_with_nobody_l
 
 @pytest.mark.parametrize("join", JOINS)
 @pytest.mark.parametrize("moment", [""])
-def test_a_race_whose_superior_is_stopped_while_it_waits_ends_with_nobody_left_open(
+def test_race_of_superior_stopped_while_waiting_leaves_no_request_open(
     world: World, race: Race
 ) -> None:
     asked = race.asked(world.do(race, "go", "send", "go"))

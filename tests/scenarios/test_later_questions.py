@@ -53,7 +53,7 @@ def test_the_agent_goes_on_and_the_turn_is_finished_with_its_question_open(world
         assert [each.id for each in session.inbox()] == [question.id]
 
 
-def test_an_answer_that_is_given_while_nothing_runs_is_stored_and_told_in_the_next_turn(
+def test_answer_to_idle_thread_is_stored_and_read_in_next_turn(
     world: World,
 ) -> None:
     with Session(rooted(), ":memory:") as session:
@@ -71,7 +71,7 @@ def test_an_answer_that_is_given_while_nothing_runs_is_stored_and_told_in_the_ne
         assert world.send(session, "and on").text == "heard and on"
 
 
-def test_an_answer_is_told_before_the_next_model_call_of_the_same_turn(world: World) -> None:
+def test_answer_is_read_before_next_model_call_of_the_turn(world: World) -> None:
     def eat(messages: Any) -> Any:
         if len(messages) == 1:
             return ask_later("Which city?")

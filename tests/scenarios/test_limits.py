@@ -119,7 +119,7 @@ def test_a_superior_and_its_subordinate_that_play_for_ever_end(
     assert len(model.calls) == 21
 
 
-def test_who_is_halted_below_is_partial_above_and_the_superior_ends_too(world: World) -> None:
+def test_agent_halted_below_is_partial_and_its_superior_ends(world: World) -> None:
     counter = Counter()
     model = ScriptedModel(
         {"head": [delegate("north", "go"), "fine"], "north": lambda _: Call("dig")}
@@ -359,7 +359,7 @@ def test_a_tree_in_a_graph_in_a_tree_counts_for_itself(
     assert result.text == "fine"
 
 
-def test_when_a_limit_is_reached_nobody_else_is_asked(world: World) -> None:
+def test_no_other_agent_is_asked_once_a_limit_is_reached(world: World) -> None:
     model = ScriptedModel(
         {
             "head": [delegate("", "bake bread"), "done"],

@@ -52,7 +52,7 @@ def seen(agent: Agent, name: str) -> list[list[str]]:
     ]
 
 
-def test_who_is_at_work_reads_it_before_its_next_model_call(
+def test_working_agent_reads_message_before_its_next_model_call(
     world: World, saver: SqliteCheckpointer
 ) -> None:
     def look_out(_: Sequence[BaseMessage]) -> Any:
@@ -109,7 +109,9 @@ def test_a_report_waits_for_what_came_in_meanwhile(world: World, saver: SqliteCh
     assert asked(head, "camp") == 2
 
 
-def test_who_is_idle_reads_it_in_its_next_segment(world: World, saver: SqliteCheckpointer) -> None:
+def test_idle_agent_reads_message_in_its_next_segment(
+    world: World, saver: SqliteCheckpointer
+) -> None:
     head = team({"head": [delegate("north", "go"), "over"]})
     session = Session(head, saver)
     world.do(session, "send_message", "head/south", "before the thread has begun")
@@ -143,7 +145,9 @@ def test_a_message_is_no_task(world: World, saver: SqliteCheckpointer) -> None:
     ]
 
 
-def test_who_is_paused_reads_it_after_the_pause(world: World, saver: SqliteCheckpointer) -> None:
+def test_paused_agent_reads_message_after_the_pause(
+    world: World, saver: SqliteCheckpointer
+) -> None:
     def hold(_: Sequence[BaseMessage]) -> Any:
         if asked(head, "camp") == 2:
             return "camp is done"
@@ -161,7 +165,7 @@ def test_who_is_paused_reads_it_after_the_pause(world: World, saver: SqliteCheck
     assert read(session, "camp") == ["Wait for us."]
 
 
-def test_who_waits_for_an_answer_reads_it_after_the_answer(
+def test_waiting_agent_reads_message_after_the_answer(
     world: World, saver: SqliteCheckpointer
 ) -> None:
     def ask() -> str:
@@ -178,7 +182,7 @@ def test_who_waits_for_an_answer_reads_it_after_the_answer(
     assert seen(head, "camp") == [[], ['Message from the user: "Not left."']]
 
 
-def test_it_is_told_once_by_another_process_that_goes_on(world: World, tmp_path: Path) -> None:
+def test_another_process_reports_it_once(world: World, tmp_path: Path) -> None:
     broken = team({"camp": [ConnectionError("no line")]})
     with Session(broken, tmp_path / "t.sqlite") as session:
         session.send_message("head", "One.")
@@ -192,7 +196,7 @@ def test_it_is_told_once_by_another_process_that_goes_on(world: World, tmp_path:
         assert read(session, "camp") == ["Two."]
 
 
-def test_a_message_that_no_reply_was_stored_with_is_told_again(
+def test_message_without_stored_reply_is_delivered_again(
     world: World, saver: SqliteCheckpointer
 ) -> None:
     head = Agent("head", model=ScriptedModel([ConnectionError("no line")] * 2))
@@ -318,7 +322,9 @@ def test_a_flood_fills_one_mailbox_and_harms_nothing_else(saver: SqliteCheckpoin
     session.send_message(CAMP, "The mailbox is empty again.")
 
 
-def test_who_is_never_left_alone_ends_at_a_limit(world: World, saver: SqliteCheckpointer) -> None:
+def test_agent_with_endless_messages_ends_at_a_limit(
+    world: World, saver: SqliteCheckpointer
+) -> None:
     def answer(_: Sequence[BaseMessage]) -> str:
         session.send_message("head", "One more thing.")
         return "done"
@@ -356,7 +362,7 @@ def test_many_senders_at_once_lose_nothing_and_keep_their_order(tmp_path: Path) 
 
 
 @pytest.mark.filterwarnings("ignore::echelons.errors.ForeignSaverWarning")
-def test_with_another_saver_it_is_told_once_too(world: World) -> None:
+def test_another_saver_delivers_once_too(world: World) -> None:
     def answer(_: Sequence[BaseMessage]) -> str:
         if asked(head, "head") == 1:
             session.send_message("head", "One.")

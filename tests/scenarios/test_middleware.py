@@ -616,7 +616,7 @@ def test_a_summary_costs_its_agent_no_call(world: World) -> None:
     assert result.usage.model_calls == len(model.calls)
 
 
-def test_what_a_hook_keeps_of_a_conversation_is_told_once() -> None:
+def test_conversation_kept_by_a_hook_is_shown_once() -> None:
     summing = SummarizationMiddleware(
         ScriptedModel(["all in short"]), trigger=("messages", 3), keep=("messages", 1)
     )
@@ -658,7 +658,7 @@ def test_transformers_of_every_level_see_the_events_of_the_whole_tree() -> None:
     assert () in scopes
 
 
-def test_a_watcher_is_told_the_chunks_of_a_reply_or_the_whole_reply(world: World) -> None:
+def test_watcher_gets_chunks_or_the_whole_reply(world: World) -> None:
     told: list[str] = []
 
     class Watching(AgentMiddleware[Any, Any]):

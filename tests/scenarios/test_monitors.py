@@ -125,7 +125,7 @@ def test_a_runaway_is_stopped_within_five_seconds(
     assert told(session) == [("stopped", SCOUT, "It goes round in circles.")]
 
 
-def test_what_the_superior_is_told_it_reads_once_at_its_next_call(
+def test_superior_reads_report_once_at_its_next_call(
     world: World, saver: SqliteCheckpointer
 ) -> None:
     field = Field(waits_at=8)
@@ -145,7 +145,7 @@ def test_what_the_superior_is_told_it_reads_once_at_its_next_call(
     )
 
 
-def test_what_the_superior_is_told_people_find_in_the_inbox_and_may_answer(
+def test_questions_to_the_superior_are_in_the_inbox_and_answerable(
     world: World, saver: SqliteCheckpointer
 ) -> None:
     field = Field(waits_at=8)
@@ -233,7 +233,7 @@ def test_a_function_decides_about_each_alert(
     assert [kind for kind, *_ in told(session)] == ([mail] if mail else [])
 
 
-def test_a_function_that_fails_or_answers_anything_tells(saver: SqliteCheckpointer) -> None:
+def test_function_that_fails_or_answers_oddly_is_reported(saver: SqliteCheckpointer) -> None:
     field = Field(waits_at=8)
     session = Session(build_tree(once(), field, most=10, on_alert=lambda _: "perhaps"), saver)
     go_on_when_told(saver, field)
@@ -277,7 +277,7 @@ def test_a_model_that_fails_reads_the_same_events_again(
         Call("stop", {"path": SCOUT}),
     ],
 )
-def test_nonsense_changes_nothing_and_the_monitor_is_told_so(
+def test_nonsense_changes_nothing_and_monitor_reads_so(
     world: World, saver: SqliteCheckpointer, nonsense: Call
 ) -> None:
     field = Field(waits_at=16)
@@ -585,7 +585,7 @@ def test_a_run_that_goes_on_is_watched_from_where_it_was(
     assert field.looks == 12
 
 
-def test_a_fork_of_the_past_is_not_told_of_the_other_branch(
+def test_fork_of_the_past_reads_nothing_of_the_other_branch(
     world: World, saver: SqliteCheckpointer
 ) -> None:
     field = Field(waits_at=8)

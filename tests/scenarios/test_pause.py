@@ -33,7 +33,7 @@ def pausing(path: str | None, sessions: list[Session]) -> Agent:
     return team({"head": first(pause, "over")})
 
 
-def test_who_is_paused_waits_before_the_model_and_the_others_go_on(
+def test_paused_agent_waits_before_the_model_and_the_others_continue(
     world: World, saver: SqliteCheckpointer
 ) -> None:
     sessions: list[Session] = []
@@ -56,7 +56,7 @@ def test_who_is_paused_waits_before_the_model_and_the_others_go_on(
     assert asked(head, "south") == 1
 
 
-def test_a_pause_of_the_whole_tree_holds_everybody(world: World, saver: SqliteCheckpointer) -> None:
+def test_pause_of_the_whole_tree_holds_every_agent(world: World, saver: SqliteCheckpointer) -> None:
     sessions: list[Session] = []
     head = pausing(None, sessions)
     sessions.append(session := Session(head, saver))

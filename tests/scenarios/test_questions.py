@@ -150,7 +150,7 @@ def test_each_agent_of_a_tree_gets_the_answer_to_its_own_question(
 # What a superior's model reads, and how it answers
 
 
-def test_a_superior_reads_who_asks_what_and_how_to_answer(world: World) -> None:
+def test_superior_reads_asker_question_and_how_to_answer(world: World) -> None:
     question = ask("Which city?", choices=["Rome", "Oslo"])
     model = ScriptedModel({"head": [delegate("eat", "dinner"), "later"], "eat": [question]})
     with Session(Agent("head", model=model, subordinates=[Agent("eat")]), ":memory:") as session:
@@ -267,7 +267,7 @@ def test_an_agent_further_down_that_got_a_routed_task_is_answered_on_its_thread(
     assert [each.agent for each in model.calls] == ["head", "mechanic", "head", "mechanic", "head"]
 
 
-def test_the_questions_of_one_call_with_several_requests_are_all_told(world: World) -> None:
+def test_all_questions_of_one_call_with_several_requests_are_reported(world: World) -> None:
     many = delegate_many(delegate("eat", "dinner"), delegate("sleep", "bed"))
 
     def head(messages: Any) -> Any:

@@ -103,7 +103,7 @@ def part(every: Iterable[tuple[str, ...]], number: int) -> list[tuple[str, ...]]
 
 @pytest.mark.parametrize("parallel", [False, True])
 @pytest.mark.parametrize("width", [1, 2])
-def test_a_task_that_names_nobody(sync: bool, parallel: bool, width: int) -> None:
+def test_task_without_name(sync: bool, parallel: bool, width: int) -> None:
     root = flat(2)  # the task fits so many of them
 
     every = product(EVERY, repeat=width)
@@ -118,7 +118,7 @@ def test_a_task_that_three_may_take(parallel: bool) -> None:
 
 @pytest.mark.parametrize("parallel", [False, True])
 @pytest.mark.parametrize("depth", [2, 3, 4, 5])
-def test_those_who_may_take_a_task_stand_further_down(depth: int, parallel: bool) -> None:
+def test_candidates_of_a_task_are_listed_further_down(depth: int, parallel: bool) -> None:
     does = ("fulfilled", "partial", "late")
     pairs = [*product(does, repeat=2), ("unable", "needs_input"), ("failed", OPEN)]
 
@@ -131,7 +131,7 @@ def test_those_who_may_take_a_task_stand_further_down(depth: int, parallel: bool
 
 
 @pytest.mark.parametrize("parallel", [False, True])
-def test_a_circuit_on_the_way_shuts_out_who_stands_below(parallel: bool) -> None:
+def test_open_circuit_shuts_out_all_agents_below_it(parallel: bool) -> None:
     pairs = [("fulfilled", other) for other in (*STATUSES, *TROUBLES)]
 
     agree(deep(3), pairs, sync=parallel, open=frozenset({"a1"}), parallel=parallel)
@@ -164,7 +164,7 @@ def test_a_task_that_is_split_among_several(sync: bool, parallel: bool) -> None:
 
 
 @pytest.mark.parametrize("depth", [1, 2, 3, 4, 5])
-def test_who_is_named_asks_the_next_and_so_on_down(sync: bool, depth: int) -> None:
+def test_named_agents_ask_each_other_down_the_tree(sync: bool, depth: int) -> None:
     root, names = Post("a"), [f"a{level}" for level in range(1, depth)]
     for name in reversed(names):
         root = Post(name, (root, Post(f"other-{name}")))
@@ -179,13 +179,13 @@ def test_who_is_named_asks_the_next_and_so_on_down(sync: bool, depth: int) -> No
 
 
 @pytest.mark.parametrize("join", ["all", "best"])
-def test_two_who_are_named_are_joined(join: str) -> None:
+def test_two_named_agents_are_joined(join: str) -> None:
     every, sync = product(EVERY, repeat=2), join == "all"
     agree(flat(2), part(every, sync), sync, [Asking(NAMES[:2], join)])
 
 
 @pytest.mark.parametrize("join", ["all", "best"])
-def test_three_who_are_named_are_joined(sync: bool, join: str) -> None:
+def test_three_named_agents_are_joined(sync: bool, join: str) -> None:
     # A quarter of all, and no two tests the same one.
     turn = 2 * sync + (join == "best")
     triples = [
@@ -196,7 +196,7 @@ def test_three_who_are_named_are_joined(sync: bool, join: str) -> None:
 
 
 @pytest.mark.parametrize("depth", [1, 3])
-def test_who_is_fulfilled_early_stops_the_others(sync: bool, depth: int) -> None:
+def test_early_fulfilled_agent_stops_the_others(sync: bool, depth: int) -> None:
     root = flat(2) if depth == 1 else deep(depth)
     askings = [
         Asking(("", "") if depth > 1 else NAMES[:2], join, n, order)

@@ -71,7 +71,7 @@ def read_answer(session: Session) -> str:
 
 
 @pytest.mark.parametrize("limit", [8, 4, 3, 2])
-def test_agent_is_told_at_half_and_ends_at_the_limit(
+def test_agent_is_warned_at_half_and_ends_at_the_limit(
     world: World, saver: SqliteCheckpointer, limit: int
 ) -> None:
     head = build_team(repeat(Call("look")), max_repeats=limit)

@@ -58,7 +58,7 @@ def test_what_is_answered_is_refused_with_the_reason(
 
 
 @pytest.mark.parametrize("again", [delegate("eat", "cook dinner"), FIND], ids=["named", "not"])
-def test_an_only_subordinate_is_known_again_though_nobody_named_it(
+def test_only_subordinate_is_recognised_without_its_name(
     world: World, saver: SqliteCheckpointer, again: Call
 ) -> None:
     model = ScriptedModel({"head": [FIND, again, "done"], "eat": per_conversation(["pizza"])})
@@ -77,7 +77,7 @@ def test_an_honest_unable_is_an_answer(world: World, saver: SqliteCheckpointer) 
 
 
 @pytest.mark.parametrize("status", ["partial", "needs_input"])
-def test_who_has_not_finished_may_be_asked_again(
+def test_unfinished_agent_may_be_asked_again(
     world: World, saver: SqliteCheckpointer, status: str
 ) -> None:
     asked = delegate("eat", "cook dinner")
@@ -86,7 +86,7 @@ def test_who_has_not_finished_may_be_asked_again(
     assert [each.status for each in told(session)] == [status, "fulfilled"]
 
 
-def test_who_has_failed_may_be_tried_again(world: World, saver: SqliteCheckpointer) -> None:
+def test_failed_agent_may_be_tried_again(world: World, saver: SqliteCheckpointer) -> None:
     asked = delegate("eat", "cook dinner")
     ends = iter([ValueError("no gas"), "pizza"])
     session = team(world, saver, [asked, asked], lambda _: next(ends))
@@ -135,7 +135,7 @@ def test_of_several_requests_only_those_are_refused_that_are_answered(
     assert last.reason.startswith("repeated: 'deli'")
 
 
-def test_what_everybody_was_asked_at_once_is_not_asked_again(
+def test_task_sent_to_all_at_once_is_not_sent_again(
     world: World, saver: SqliteCheckpointer
 ) -> None:
     rules = DelegationPolicy(exploring="parallel")
@@ -213,7 +213,7 @@ def test_of_those_asked_in_turn_each_counts_for_what_it_has_said_itself(
         ([FAILS, FAILS], [CANNOT], ["x", "y", "x"], "ValueError"),
     ],
 )
-def test_a_task_that_names_nobody_goes_again_to_those_alone_who_have_not_answered(
+def test_task_without_name_goes_again_to_agents_without_answer(
     world: World, saver: SqliteCheckpointer, x: Any, y: Any, asked: list[str], reason: str
 ) -> None:
     (_, second), calls = bakers(world, saver, [ROUTED, ROUTED], x, y)
@@ -250,7 +250,7 @@ def test_parts_of_an_answer_that_make_it_whole_are_not_asked_for_again(
     ],
     ids=["named", "routed"],
 )
-def test_who_only_passed_a_task_on_has_not_answered_it(
+def test_agent_that_only_passed_a_task_on_has_not_answered_it(
     world: World, saver: SqliteCheckpointer, again: Call, asked: list[str], reason: str
 ) -> None:
     model = ScriptedModel({"head": [ROUTED, again, "done"], "x": ["rye"], "mid": ["a cake"]})
@@ -275,7 +275,7 @@ def test_who_only_passed_a_task_on_has_not_answered_it(
         ([delegate_many(ROUTED, delegate("z", "sing on"))], ["x", "y"]),
     ],
 )
-def test_who_was_asked_in_turn_for_a_part_counts_for_what_it_has_said_itself(
+def test_agent_asked_in_turn_for_a_part_counts_for_its_answer(
     world: World, saver: SqliteCheckpointer, again: list[Call], asked: list[str]
 ) -> None:
     first = delegate_many(ROUTED, delegate("z", "sing"))
@@ -284,9 +284,7 @@ def test_who_was_asked_in_turn_for_a_part_counts_for_what_it_has_said_itself(
     assert calls == asked
 
 
-def test_a_part_goes_again_to_who_has_not_answered_it(
-    world: World, saver: SqliteCheckpointer
-) -> None:
+def test_part_goes_again_to_agents_without_answer(world: World, saver: SqliteCheckpointer) -> None:
     several = delegate_many(ROUTED, delegate("z", "sing"))
     (_, second), calls = bakers(world, saver, [several, several], [CANNOT], [FAILS])
 

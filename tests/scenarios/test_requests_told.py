@@ -65,7 +65,7 @@ def of_rows(saver: SqliteCheckpointer) -> dict[str, Mapping[str, Any]]:
 
 
 @pytest.mark.parametrize("world", ["sync", "async"])
-async def test_a_request_is_the_same_wherever_it_is_told(world: str, tmp_path: Path) -> None:
+async def test_request_is_the_same_in_every_view(world: str, tmp_path: Path) -> None:
     with SqliteCheckpointer(tmp_path / "trip.sqlite") as saver:
         session = Session(tree(), saver, thread="trip")
         if world == "sync":
@@ -83,7 +83,7 @@ async def test_a_request_is_the_same_wherever_it_is_told(world: str, tmp_path: P
     }
 
 
-def test_sql_tells_of_a_request_on_its_way_whose_it_is_and_by_when_it_must_be_answered(
+def test_sql_shows_owner_and_deadline_of_a_request(
     tmp_path: Path,
 ) -> None:
     with SqliteCheckpointer(tmp_path / "trip.sqlite") as saver:
@@ -101,7 +101,7 @@ def test_sql_tells_of_a_request_on_its_way_whose_it_is_and_by_when_it_must_be_an
     ]
 
 
-def test_who_is_asked_after_others_is_told_with_a_way_of_its_own(tmp_path: Path) -> None:
+def test_agent_asked_after_others_is_reported_with_its_route(tmp_path: Path) -> None:
     model = ScriptedModel(
         {
             "head": [delegate("", "bake bread"), "done"],

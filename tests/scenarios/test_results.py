@@ -159,7 +159,7 @@ def test_a_result_alone_has_the_usage_of_the_events(
     )
 
 
-def test_a_turn_that_asks_names_who_asks(world: World, saver: SqliteCheckpointer) -> None:
+def test_asking_turn_names_the_asker(world: World, saver: SqliteCheckpointer) -> None:
     session = Session(waiting(), saver)
 
     result = world.send(session, "go")
@@ -176,7 +176,7 @@ def test_a_turn_that_asks_names_who_asks(world: World, saver: SqliteCheckpointer
     assert ended.response.usage == Usage(model_calls=7, unknown_calls=7)
 
 
-def test_a_paused_turn_names_who_is_paused(world: World, saver: SqliteCheckpointer) -> None:
+def test_paused_turn_names_the_paused_agent(world: World, saver: SqliteCheckpointer) -> None:
     sessions: list[Session] = []
 
     def pause(_: Sequence[BaseMessage]) -> Any:

@@ -56,7 +56,7 @@ def list_requests(model: ScriptedModel) -> list[Sequence[BaseMessage]]:
     return [each.messages for each in model.calls if each.agent == "head"]
 
 
-def test_dismissal_by_the_user_is_a_notice_told_once(
+def test_dismissal_by_the_user_is_shown_once_as_notice(
     world: World, saver: SqliteCheckpointer
 ) -> None:
     agent, model = build(delegate("clerk", "go"), "over", "again", "and again")
@@ -73,7 +73,7 @@ def test_dismissal_by_the_user_is_a_notice_told_once(
         assert after[: len(before)] == before
 
 
-def test_dismissal_by_the_agent_itself_is_told_with_the_result(
+def test_dismissal_by_the_agent_is_reported_with_the_result(
     world: World, saver: SqliteCheckpointer
 ) -> None:
     def dismiss(messages: Sequence[BaseMessage]) -> Any:
@@ -102,7 +102,7 @@ def test_one_dismissed_by_the_user_is_gone_and_one_that_was_kept_stays(
 
 
 @pytest.mark.parametrize("keeps", [True, False])
-def test_what_a_memory_summarises_is_told_again_before_what_stays(
+def test_summary_of_a_memory_precedes_the_kept_messages(
     world: World, saver: SqliteCheckpointer, keeps: bool
 ) -> None:
     memory = Memory(budget=3000, recent=2, summarizer="extractive")
@@ -126,7 +126,7 @@ def test_what_a_memory_summarises_is_told_again_before_what_stays(
     assert len({*begins}) == len({system for system, _ in begins})
 
 
-def test_what_does_not_fit_is_told_again(world: World, saver: SqliteCheckpointer) -> None:
+def test_invalid_value_is_explained_again(world: World, saver: SqliteCheckpointer) -> None:
     def answer(messages: Sequence[BaseMessage]) -> Any:
         if sum(len(str(each.text)) for each in messages) > 9000:
             raise ContextOverflowError("too long")
@@ -145,7 +145,7 @@ def test_what_does_not_fit_is_told_again(world: World, saver: SqliteCheckpointer
     assert notice.startswith(f"{LIVING}, with what each was made for: scout-")
 
 
-def test_database_of_an_earlier_version_tells_once(world: World, tmp_path: Path) -> None:
+def test_database_of_earlier_version_is_reported_once(world: World, tmp_path: Path) -> None:
     path = Path(shutil.copy(FIXTURES / "dismissed.db", tmp_path))
     team = dismissed_team.build_team()
     assert isinstance(team.model, ScriptedModel)

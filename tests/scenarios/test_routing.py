@@ -42,7 +42,7 @@ def callers(model: ScriptedModel) -> list[str]:
     return [str(call.agent) for call in model.calls]
 
 
-def test_a_task_goes_down_four_levels_to_the_only_one_who_can(
+def test_task_goes_down_four_levels_to_the_only_candidate(
     world: World, saver: SqliteCheckpointer
 ) -> None:
     model = ScriptedModel({"head": [find("Repair the bicycle"), "done"], "d": ["as new"]})
@@ -162,9 +162,7 @@ def test_each_request_keeps_why_its_agent_was_asked(
     assert "why: d: 0." in trace.text
 
 
-def test_when_nobody_can_one_answer_says_why_for_every_branch(
-    world: World, saver: SqliteCheckpointer
-) -> None:
+def test_one_answer_says_why_no_branch_can(world: World, saver: SqliteCheckpointer) -> None:
     model = ScriptedModel(
         {
             "head": [find("Repair the bicycle"), "sorry"],
@@ -187,7 +185,7 @@ def test_when_nobody_can_one_answer_says_why_for_every_branch(
 
 
 @pytest.mark.parametrize("task", ["Sing", "What is the weather like on the moon?"])
-def test_a_task_that_nobody_is_made_for_is_answered_at_once(
+def test_task_without_candidate_is_answered_at_once(
     world: World, saver: SqliteCheckpointer, task: str
 ) -> None:
     model = ScriptedModel({"head": [find(task), "sorry"]})

@@ -160,7 +160,7 @@ def test_what_cannot_be_sent_is_refused_by_name(
     assert mail_of(session, "two") == mail_of(session, "north") == []
 
 
-def test_who_is_stopped_gets_no_message(world: World, saver: SqliteCheckpointer) -> None:
+def test_stopped_agent_gets_no_message(world: World, saver: SqliteCheckpointer) -> None:
     def stop(_: Sequence[BaseMessage]) -> Any:
         if asked(head, "one") > 1:
             return "one is done"
@@ -250,7 +250,7 @@ def test_count_of_messages_goes_on_in_another_session_of_the_turn(tmp_path: Path
     assert len(mail) == 20
 
 
-def test_a_run_without_a_saver_tells_that_nothing_is_delivered() -> None:
+def test_run_without_saver_says_that_nothing_is_delivered() -> None:
     seen: list[str] = []
 
     def one(messages: Sequence[BaseMessage]) -> Any:

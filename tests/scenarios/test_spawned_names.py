@@ -71,9 +71,7 @@ def list_states(registry: AgentRegistry) -> dict[str, str]:
     return {each.role: f"{each.kind} {each.state}" for each in registry.agents if each.role}
 
 
-def test_the_registry_has_kinds_and_says_who_has_ended(
-    world: World, saver: SqliteCheckpointer
-) -> None:
+def test_registry_has_kinds_and_ended_agents(world: World, saver: SqliteCheckpointer) -> None:
     asking = Call("ask_superior", {"question": "how far?"})
     model = run_script(
         head={

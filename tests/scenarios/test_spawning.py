@@ -135,7 +135,7 @@ def test_a_spawned_agent_spawns_and_all_answer(world: World, saver: SqliteCheckp
     assert read_tools(session, "scout") == [f"helped\nhelper {there}"] * 2
 
 
-def test_who_was_spawned_spawns_no_deeper_than_allowed(
+def test_spawned_agent_spawns_no_deeper_than_allowed(
     world: World, saver: SqliteCheckpointer
 ) -> None:
     head = build({"head": [spawn("a"), "over"], "a": [spawn("b"), "a"], "b": [spawn("c"), "b"]})
@@ -223,7 +223,7 @@ def test_a_drone_ends_with_its_answer_and_is_refused_by_its_name(
     assert refused.startswith("Error: 'scout' is dismissed: it has answered; spawn another")
 
 
-def test_a_drone_spawns_nobody_and_has_no_subordinates(
+def test_drone_spawns_no_agent_and_has_no_subordinates(
     world: World, saver: SqliteCheckpointer
 ) -> None:
     team = Agent("team", subordinates=[Agent("clerk")], permissions=Permissions(spawn=Spawn()))
@@ -283,7 +283,7 @@ def test_one_may_ask_the_user_only_if_it_was_allowed_to(
     assert read_tools(session, "clerk")[0].startswith("Error: there is no such tool")
 
 
-def test_nobody_lets_another_ask_the_user_who_may_not_itself(
+def test_agent_without_contact_to_user_cannot_grant_it(
     world: World, saver: SqliteCheckpointer
 ) -> None:
     session = Session(build({"head": [spawn("scout", contact_user=True), "over"]}), saver)
@@ -844,7 +844,7 @@ BAD_CALLS: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-def test_a_bad_call_is_refused_by_what_is_wrong_with_it_and_makes_nobody(
+def test_bad_spawn_call_is_refused_by_name_and_makes_no_agent(
     world: World, saver: SqliteCheckpointer
 ) -> None:
     calls = [Call("spawn_subordinate", arguments) for arguments, _ in BAD_CALLS]

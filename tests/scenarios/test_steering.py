@@ -139,7 +139,7 @@ def test_a_reply_that_was_cut_before_it_had_a_word_is_no_empty_message(
     assert (said.text, said.tool_calls) == ("…", [])
 
 
-def test_the_superior_of_who_is_at_work_is_redirected_when_its_call_has_ended(
+def test_superior_of_working_agent_is_redirected_after_its_call(
     world: World, saver: SqliteCheckpointer
 ) -> None:
     clock = Metronome(5, lambda: session.steer("head/north", "Enough."))
@@ -185,7 +185,7 @@ class HeldClock(FakeClock):
         super().advance(seconds)
 
 
-def test_a_reply_is_not_cut_for_what_another_thread_of_its_agent_was_told(
+def test_reply_is_not_cut_for_message_to_another_thread(
     saver: SqliteCheckpointer,
 ) -> None:
     clock, streaming = HeldClock(), list[str]()
@@ -243,7 +243,7 @@ def test_it_is_an_event_and_in_the_trace(saver: SqliteCheckpointer) -> None:
     assert "intervention from the user: Come back." in session.trace().text
 
 
-def test_who_cannot_be_redirected_is_refused_by_name(
+def test_agent_that_cannot_be_redirected_is_refused_by_name(
     world: World, saver: SqliteCheckpointer
 ) -> None:
     session = Session(tree(latency=0.0), saver)
@@ -267,7 +267,7 @@ def test_who_cannot_be_redirected_is_refused_by_name(
     world.send(other, "go")
 
 
-def test_who_is_paused_is_redirected_when_it_goes_on(
+def test_paused_agent_is_redirected_when_it_resumes(
     world: World, saver: SqliteCheckpointer
 ) -> None:
     def rest() -> str:

@@ -70,7 +70,7 @@ async def test_what_runs_in_an_event_loop_is_cut_short_and_its_siblings_go_on(
     assert asked(head, "north") == asked(head, "camp") == 1
 
 
-async def test_a_stop_by_another_connection_reaches_who_hangs(tmp_path: Path) -> None:
+async def test_stop_by_another_connection_reaches_hanging_agent(tmp_path: Path) -> None:
     began = asyncio.Event()
 
     async def hang(_: Sequence[BaseMessage]) -> str:
@@ -186,7 +186,7 @@ def test_a_call_that_stands_in_line_does_not_begin(world: World, saver: SqliteCh
     assert told(session) == ["ready", f"[unable] {STOPPED}", f"[unable] not run: {STOPPED}"]
 
 
-def test_the_question_of_who_is_stopped_leaves_the_inbox_and_the_rest_goes_on(
+def test_question_of_stopped_agent_leaves_inbox_and_the_rest_continues(
     world: World, saver: SqliteCheckpointer
 ) -> None:
     head = waiting()
@@ -205,7 +205,7 @@ def test_the_question_of_who_is_stopped_leaves_the_inbox_and_the_rest_goes_on(
     assert told(session)[0] == "north is done"
 
 
-def test_who_is_stopped_after_it_has_asked_holds_up_no_run_that_is_under_way(
+def test_stopped_asking_agent_holds_up_no_run(
     saver: SqliteCheckpointer,
 ) -> None:
     asking = threading.Event()
@@ -294,7 +294,7 @@ def test_a_thread_that_was_cut_short_goes_on_with_its_calls_closed(
 @pytest.mark.parametrize(
     "made", [partial(SqliteCheckpointer, ":memory:"), InMemorySaver], ids=["ours", "memory"]
 )
-async def test_who_worked_for_one_that_was_cut_short_remembers_it_when_both_go_on(
+async def test_subordinate_of_agent_cut_short_remembers_when_both_continue(
     made: Callable[[], BaseCheckpointSaver[Any]],
 ) -> None:
     hangs = asyncio.Event()
@@ -353,7 +353,7 @@ def test_an_agent_that_has_not_begun_may_be_stopped(
     ]
 
 
-def test_orders_that_nobody_can_follow_are_refused_by_name(
+def test_orders_without_receiver_are_refused_by_name(
     world: World, saver: SqliteCheckpointer
 ) -> None:
     session = Session(waiting(), saver)

@@ -171,9 +171,7 @@ def test_a_race_is_decided_by_the_first_answer(world: World, found: Found) -> No
 
 
 @of("quorum")
-def test_a_quorum_that_one_has_come_to_is_completed_by_the_one_who_asks(
-    world: World, found: Found
-) -> None:
+def test_quorum_is_completed_by_the_agent_that_asks(world: World, found: Found) -> None:
     assert found.asked() == {"ann?": ("head", "chief", "ann")}
 
     result = found.answer(world, "ann?", "west")
@@ -197,7 +195,7 @@ def test_a_paused_agent_is_held_until_it_is_resumed(world: World, found: Found) 
 
 
 @of("routed")
-def test_the_next_best_is_asked_when_the_one_who_waited_cannot(world: World, found: Found) -> None:
+def test_next_best_is_asked_when_waiting_agent_cannot(world: World, found: Found) -> None:
     assert found.asked() == {"mechanic?": ("head", "shop", "mechanic")}
 
     result = found.answer(world, "mechanic?", "no")
@@ -406,7 +404,7 @@ def test_an_agent_that_any_step_has_made_is_answered_and_keeps_its_name(
 # Names
 
 
-def test_who_was_dismissed_before_is_dismissed(world: World, tmp_path: Path) -> None:
+def test_earlier_dismissal_holds(world: World, tmp_path: Path) -> None:
     path = Path(shutil.copy(FIXTURES / "dismissed.db", tmp_path))
     with (
         SqliteCheckpointer(path) as saver,

@@ -44,7 +44,7 @@ def pair(fork_server: ForkServer) -> Iterator[list[Elsewhere]]:
 
 @pytest.mark.parametrize("round_", range(sample(1, 25)))
 @pytest.mark.parametrize("way", ACTIONS)
-def test_nothing_is_lost_and_nothing_is_told_or_done_twice(
+def test_nothing_is_lost_shown_twice_or_done_twice(
     pair: list[Elsewhere], tmp_path: Path, way: str, round_: int
 ) -> None:
     database, log = tmp_path / "t.sqlite", tmp_path / "log.txt"

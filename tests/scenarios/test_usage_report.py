@@ -85,7 +85,7 @@ def build_tree() -> Agent:
     return Agent("head", model=model, subordinates=[Agent("north", subordinates=[camp]), south])
 
 
-def test_a_thread_has_used_what_its_run_has_told(world: World, any_saver: Any) -> None:
+def test_usage_of_a_thread_equals_usage_of_its_run(world: World, any_saver: Any) -> None:
     session = Session(build_tree(), any_saver, prices=PRICES)
 
     result = world.send(session, "go")
@@ -137,7 +137,7 @@ def test_the_reply_of_a_chain_is_counted(any_saver: Any) -> None:
         assert session.usage("head/chain").total.tokens == 24
 
 
-def test_a_function_and_the_offline_planner_are_told_apart_from_models(any_saver: Any) -> None:
+def test_function_and_offline_planner_differ_from_models(any_saver: Any) -> None:
     def shout(task: str) -> str:
         """Say it louder."""
         return task.upper()

@@ -92,7 +92,7 @@ def test_an_answer_is_an_event_of_the_run_the_trace_the_table_and_the_view(tmp_p
     assert rows(path) == [("answer", "head/north/clerk", "red", "Ann")]
 
 
-def test_decisions_are_told_with_their_reasons_and_without_arguments(tmp_path: Path) -> None:
+def test_decisions_are_reported_with_reasons_and_without_arguments(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     with Session(team(PAY, PAY), path) as session:
         [question] = session.send("pay").result().questions
@@ -151,7 +151,7 @@ def test_an_answer_that_is_left_to_a_run_is_an_event_of_that_run(tmp_path: Path)
     assert rows(path) == [("answer", "head/asker", "blue", "Eve")]
 
 
-def test_orders_are_events_with_who_gave_them(tmp_path: Path) -> None:
+def test_orders_are_events_with_their_author(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     with Session(team(ASK), path) as session:
         events: list[RunEvent] = []

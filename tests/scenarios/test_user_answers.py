@@ -64,7 +64,7 @@ def answer_all(world: World, session: Session, *answers: Any) -> None:
     assert result.finished
 
 
-def test_the_superior_of_an_agent_is_told_what_its_tool_has_asked(
+def test_superior_reads_what_a_tool_of_its_agent_asked(
     world: World, saver: SqliteCheckpointer
 ) -> None:
     with Session(tree(Call("book", {"city": "Oslo"})), saver) as session:
@@ -81,7 +81,7 @@ def test_the_superior_of_an_agent_is_told_what_its_tool_has_asked(
         assert told(session, "head") == [[]]
 
 
-def test_a_question_without_a_journal_is_told_with_the_name_of_the_tool(
+def test_question_without_journal_is_reported_with_tool_name(
     world: World, saver: SqliteCheckpointer
 ) -> None:
     look = effect(reads_only=True)(tool(book))
@@ -93,9 +93,7 @@ def test_a_question_without_a_journal_is_told_with_the_name_of_the_tool(
     assert lines == [f'{asked}"yes"', f'{asked}"7"']
 
 
-def test_a_question_of_a_graph_that_a_tool_runs_is_told(
-    world: World, saver: SqliteCheckpointer
-) -> None:
+def test_question_of_graph_in_a_tool_is_reported(world: World, saver: SqliteCheckpointer) -> None:
     def ask(state: MessagesState) -> dict[str, Any]:
         return {"messages": [("ai", f"{interrupt('Which?')} and {interrupt('Why?')}")]}
 
@@ -151,7 +149,7 @@ ASKING: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("kind", ASKING)
-def test_the_superior_of_what_is_no_agent_is_told_what_it_has_asked(
+def test_superior_reads_what_a_plain_subordinate_asked(
     world: World, saver: SqliteCheckpointer, kind: str
 ) -> None:
     model = ScriptedModel(
@@ -185,7 +183,7 @@ def test_the_superior_of_what_is_no_agent_is_told_what_it_has_asked(
 
 
 @pytest.mark.parametrize("kind", ASKING)
-def test_it_is_told_although_the_process_has_died_before_the_answer_was_stored(
+def test_answer_is_read_after_process_died_before_storing_it(
     saver: SqliteCheckpointer, kind: str
 ) -> None:
     class Died(BaseException):
@@ -218,7 +216,7 @@ def test_it_is_told_although_the_process_has_died_before_the_answer_was_stored(
     assert second_told.endswith('"that"')
 
 
-def test_of_two_that_ask_at_the_same_time_each_is_told_of(
+def test_both_of_two_simultaneous_questions_are_reported(
     world: World, saver: SqliteCheckpointer
 ) -> None:
     def build(name: str) -> Any:
@@ -250,7 +248,7 @@ DECISIONS = {
 
 
 @pytest.mark.parametrize("said", DECISIONS)
-def test_an_approval_is_told_with_its_decision_and_without_arguments(
+def test_approval_is_reported_with_decision_and_without_arguments(
     world: World, saver: SqliteCheckpointer, said: str
 ) -> None:
     agent = tree(Call("pay", {"card": SECRET}), rules={"pay": "ask"})
@@ -262,7 +260,7 @@ def test_an_approval_is_told_with_its_decision_and_without_arguments(
         assert told(session, "head") == [[]]
 
 
-def test_an_approval_and_the_questions_of_the_tool_are_told_together(
+def test_approval_and_questions_of_the_tool_are_reported_together(
     world: World, saver: SqliteCheckpointer
 ) -> None:
     agent = tree(Call("book", {"city": "Oslo"}), rules={"book": "ask"})
@@ -278,7 +276,7 @@ def test_an_approval_and_the_questions_of_the_tool_are_told_together(
 
 
 @pytest.mark.parametrize("reads_only", [False, True])
-def test_a_decision_for_the_thread_is_told_when_it_is_made(
+def test_decision_for_the_thread_is_reported_once_it_is_made(
     world: World, saver: SqliteCheckpointer, reads_only: bool
 ) -> None:
     tools = [effect(reads_only=reads_only)(tool(each)) for each in (book, pay)]
@@ -293,7 +291,7 @@ def test_a_decision_for_the_thread_is_told_when_it_is_made(
 
 
 @pytest.mark.parametrize("said", ["approve", "reject: too dear"])
-def test_an_approval_of_a_task_is_told_to_the_superior_of_its_giver(
+def test_approval_of_a_task_is_reported_to_superior_of_its_giver(
     world: World, saver: SqliteCheckpointer, said: str
 ) -> None:
     with Session(tree(rules={"clerk": "ask"}), saver) as session:
@@ -318,7 +316,7 @@ def test_an_approval_of_a_task_outlives_the_questions_of_its_agent(
         ]
 
 
-def test_several_requests_at_once_are_told_of_together(
+def test_several_requests_at_once_are_reported_together(
     world: World, saver: SqliteCheckpointer
 ) -> None:
     model = ScriptedModel(
@@ -372,9 +370,7 @@ def test_a_tool_cannot_say_what_the_user_was_asked(
     assert read.response_metadata == {"of its own": 1}
 
 
-def test_texts_are_shortened_and_only_so_many_are_told(
-    world: World, saver: SqliteCheckpointer
-) -> None:
+def test_texts_are_shortened_and_limited_in_number(world: World, saver: SqliteCheckpointer) -> None:
     def ask_much(times: int) -> str:
         """Ask."""
         return str([interrupt(f"{n} {'x' * 2 * MAX_LENGTH}") for n in range(times)])

@@ -71,7 +71,7 @@ def results(session: Session, agent: str = "") -> list[ToolMessage]:
     return [each for each in found if isinstance(each, ToolMessage)]
 
 
-def test_the_user_answers_past_the_superior_who_is_told(world: World) -> None:
+def test_user_answers_past_the_superior_which_reads_it(world: World) -> None:
     agent = tree(ask_user("Which city?", choices=["Rome", "Oslo"], urgent=True), "pizza")
     with Session(agent, ":memory:") as session:
         [question] = world.send(session, "plan").questions
@@ -274,7 +274,7 @@ def test_a_question_of_a_megabyte_is_refused_and_the_agent_reads_why(
     assert "the question has 1048584 bytes or more, the limit is 65536" in own.text
 
 
-def test_who_is_stopped_withdraws_what_it_has_asked(world: World) -> None:
+def test_stopped_agent_withdraws_its_questions(world: World) -> None:
     both = [Call("ask_later", {"question": "Which day?"}), ask_user("Which city?")]
     with Session(tree(both, "fed"), ":memory:") as session:
         questions = {each.value: each.id for each in world.send(session, "plan").questions}

@@ -137,7 +137,7 @@ async def test_closing_a_stream_cancels_what_still_runs_before_it_returns() -> N
     assert ended == ["x"]
 
 
-async def test_a_stream_that_nobody_begins_leaves_nothing_behind() -> None:
+async def test_stream_that_is_never_iterated_leaves_nothing_behind() -> None:
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         team().compile(InMemorySaver()).astream(ASK, {"configurable": {"thread_id": "t"}})

@@ -86,9 +86,7 @@ def test_trees_with_the_same_paths_are_kept_apart_by_their_scopes(
         assert other.note("head/walk", admission, AttemptOutcome.FAILED) is None
 
 
-def test_of_a_thousand_who_ask_at_once_exactly_one_is_the_probe(
-    ledger: Ledger, clock: Calendar
-) -> None:
+def test_exactly_one_of_a_thousand_requests_is_the_probe(ledger: Ledger, clock: Calendar) -> None:
     breakers = TreeBreakers(ledger, clock=clock)
     fail(breakers)
     clock.advance(60)
@@ -161,7 +159,7 @@ def test_a_superior_gives_up_after_too_many_failures_within_a_time(
     assert failed("head/a") is None
 
 
-def test_without_an_intensity_nobody_gives_up(ledger: Ledger, clock: Calendar) -> None:
+def test_no_agent_gives_up_without_an_intensity(ledger: Ledger, clock: Calendar) -> None:
     breakers = TreeBreakers(ledger, "", BreakerPolicy(intensity=None), clock)
 
     for _ in range(50):

@@ -137,7 +137,7 @@ def test_what_a_human_had_answered_is_kept_with_a_result_that_is_lost(
     assert JOURNAL.find(call("2"), config(saver)) is None
 
 
-def test_who_was_overtaken_may_not_go_on(saver: Saver) -> None:
+def test_overtaken_run_may_not_continue(saver: Saver) -> None:
     mine = begun(saver)
     JOURNAL.note(call(), replace(mine, at=""), config(saver))
 
@@ -200,7 +200,7 @@ def test_an_entry_that_is_none_is_named(saver: Saver, stored: Any) -> None:
         begun(saver)
 
 
-def test_an_entry_runs_no_code_that_somebody_wrote_into_it() -> None:
+def test_entry_runs_no_injected_code() -> None:
     with SqliteCheckpointer(":memory:") as saver:
         JOURNAL.end(call(), begun(saver), "x", config(saver))
         found = saver.ledger.get(build_call_key(call()))

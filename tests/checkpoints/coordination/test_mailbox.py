@@ -73,7 +73,7 @@ def test_messages_are_read_in_the_order_in_which_they_were_sent_until_they_are_m
         assert read(saver, "1") == ["three"]
 
 
-def test_of_two_threads_of_one_agent_only_the_first_is_told() -> None:
+def test_message_reaches_only_first_thread_of_an_agent() -> None:
     with SqliteCheckpointer(":memory:") as saver:
         send(saver, "one")
         boxes = TreeMailboxes(saver, "t")
@@ -82,7 +82,7 @@ def test_of_two_threads_of_one_agent_only_the_first_is_told() -> None:
         assert boxes.read(config("1", "b")) == []
 
 
-def test_what_one_thread_has_yet_to_be_told_is_not_hidden_by_another_that_finds_nothing() -> None:
+def test_undelivered_message_of_one_thread_is_not_hidden_by_another() -> None:
     with SqliteCheckpointer(":memory:") as saver:
         send(saver, "one")
         boxes = TreeMailboxes(saver, "t")
@@ -111,7 +111,7 @@ def test_what_is_sent_while_an_agent_looks_is_not_overlooked(
         assert [each.text for each in boxes.read(config("c1"))] == ["one"]
 
 
-def test_another_thread_is_told_what_a_failed_reply_was() -> None:
+def test_another_thread_reads_message_of_a_failed_reply() -> None:
     with SqliteCheckpointer(":memory:") as saver:
         send(saver, "one")
         boxes = TreeMailboxes(saver, "t")

@@ -51,7 +51,7 @@ def test_places_are_in_the_order_of_the_ends(ledger: Ledger) -> None:
     assert stored(ledger) == [3, 1, 2]
 
 
-def test_who_is_in_already_keeps_the_place(ledger: Ledger) -> None:
+def test_entrant_keeps_its_place(ledger: Ledger) -> None:
     run = races(ledger)
     run.place(entrant(1, 2))
     run.place(entrant(2, 2))
@@ -83,7 +83,7 @@ async def test_in_an_event_loop_it_is_the_same(ledger: Ledger) -> None:
     assert await run.arun(lambda: run.has_lost(entrant(1)))
 
 
-def test_who_has_lost_its_lease_wins_nothing(ledger: Ledger) -> None:
+def test_agent_without_lease_wins_nothing(ledger: Ledger) -> None:
     with ledger.lease(build_key("thread")) as lease:
         fence = lease.fence
     with ledger.lease(build_key("thread")), pytest.raises(LeaseLost):
@@ -95,7 +95,7 @@ def test_who_has_lost_its_lease_wins_nothing(ledger: Ledger) -> None:
 # Losers
 
 
-def test_who_is_not_in_has_lost_when_enough_are(ledger: Ledger) -> None:
+def test_late_entrant_has_lost_when_enough_are_in(ledger: Ledger) -> None:
     run = races(ledger)
     lost: list[bool] = []
     for group in (1, 2):
@@ -106,7 +106,7 @@ def test_who_is_not_in_has_lost_when_enough_are(ledger: Ledger) -> None:
     assert not run.has_lost(entrant(1, 2))
 
 
-def test_another_run_knows_who_has_lost(ledger: Ledger) -> None:
+def test_another_run_knows_the_losers(ledger: Ledger) -> None:
     races(ledger).place(entrant(1))
 
     assert races(ledger).has_lost(entrant(2))
@@ -142,7 +142,7 @@ class Slow(MemoryLedger):
         return result
 
 
-def test_who_hears_late_of_its_own_place_does_not_undo_a_later_one() -> None:
+def test_late_place_does_not_undo_a_later_one() -> None:
     ledger = Slow()
     run = races(ledger)
     with ThreadPoolExecutor(1) as pool:
@@ -158,7 +158,7 @@ def test_who_hears_late_of_its_own_place_does_not_undo_a_later_one() -> None:
 # Who waits, and who listens
 
 
-def test_a_race_that_ends_without_somebody_who_waits_makes_the_wait_moot(ledger: Ledger) -> None:
+def test_race_that_ends_makes_waits_of_others_moot(ledger: Ledger) -> None:
     run = races(ledger)
     assert [run.has_obsolete_question, run.register_waiting(entrant(1))] == [False, True]
 
@@ -167,7 +167,7 @@ def test_a_race_that_ends_without_somebody_who_waits_makes_the_wait_moot(ledger:
     assert [run.has_obsolete_question, run.register_waiting(entrant(1))] == [True, False]
 
 
-def test_a_wait_of_who_is_needed_is_not_moot(ledger: Ledger) -> None:
+def test_wait_of_needed_agent_is_not_moot(ledger: Ledger) -> None:
     run = races(ledger)
     run.register_waiting(entrant(1, 2))
 
@@ -176,7 +176,7 @@ def test_a_wait_of_who_is_needed_is_not_moot(ledger: Ledger) -> None:
     assert not run.has_obsolete_question
 
 
-def test_a_run_that_begins_anew_forgets_who_waited_in_the_one_before(ledger: Ledger) -> None:
+def test_new_run_forgets_waiting_agents_of_the_previous_one(ledger: Ledger) -> None:
     run = races(ledger)
     run.register_waiting(entrant(1))
     run.place(entrant(2))
@@ -188,7 +188,7 @@ def test_a_run_that_begins_anew_forgets_who_waited_in_the_one_before(ledger: Led
     assert run.has_lost(entrant(1)), "who has lost has lost"
 
 
-def test_who_listens_is_told_once_it_has_lost_and_no_more_after_leaving(ledger: Ledger) -> None:
+def test_listener_hears_of_its_loss_once_and_nothing_after_leaving(ledger: Ledger) -> None:
     run, told = races(ledger), list[str]()
     run.listen(entrant(1), lambda: told.append("a"))
     leave = run.listen(entrant(3), lambda: told.append("c"))
@@ -205,7 +205,7 @@ def test_who_listens_is_told_once_it_has_lost_and_no_more_after_leaving(ledger: 
 # What is stored
 
 
-def test_what_is_stored_tells_who_has_lost_without_a_run(tmp_path: Path) -> None:
+def test_stored_race_names_losers_without_a_run(tmp_path: Path) -> None:
     with SqliteCheckpointer(tmp_path / "t.sqlite") as saver:
         races(saver.ledger).place(entrant(1))
         found = [

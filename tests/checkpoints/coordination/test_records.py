@@ -173,7 +173,7 @@ def test_branch_sees_records_of_its_past_and_no_others(data: st.DataObject) -> N
         model.check(ledger)
 
 
-def test_record_that_no_branch_sees_is_dropped_and_its_kind_told() -> None:
+def test_record_that_no_branch_sees_is_dropped_and_its_kind_returned() -> None:
     ledger, model = MemoryLedger(), Model()
     model.step("01")
     model.write(ledger, "dated", "a/b")

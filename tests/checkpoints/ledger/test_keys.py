@@ -13,7 +13,7 @@ def test_a_key_that_was_never_set_is_not_there(ledger: Ledger) -> None:
     assert ledger.list_keys() == []
 
 
-def test_a_key_is_set_once_by_who_expects_nothing(ledger: Ledger) -> None:
+def test_key_is_set_once_if_none_is_expected(ledger: Ledger) -> None:
     version = ledger.compare_and_set("turn", None, "begun")
 
     assert version is not None
@@ -21,7 +21,7 @@ def test_a_key_is_set_once_by_who_expects_nothing(ledger: Ledger) -> None:
     assert ledger.get("turn") == VersionedValue("begun", version)
 
 
-def test_a_key_is_set_only_by_who_knows_its_version(ledger: Ledger) -> None:
+def test_key_is_set_only_with_its_version(ledger: Ledger) -> None:
     first = ledger.compare_and_set("turn", None, 1)
     assert first is not None
     second = ledger.compare_and_set("turn", first, 2)
@@ -42,7 +42,7 @@ def test_null_is_a_value_and_not_an_absence(ledger: Ledger) -> None:
     assert ledger.compare_and_set("turn", None, 1) is None
 
 
-def test_a_key_is_deleted_only_by_who_knows_its_version(ledger: Ledger) -> None:
+def test_key_is_deleted_only_with_its_version(ledger: Ledger) -> None:
     version = ledger.compare_and_set("turn", None, 1)
     assert version is not None
 

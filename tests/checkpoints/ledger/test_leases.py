@@ -21,7 +21,7 @@ from tests.checkpoints.ledger.drivers.together import at_once
 NOON = "2031-05-17T12:00:00+00:00"
 
 
-def test_a_second_holder_is_refused_at_once_and_told_who_holds_it(ledger: Ledger) -> None:
+def test_second_holder_is_refused_at_once_with_the_first(ledger: Ledger) -> None:
     with ledger.lease("trip") as lease, pytest.raises(ThreadBusy) as caught:
         assert lease.held
         ledger.lease("trip")
@@ -106,7 +106,7 @@ def test_a_lease_that_was_refused_leaves_no_trace(ledger: Ledger) -> None:
         assert again.epoch == lease.epoch + 1
 
 
-def test_who_holds_a_lease_can_write_under_it(ledger: Ledger) -> None:
+def test_holder_of_a_lease_can_write(ledger: Ledger) -> None:
     with ledger.lease("trip") as lease:
         assert ledger.append("mail", 1, fence=lease.fence) == 1
         version = ledger.compare_and_set("turn", None, 1, fence=lease.fence)
@@ -114,7 +114,7 @@ def test_who_holds_a_lease_can_write_under_it(ledger: Ledger) -> None:
         assert ledger.delete("turn", version, fence=lease.fence)
 
 
-def test_who_was_taken_over_cannot_write_any_more(ledger: Ledger) -> None:
+def test_run_that_was_taken_over_cannot_write(ledger: Ledger) -> None:
     old = ledger.lease("trip")
     version = ledger.compare_and_set("turn", None, "mine", fence=old.fence)
     assert version is not None
@@ -139,7 +139,7 @@ def test_who_was_taken_over_cannot_write_any_more(ledger: Ledger) -> None:
     new.release()
 
 
-def test_a_fence_holds_after_the_release_until_somebody_else_has_the_lease(ledger: Ledger) -> None:
+def test_fence_holds_after_release_until_next_lease(ledger: Ledger) -> None:
     lease = ledger.lease("trip")
     lease.release()
     assert ledger.append("mail", "late", fence=lease.fence) == 1
@@ -158,7 +158,7 @@ def test_what_was_taken_over_stays_taken_when_the_old_holder_releases(ledger: Le
             ledger.lease("trip")
 
 
-def test_a_lease_that_nobody_holds_can_be_taken_over(ledger: Ledger) -> None:
+def test_lease_without_holder_can_be_taken_over(ledger: Ledger) -> None:
     with ledger.take_over("trip") as lease:
         assert lease.epoch == 1
         with pytest.raises(ThreadBusy):

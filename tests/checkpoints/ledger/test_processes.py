@@ -127,7 +127,7 @@ def test_kill_9_frees_a_lease_at_once(ledger: Ledger, remote: Remote, database: 
     assert not list(database.parent.glob("*-lease-*"))
 
 
-def test_those_who_ask_for_a_dead_holder_do_not_take_each_other_for_it(
+def test_checks_of_a_dead_holder_do_not_mistake_each_other_for_it(
     ledger: Ledger, remote: Remote, database: Path
 ) -> None:
     remote.do("lease", "trip")
@@ -189,9 +189,7 @@ def test_a_holder_stopped_in_a_write_keeps_its_lease(database: Path, remote: Rem
         assert [entry.record for entry in ledger.read("mail")] == ["slow"]
 
 
-def test_who_was_taken_over_while_it_was_stopped_cannot_write(
-    ledger: Ledger, remote: Remote
-) -> None:
+def test_run_taken_over_while_stopped_cannot_write(ledger: Ledger, remote: Remote) -> None:
     remote.do("lease", "trip")
     assert remote.do("append_under", "trip", "mail", "mine") == 1
     remote.stop()

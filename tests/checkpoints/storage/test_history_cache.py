@@ -60,7 +60,7 @@ def test_a_change_before_the_next_point_is_not_in_its_copies(
     assert later.messages() == [*build_messages(), HumanMessage("on", id="d")]
 
 
-def test_what_nobody_has_changed_is_the_same_object_again() -> None:
+def test_unchanged_value_is_the_same_object() -> None:
     shown = CopyOnReadMessages(build_messages())
     first = shown.messages()
 

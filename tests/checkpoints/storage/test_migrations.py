@@ -195,7 +195,7 @@ def test_a_step_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: pytest.Mo
     assert steps(database) == KNOWN
 
 
-def test_who_opens_a_new_database_while_another_makes_it_waits_for_that_one(
+def test_opening_waits_while_another_process_makes_the_database(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     database = tmp_path / "new.sqlite"
@@ -221,7 +221,7 @@ def test_who_opens_a_new_database_while_another_makes_it_waits_for_that_one(
     assert steps(database) == KNOWN
 
 
-def test_many_who_open_a_new_database_together_all_get_it(tmp_path: Path) -> None:
+def test_concurrent_first_opens_of_a_database_all_succeed(tmp_path: Path) -> None:
     together = Barrier(6)
 
     def opened(number: int) -> list[int]:

@@ -144,7 +144,7 @@ def test_a_map_that_the_next_above_does_not_have_is_kept_whole(saver: Noting) ->
     assert read(saver) == saver.given
 
 
-def test_nothing_is_left_to_a_row_that_somebody_has_deleted_beside_us(saver: Noting) -> None:
+def test_row_deleted_by_others_leaves_nothing(saver: Noting) -> None:
     def put(namespace: str, name: str, parents: dict[str, str]) -> None:
         config: Any = {"configurable": {"thread_id": "t", "checkpoint_ns": namespace}}
         saver.put(config, {**empty_checkpoint(), "id": name}, {"parents": parents}, {})

@@ -445,7 +445,7 @@ def test_a_graph_in_a_tree_keeps_its_own_types_where_they_are_named() -> None:
     assert next(each["stop"] for each in states if "stop" in each) == Stop("Pisa")
 
 
-def test_a_graph_in_a_tree_is_told_which_type_to_name() -> None:
+def test_graph_in_a_tree_is_refused_with_the_type_to_name() -> None:
     with SqliteCheckpointer(":memory:") as saver:
         session = Session(tree(), saver)
         with pytest.raises(NotStorable, match=r"allowed_types=\[(Trip|Stop)\]"):

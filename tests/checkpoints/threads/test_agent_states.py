@@ -67,7 +67,7 @@ def test_a_dismissed_agent_is_dismissed_with_all_below_it_whatever_they_do() -> 
     }
 
 
-def test_who_finishes_a_request_is_dismissed_when_it_has() -> None:
+def test_finishing_agent_is_dismissed_afterwards() -> None:
     dismissals = Dismissals([Dismissal("head/north", graceful=True)])
     inner = build_trace("camp", Status.FULFILLED)
     snapshot = build_snapshot(build_trace("north", None, inner), dismissals=dismissals)

@@ -182,7 +182,7 @@ async def test_a_turn_that_is_gone_on_with_runs_no_late_tool_again(
     assert booking.runs == ["Rome"]
 
 
-async def test_of_a_tool_that_was_cut_short_nobody_is_told_that_it_was_not_run(
+async def test_tool_cut_short_is_never_reported_as_not_run(
     saver: Saver, loop_clock: FakeClock
 ) -> None:
     runs: list[str] = []

@@ -93,7 +93,7 @@ def work_left(saver: Any) -> list[OpenAgent]:
 # Questions
 
 
-async def test_a_question_is_found_with_who_asks_it_and_when(saver: Any) -> None:
+async def test_question_is_listed_with_asker_and_time(saver: Any) -> None:
     team().compile(saver).invoke(TASK, CONFIG)
 
     first, second = asked(saver)
@@ -172,7 +172,7 @@ def test_a_question_of_one_in_a_crowd_is_found(saver: Any) -> None:
     assert asking(saver) == [("head/a7", "sure?")]
 
 
-def test_a_question_inside_somebody_elses_graph_is_asked_by_its_member(saver: Any) -> None:
+def test_question_inside_foreign_graph_is_asked_by_its_member(saver: Any) -> None:
     builder: StateGraph[Any, Any, Any, Any] = StateGraph(MessagesState)
     builder.add_node("only", lambda state: {"messages": [("ai", interrupt("sure?"))]})
     builder.add_edge(START, "only")
@@ -236,7 +236,7 @@ def test_a_run_that_failed_beside_a_question_has_work_left(saver: Any) -> None:
     assert not run_plan(saver, is_finished(ROOT))
 
 
-def test_the_agents_with_work_left_are_told_superiors_first(saver: Any) -> None:
+def test_agents_with_work_left_are_listed_superiors_first(saver: Any) -> None:
     team().compile(saver).invoke(TASK, CONFIG)
 
     found = {"/".join(each.path): each for each in run_plan(saver, find_unfinished_agents(ROOT))}
@@ -254,7 +254,7 @@ def test_the_agents_with_work_left_are_told_superiors_first(saver: Any) -> None:
     assert lengths[0] == 1
 
 
-def test_a_finished_turn_leaves_nobody_with_work(saver: Any) -> None:
+def test_finished_turn_leaves_no_agent_with_work(saver: Any) -> None:
     graph = team().compile(saver)
     graph.invoke(TASK, CONFIG)
     graph.invoke(Command(resume={each.id: "yes" for each in asked(saver)}), CONFIG)

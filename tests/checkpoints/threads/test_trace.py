@@ -159,7 +159,7 @@ def test_a_thread_that_leads_back_up_is_broken_and_ends_there() -> None:
 # Requests
 
 
-def test_several_requests_of_one_thread_are_told_in_order() -> None:
+def test_several_requests_of_one_thread_are_reported_in_order() -> None:
     trace = traced(
         thread(
             "t",

@@ -41,7 +41,7 @@ def count_statements(saver: SqliteCheckpointer, log: DismissalLog) -> int:
     return len(seen)
 
 
-def test_a_run_is_told_of_each_dismissal_once(saver: SqliteCheckpointer) -> None:
+def test_run_learns_of_a_dismissal_once(saver: SqliteCheckpointer) -> None:
     log = DismissalLog(THREAD)
     assert refresh(saver, log) == ([], [])
     dismiss(saver, "head/a")

@@ -47,7 +47,7 @@ def order(ledger: Ledger, orders: ControlOrders) -> None:
     ledger.commit(lambda open_: orders.store(open_, build_orders_key("t", "1")))
 
 
-def test_passing_reads_no_orders_while_nobody_has_written(tmp_path: Path) -> None:
+def test_passing_reads_no_orders_until_a_write(tmp_path: Path) -> None:
     with SqliteCheckpointer(tmp_path / "t.sqlite") as saver:
         passed = gate(saver)
         passed.enter(Step.MODEL, config("head"))

@@ -32,7 +32,7 @@ def test_plain_confidences_and_capabilities_with_examples_stand_side_by_side() -
     assert kept(agent).full["dining"] == Capability(0.9)
 
 
-def test_whoever_reads_capabilities_sees_plain_numbers() -> None:
+def test_capabilities_are_shown_as_plain_numbers() -> None:
     with_examples = Agent("eat", capabilities={"booking": BOOKING})
     plain = Agent("eat", capabilities={"booking": 0.8})
 

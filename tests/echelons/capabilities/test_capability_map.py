@@ -98,7 +98,7 @@ def test_an_agent_below_a_leaf_makes_the_tree_deeper() -> None:
 
 
 @pytest.mark.parametrize("path", ["nobody", "head/nobody", "fun", "", [], "head/fun/eat/more"])
-def test_nobody_can_be_added_under_nobody(path: str | list[str]) -> None:
+def test_agent_cannot_be_added_under_missing_superior(path: str | list[str]) -> None:
     with pytest.raises(UnknownPath, match="no agent"):
         CapabilityMap.discover(team()).add(path, Agent("opera"))
 

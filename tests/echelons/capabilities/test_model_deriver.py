@@ -87,7 +87,7 @@ async def test_waiting_for_the_model_derives_the_same() -> None:
     assert await CapabilityMap.adiscover(FLY) == CapabilityMap.discover(FLY)
 
 
-def test_the_model_is_told_of_an_agent_and_its_tools_as_data() -> None:
+def test_model_gets_agent_and_tools_as_data() -> None:
     oracle = Oracle()
     CapabilityMap.discover(
         Agent("boss", prompt="x" * 100_000, subordinates=[EAT]), ModelDeriver(oracle.model)

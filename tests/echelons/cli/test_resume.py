@@ -44,7 +44,7 @@ def test_ctrl_c_lets_the_step_end_and_the_turn_goes_on_from_there(
     assert (pipes / "gate.log").read_text() == "tool\n", "the tool ran once"
 
 
-def test_a_program_is_told_that_its_run_was_interrupted(start: Start, pipes: Path) -> None:
+def test_exit_code_shows_interrupted_run(start: Start, pipes: Path) -> None:
     running = start("run", "trips:waiting", "Open", "--thread", "rome", "--json")
     (pipes / "begun").read_text()
     running.send_signal(signal.SIGINT)

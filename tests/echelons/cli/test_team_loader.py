@@ -207,7 +207,7 @@ def test_documents_are_read_once_for_the_team_and_what_is_said_of_them(tmp_path:
     assert "1 read, 0 skipped" in made_from.format_remarks()
 
 
-def test_who_asks_for_the_offline_planner_gets_the_one_that_a_team_has(tmp_path: Path) -> None:
+def test_offline_planner_by_name_is_that_of_the_team(tmp_path: Path) -> None:
     (tmp_path / "tides.md").write_text("The moon makes tides.", encoding="utf-8")
 
     planner = load_team(TeamSpec("research", tmp_path, "offline")).model

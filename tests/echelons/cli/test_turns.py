@@ -280,7 +280,7 @@ seated = Agent("head", model=ScriptedModel([Call("seats"), "Thanks."]), tools=[s
 '''
 
 
-def test_a_program_is_told_what_kind_of_answer_is_asked_for(echelons: Call, asked: str) -> None:
+def test_json_output_shows_kind_of_answer(echelons: Call, asked: str) -> None:
     [shown] = echelons("inbox", "--json").stdout.splitlines()
 
     assert json.loads(shown)["id"] == asked

@@ -115,7 +115,7 @@ def test_partial_answers_that_cover_the_task_are_put_together() -> None:
     assert uncovered.partial_results == ("pizza", "museum")
 
 
-def test_one_alone_who_has_done_a_part_has_not_done_all_that_it_can() -> None:
+def test_one_agent_with_a_part_done_has_not_done_all() -> None:
     part = response("eat", "partial", 0.6, "pizza", reason="no wine")
     nobody = response("walk", "unable", reason="ill")
 
@@ -193,7 +193,7 @@ def test_one_question_is_handed_on_word_by_word() -> None:
     assert (answer.status, answer.result) == (Status.NEEDS_INPUT, "Vegetarian?")
 
 
-def test_when_nobody_can_every_branch_says_why() -> None:
+def test_every_branch_says_why_no_agent_can() -> None:
     below = response("tours", "unable", 0.0, reason="no guides")
     branches = [
         response("flights", "unable", 0.0, reason="timeout: 30 s"),
@@ -209,7 +209,7 @@ def test_when_nobody_can_every_branch_says_why() -> None:
     assert answer.subordinate_responses[1].subordinate_responses == (below,)
 
 
-def test_nobody_asked_is_nobody_able() -> None:
+def test_no_request_has_no_able_agent() -> None:
     answer = aggregate_responses(REQUEST, [])
 
     assert (answer.status, answer.reason) == (

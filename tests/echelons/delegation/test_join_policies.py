@@ -81,7 +81,7 @@ def test_too_small_a_quorum_is_a_part() -> None:
     assert "said 1" in answer.result
 
 
-def test_too_small_a_quorum_asks_if_somebody_does() -> None:
+def test_too_small_quorum_asks_if_an_agent_asks() -> None:
     answer = settled("quorum", "fulfilled", "needs_input", "unable", n=2)
 
     assert answer.status == "needs_input"
@@ -96,7 +96,7 @@ def test_the_best_is_the_surest_with_the_shortest_path() -> None:
 
 
 @pytest.mark.parametrize("name", ["first", "quorum", "best"])
-def test_where_nobody_is_fulfilled_the_rules_for_many_answers_hold(name: str) -> None:
+def test_rules_for_many_answers_hold_if_none_is_fulfilled(name: str) -> None:
     assert settled(name, "unable", "unable", n=1).reason == "no agent can: a1: why 1; a2: why 2"
     assert settled(name, "unable", "partial", n=1).status == "needs_input"
 

@@ -66,7 +66,7 @@ def test_a_response_reads_back_as_it_was_stored(response: DelegationResponse) ->
     assert DelegationResponse.load(json.loads(json.dumps(response.stored()))) == response
 
 
-def test_a_record_says_what_it_is_and_leaves_out_what_nobody_set() -> None:
+def test_record_names_its_kind_and_omits_unset_fields() -> None:
     request = DelegationRequest(id="1", origin="head", current="eat", task="dinner")
 
     assert request.stored() == {

@@ -65,7 +65,7 @@ def test_most_of_a_request_is_plain_from_its_call() -> None:
     )
 
 
-def test_a_task_that_names_nobody_goes_to_the_first_on_its_way() -> None:
+def test_task_without_name_goes_to_first_on_its_way() -> None:
     message = calling(**{ROUTES_KEY: {"1": {"ahead": [["fun", "eat", "fish"], ["walk"]]}}})
     request = build_request(SubordinateCall("1", "", "dinner", reset=False), None, message, *HEAD)
 

@@ -36,7 +36,7 @@ def test_what_is_no_mapping_of_agents_is_refused(wrong: Any) -> None:
         Session(Agent("head"), ":memory:", spawnable=wrong)
 
 
-def test_a_digest_tells_agents_apart() -> None:
+def test_digest_distinguishes_agents() -> None:
     agents = [
         Agent("clerk"),
         Agent("clerk", prompt="Be kind."),

@@ -114,5 +114,5 @@ def test_a_scope_is_for_our_own_questions() -> None:
         (ApprovalAnswer("rejected", Decision("reject", "no")), "rejected by a human: no"),
     ],
 )
-def test_the_model_is_told_why(answer: ApprovalAnswer, reason: str) -> None:
+def test_model_reads_why(answer: ApprovalAnswer, reason: str) -> None:
     assert answer.reason == reason

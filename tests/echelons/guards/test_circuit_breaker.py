@@ -35,7 +35,7 @@ def test_a_success_between_begins_the_count_anew() -> None:
     assert circuit.record_failure(RULES, 0.0, 0).get_state(RULES, 0.0) is CircuitState.CLOSED
 
 
-def test_an_open_circuit_admits_nobody_and_says_for_how_long() -> None:
+def test_open_circuit_admits_no_request_and_says_for_how_long() -> None:
     circuit, admission = opened().admit(RULES, 20.0)
 
     assert admission == Admission(admitted=False, wait=40.0, failures=3)
@@ -69,7 +69,7 @@ def test_a_probe_that_never_comes_back_is_followed_by_another() -> None:
     assert circuit.record_success(lost.probe) == circuit
 
 
-def test_who_was_admitted_before_it_opened_says_nothing_of_the_agent_now() -> None:
+def test_requests_admitted_before_the_circuit_opened_do_not_count() -> None:
     assert opened().record_success(0) == opened()
     assert opened().record_failure(RULES, 5.0, 0) == opened()
 

@@ -16,7 +16,7 @@ def test_a_depth_in_its_range_is_kept(depth: int) -> None:
     assert Limits(depth=depth).depth == depth
 
 
-def test_a_tree_may_have_32_levels_if_nobody_says_less() -> None:
+def test_tree_may_have_32_levels_by_default() -> None:
     assert Limits().depth == 32
 
 
@@ -30,7 +30,7 @@ def test_a_depth_out_of_its_range_is_refused(depth: Any) -> None:
     assert isinstance(refused.value, ConfigurationError)
 
 
-def test_a_refused_limit_is_told_with_its_value_its_range_and_the_way_out() -> None:
+def test_refused_limit_names_value_range_and_remedy() -> None:
     with pytest.raises(InvalidSetting) as refused:
         Limits(depth=33)
 

@@ -40,7 +40,7 @@ def test_a_wrong_value_is_refused_with_its_field(field: str, wrong: Any) -> None
     assert refused.value.setting == field
 
 
-def test_nobody_may_spawn_by_default() -> None:
+def test_agents_may_not_spawn_by_default() -> None:
     assert Permissions().spawn is None
 
 

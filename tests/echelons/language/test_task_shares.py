@@ -63,7 +63,7 @@ def test_each_share_names_its_own_words() -> None:
     }
 
 
-def test_a_word_goes_to_the_best_and_to_all_who_tie() -> None:
+def test_word_goes_to_the_best_and_to_ties() -> None:
     team = TeamIndex(
         [
             RosterEntry("inn", "", {"breakfast": 0.9, "bed": 0.5}),
@@ -79,11 +79,11 @@ def test_only_the_part_that_is_meant_is_split() -> None:
     assert list(asked(TRAVEL, "Flights and hotels and food", "food")) == ["experiences"]
 
 
-def test_a_part_that_nobody_knows_leaves_the_whole_task() -> None:
+def test_part_without_candidate_leaves_the_whole_task() -> None:
     assert list(asked(TRAVEL, "Flights to Rome", "trains")) == ["flights"]
 
 
-def test_a_refused_name_rules_out_even_who_can_do_much_else() -> None:
+def test_refused_name_rules_out_even_capable_agents() -> None:
     team = TeamIndex([FLIGHTS, HOTELS, RosterEntry("days", "", {**DAYS.capabilities, "trip": 0.9})])
     assert list(asked(team, "Plan a trip, no museums")) == ["flights", "hotels", "days"]
     assert list(asked(team, "Plan a trip, no days")) == ["flights", "hotels"]
@@ -134,7 +134,7 @@ def test_no_more_than_ten_of_a_large_team_are_asked() -> None:
     assert len(asked(team, " ".join(f"key{i}" for i in range(60)))) == MAX_SUBORDINATES
 
 
-def test_who_knows_hardly_anything_of_a_long_question_is_not_asked() -> None:
+def test_agent_with_few_words_of_a_long_question_is_not_asked() -> None:
     expert = {f"word{i}": 0.9 for i in range(12)}
     team = TeamIndex(
         [

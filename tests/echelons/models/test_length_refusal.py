@@ -173,7 +173,7 @@ def test_another_error_is_no_refusal_for_length(text: str) -> None:
     assert read_length_refusal(ValueError(text)) is None
 
 
-def test_a_class_a_status_or_a_cause_tells_as_well() -> None:
+def test_length_refusal_is_recognised_by_class_status_or_cause() -> None:
     class TooLarge(Exception):
         status_code = 413
 

@@ -76,7 +76,7 @@ async def test_it_is_in_an_event_loop_too(serve: Serve, reports: bool) -> None:
         check(session, told, KNOWN if reports else UNKNOWN)
 
 
-def test_a_stream_that_is_not_asked_for_its_usage_tells_none(serve: Serve) -> None:
+def test_stream_without_request_has_no_usage(serve: Serve) -> None:
     served, server = serve(*build_script(reports=True))
     # As a client with an address of its own is by default.
     model: Any = served.model_copy(update={"stream_usage": False})

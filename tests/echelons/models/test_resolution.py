@@ -38,7 +38,7 @@ def test_no_name_means_the_planner_whatever_keys_exist(monkeypatch: pytest.Monke
     "name",
     ["", "gpt", "openai", "openai:", "openai:  ", "OPENAI:x", "offline:", "antropic:x", "xai: "],
 )
-def test_any_other_name_is_unknown_and_the_known_forms_are_told(name: str) -> None:
+def test_unknown_name_is_refused_with_the_valid_forms(name: str) -> None:
     with raises_code("unknown_model") as caught:
         resolve_model(name)
     assert caught.value.model == name

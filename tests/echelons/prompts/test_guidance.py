@@ -33,7 +33,7 @@ def test_the_guidance_of_a_superior_is_short_too() -> None:
 @pytest.mark.parametrize(
     ("has_superior", "has_subordinates"), [(True, True), (True, False), (False, True)]
 )
-def test_a_superior_is_spoken_of_in_the_same_words_whoever_it_is(
+def test_every_superior_is_described_in_the_same_words(
     has_superior: bool, has_subordinates: bool
 ) -> None:
     text = build_guidance("head", has_superior=has_superior, has_subordinates=has_subordinates)
@@ -58,7 +58,7 @@ def test_only_tools_that_there_are_are_spoken_of() -> None:
     ]
 
 
-def test_single_agent_is_told_its_name_alone() -> None:
+def test_single_agent_reads_only_its_name() -> None:
     assert build_guidance("head", "Plans trips") == "You are head."
 
 

@@ -62,14 +62,14 @@ def test_a_name_that_is_like_all_others_is_held_back_and_a_name_apart_is_not() -
     assert sum(back.values()) == pytest.approx(0)
 
 
-def test_a_name_alone_and_a_tree_too_large_to_compare_hold_nobody_back() -> None:
+def test_lone_name_and_tree_too_large_to_compare_exclude_no_agent() -> None:
     one: Vector = (1.0, 0.0)
 
     assert compute_penalties([one], [0]) == {}
     assert compute_penalties([one] * 600, range(600)) == {}
 
 
-def test_who_has_the_same_superior_says_what_a_name_means_but_not_what_examples_mean() -> None:
+def test_siblings_decide_the_meaning_of_names_but_not_of_examples() -> None:
     middles: list[Vector] = [(1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0)]
     paths = [["head"], ["head", "one"], ["head", "other"]]
     head, one, other = blend_with_team(middles, paths, [0, 1])
@@ -99,7 +99,7 @@ def test_an_example_that_would_go_astray_goes_to_its_own_agent_afterwards() -> N
     assert all(dot(each, after[1]) > dot(each, after[0]) for each in NARROW)
 
 
-def test_who_has_no_rival_stays_where_it_is() -> None:
+def test_agent_without_rival_stays() -> None:
     assert CentroidUpdates({0: WIDE}, {0: compute_centroid(WIDE)}).compute_shifts() == {}
 
 

@@ -26,7 +26,7 @@ def lesson(place: int, *told: dict[int, float], others: float = 0.0) -> WeightEx
     return WeightExample(place, {0: 0.0, 1: 0.0}, others, told, [0.5] * len(told))
 
 
-def test_an_example_that_others_would_get_tells_more_of_its_own_agent() -> None:
+def test_example_that_others_would_get_counts_more_for_its_agent() -> None:
     own, shared = {0: 0.1}, {0: 0.1, 1: 2.0}
     before = lesson(0, own, shared).compute_errors()[0]
     correct_weights([lesson(0, own, shared)])
@@ -37,7 +37,7 @@ def test_an_example_that_others_would_get_tells_more_of_its_own_agent() -> None:
     assert 0 < lesson(0, own, shared).compute_errors()[0] < before / 2
 
 
-def test_a_feature_tells_nothing_of_who_does_not_have_it() -> None:
+def test_feature_says_nothing_about_agents_without_it() -> None:
     own, theirs = {0: 0.1}, {1: 2.0}
     correct_weights([lesson(0, own, theirs)])
 

@@ -67,7 +67,7 @@ def test_a_task_without_a_word_in_common_is_found_by_its_meaning(task: str, agen
     assert Router(team()).route(task).best is None
 
 
-def test_a_meaning_that_is_nobodys_finds_nobody() -> None:
+def test_unknown_meaning_matches_no_agent() -> None:
     assert Router(team(), EmbeddingMatcher(Topics())).route("repair a bicycle").best is None
 
 
@@ -99,7 +99,7 @@ def test_equal_agents_take_no_meaning_from_each_other(
     assert route.best and route.best.agent == "player00"
 
 
-def test_words_count_beside_meanings_unless_told_otherwise() -> None:
+def test_words_count_beside_meanings_by_default() -> None:
     both = Router(team(), EmbeddingMatcher(Topics()), threshold=0).route("food")
     meaning = Router(team(), EmbeddingMatcher(Topics(), words=None), threshold=0).route("food")
 

@@ -137,7 +137,7 @@ def test_a_model_that_rates_no_agents_is_not_followed(reply: Any) -> None:
     assert found.fallback.startswith("ModelMatcher failed: MatcherFailed: ")
 
 
-def test_a_long_reason_is_told_in_part() -> None:
+def test_long_reason_is_shown_in_part() -> None:
     found = Router(travel(), Raising(ValueError("x" * 10_000_000))).route(TASK)
 
     assert len(found.fallback) < 300

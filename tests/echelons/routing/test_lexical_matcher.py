@@ -59,7 +59,7 @@ def test_a_word_is_found_in_other_forms(capability: str, task: str) -> None:
     assert first(router(able("right", capability), able("wrong", "opera")), task) == "right"
 
 
-def test_a_word_that_many_agents_have_tells_less() -> None:
+def test_word_of_many_agents_weighs_less() -> None:
     crowd = [able(f"agent{number}", f"report {number + 10}") for number in range(8)]
     route = router(able("taxes", "tax report"), *crowd).route("tax report")
 
@@ -201,7 +201,7 @@ def test_a_single_agent_is_matched_too() -> None:
     assert alone.route("repair a bicycle").best is None
 
 
-def test_a_tree_that_knows_nothing_finds_nobody() -> None:
+def test_tree_without_capabilities_finds_no_candidate() -> None:
     assert router(able("eat", "?!")).route("food").candidates == ()
 
 

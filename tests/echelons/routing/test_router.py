@@ -46,7 +46,7 @@ def test_depth_is_counted_from_the_receiver() -> None:
     assert route.receiver == ("head", "experiences")
 
 
-def test_nobody_above_or_beside_the_receiver_is_a_candidate() -> None:
+def test_only_agents_below_the_receiver_are_candidates() -> None:
     router = Router(travel(), Fixed(head=1, flights=1, experiences=1, tours=1))
 
     assert [name for name, _ in ranked(router, "head", "experiences")] == ["experiences", "tours"]
@@ -72,7 +72,7 @@ def test_a_match_of_0_is_no_candidate() -> None:
     assert (route.candidates, route.short, route.best, route.match) == ((), (), None, 0.0)
 
 
-def test_who_is_below_the_threshold_is_short_of_it_and_no_candidate() -> None:
+def test_agent_below_the_threshold_is_no_candidate() -> None:
     route = Router(travel(), Fixed(tours=0.6, events=0.59), threshold=0.6).route("task")
 
     assert [each.agent for each in route.candidates] == ["tours"]
@@ -133,7 +133,7 @@ def test_a_route_explains_itself() -> None:
     assert Router(travel(), Fixed()).route("task").explain() == 'at head, for "task": no agent'
 
 
-def test_a_long_ranking_is_told_in_part() -> None:
+def test_long_ranking_is_shown_in_part() -> None:
     crowd = [Agent(f"agent{number}") for number in range(30)]
     matcher = Fixed(**{each.name: 0.9 for each in crowd})
     route = Router(CapabilityMap.discover(Agent("head", subordinates=crowd)), matcher).route("task")

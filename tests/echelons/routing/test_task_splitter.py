@@ -49,7 +49,7 @@ def test_what_is_refused_is_nobodys_part() -> None:
     assert parts(task) == [("restaurants", task)]
 
 
-def test_who_can_do_the_same_is_no_part_of_its_own() -> None:
+def test_agent_with_same_capability_is_no_separate_part() -> None:
     twins = [Agent(name, capabilities={"cook dinner": 0.9}) for name in ("a", "b", "c")]
     router = Router(CapabilityMap.discover(Agent("head", subordinates=twins)))
 
@@ -69,7 +69,7 @@ def test_a_capability_that_agents_share_beside_others_is_asked_of_one_of_them() 
     assert len(part.route.candidates) == 12
 
 
-def test_a_task_for_the_one_who_offers_a_shared_capability_and_its_own_stays_whole() -> None:
+def test_task_for_agent_with_shared_and_unique_capability_stays_whole() -> None:
     own = ["payroll", "gardening", "billing", "catering", "dancing"]
     crowd = [
         Agent(f"s{at}", capabilities={"translation": 0.9, each: 0.9}) for at, each in enumerate(own)
@@ -81,7 +81,7 @@ def test_a_task_for_the_one_who_offers_a_shared_capability_and_its_own_stays_who
         assert (part.task, part.candidate.agent) == (task, "s3")
 
 
-def test_a_task_for_one_agent_is_one_part_and_for_nobody_none() -> None:
+def test_task_for_one_agent_is_one_part_and_for_none_no_part() -> None:
     assert parts("Find guides") == [("tours", "Find guides")]
     assert parts("Repair my bicycle") == []
 
@@ -102,7 +102,7 @@ def test_clauses_find_agents_that_only_show_examples() -> None:
     assert [part.route.best for part in found] == [part.candidate for part in found]
 
 
-def test_a_clause_that_names_somebody_takes_nothing_from_one_that_only_shows_examples() -> None:
+def test_clause_with_name_takes_nothing_from_clause_of_examples() -> None:
     tours = Agent("tours", capabilities={"guides": 0.9})
 
     assert among("Please book a table, then find us guides", CLERK, tours) == [
@@ -111,7 +111,7 @@ def test_a_clause_that_names_somebody_takes_nothing_from_one_that_only_shows_exa
     ]
 
 
-def test_what_nobody_can_do_goes_with_the_words_before_it() -> None:
+def test_clause_without_candidate_joins_the_words_before_it() -> None:
     task = "Hello there, book a table, for tonight, then transfer cash to savings, reserve seats"
 
     assert among(task, CLERK, BANK) == [
@@ -136,7 +136,7 @@ def test_the_words_of_an_agent_that_was_asked_before_go_to_the_next_one() -> Non
     ]
 
 
-def test_a_part_falls_back_to_nobody_who_is_meant_for_other_words() -> None:
+def test_part_falls_back_to_no_agent_meant_for_other_words() -> None:
     cook = Agent("cook", capabilities={"food": 0.6})
     eat = Agent("restaurants", capabilities={"food": 0.9})
     fly = Agent("flights", capabilities={"flights": 1.0})
@@ -172,7 +172,7 @@ def test_what_one_agent_can_do_whole_stays_one_part(mechanic: Agent) -> None:
         assert among(BICYCLE, mechanic, dealer) == [("mechanic", BICYCLE)]
 
 
-def test_one_word_of_a_task_does_not_take_it_from_who_fits_it_much_better() -> None:
+def test_one_word_does_not_take_a_task_from_better_agent() -> None:
     mechanic = Agent(
         "mechanic", "Repairs bicycles, chains and brakes", capabilities={"bicycle repair": 0.9}
     )
@@ -181,7 +181,7 @@ def test_one_word_of_a_task_does_not_take_it_from_who_fits_it_much_better() -> N
     ]
 
 
-def test_who_is_nearly_the_best_in_all_clauses_is_asked_once() -> None:
+def test_agent_nearly_best_in_all_clauses_is_asked_once() -> None:
     task = "Mend the wheel, then paint the frame"
     matcher = Fixed(mechanic=0.8, painter=0.9)
     crowd = [Agent("mechanic"), Agent("painter")]
@@ -189,14 +189,14 @@ def test_who_is_nearly_the_best_in_all_clauses_is_asked_once() -> None:
     assert told(Router(below(*crowd), matcher).split(task)) == [("painter", task)]
 
 
-def test_two_who_are_good_at_one_half_each_are_both_asked() -> None:
+def test_two_agents_good_at_one_half_are_both_asked() -> None:
     mechanic = Agent("mechanic", capabilities={"bicycles": 0.9})
     dealer = Agent("dealer", capabilities={"chain": 0.9})
 
     assert among(BICYCLE, mechanic, dealer) == [("mechanic", "bicycle"), ("dealer", "chain")]
 
 
-def test_who_is_exactly_as_good_at_a_word_is_meant_beside_who_can_do_all() -> None:
+def test_equally_good_agent_is_meant_beside_one_that_can_do_all() -> None:
     assert parts("Plan a trip with flights") == [("flights", "trip, flights"), ("hotels", "trip")]
 
 
@@ -285,7 +285,7 @@ async def test_what_is_no_task_is_refused(task: Any) -> None:
         await router.asplit(task)
 
 
-async def test_who_is_not_in_the_tree_is_refused() -> None:
+async def test_agent_outside_the_tree_is_refused() -> None:
     router = Router(travel())
     with pytest.raises(UnknownPath):
         router.needs("food", "nobody")

@@ -69,7 +69,7 @@ def only(events: list[RunEvent], kind: RunEventKind) -> list[RunEvent]:
     return [each for each in events if each.kind is kind]
 
 
-def test_a_run_of_three_levels_is_told_in_order() -> None:
+def test_events_of_three_levels_are_in_order() -> None:
     events = told(team(Call("search", {"query": "pizza"}), "pizza"))
 
     assert briefly(events, RunEventKind.TOKEN) == [
@@ -95,7 +95,7 @@ def resumed(events: list[RunEvent]) -> dict[str, bool]:
     return {e.path: bool(e.data.get("resumed")) for e in only(events, RunEventKind.TASK)}
 
 
-async def test_an_agent_that_goes_on_is_told_apart_from_one_that_begins() -> None:
+async def test_continuing_agent_differs_from_beginning_one() -> None:
     asking = (Call("ask", {"question": "Sure?"}), "thanks")
     with Session(team(*asking), ":memory:") as session:
         first = [*session.send("plan")]
@@ -113,7 +113,7 @@ async def test_an_agent_that_goes_on_is_told_apart_from_one_that_begins() -> Non
     assert tasks == ["dinner", "one day", "plan"]
 
 
-async def test_the_same_run_in_an_event_loop_is_told_alike() -> None:
+async def test_run_in_event_loop_has_the_same_events() -> None:
     agent = team(Call("search", {"query": "pizza"}), "pizza")
     async with Session(agent, ":memory:") as session:
         there = [each async for each in await session.asend("plan")]
@@ -129,7 +129,7 @@ def test_every_event_names_its_agents_thread() -> None:
     assert len(set(threads.values())) == 3
 
 
-def test_a_reply_is_told_piece_by_piece_and_then_whole() -> None:
+def test_reply_is_streamed_piece_by_piece_and_then_whole() -> None:
     events = [each for each in told(team("good pizza here")) if each.path == EAT]
 
     assert [each.content for each in only(events, RunEventKind.TOKEN)] == [
@@ -143,7 +143,7 @@ def test_a_reply_is_told_piece_by_piece_and_then_whole() -> None:
     )
 
 
-def test_what_a_model_thinks_is_told_apart_from_what_it_says() -> None:
+def test_reasoning_of_a_model_is_separate_from_its_text() -> None:
     events = told(team(Reply("pizza", reasoning="they are hungry")))
 
     [message] = [each for each in only(events, RunEventKind.MESSAGE) if each.path == EAT]
@@ -153,7 +153,7 @@ def test_what_a_model_thinks_is_told_apart_from_what_it_says() -> None:
     assert "".join(each.content for each in pieces) == "pizza"
 
 
-def test_each_reply_tells_its_own_cost_and_a_response_that_of_everybody_below() -> None:
+def test_reply_has_its_usage_and_response_that_of_the_subtree() -> None:
     events = told(team(Reply("pizza", usage=(100, 200))))
 
     costs = {(e.path, e.content): e.usage for e in only(events, RunEventKind.MESSAGE)}
@@ -169,7 +169,7 @@ def test_each_reply_tells_its_own_cost_and_a_response_that_of_everybody_below() 
     assert all(each.usage == Usage() for each in others)
 
 
-def test_a_question_is_told_once_though_it_comes_up_through_every_level() -> None:
+def test_question_passes_every_level_and_is_shown_once() -> None:
     events = told(team(Call("ask", {"question": "Sure?"}), "thanks"))
 
     [question] = only(events, RunEventKind.QUESTION)
@@ -179,7 +179,7 @@ def test_a_question_is_told_once_though_it_comes_up_through_every_level() -> Non
     assert events[-1] is question
 
 
-def test_a_call_is_told_with_its_arguments() -> None:
+def test_call_is_shown_with_its_arguments() -> None:
     events = told(team(Call("search", {"query": "pizza"}, "7"), "pizza"))
 
     [call] = only(events, RunEventKind.TOOL_CALL)
@@ -192,7 +192,7 @@ def test_a_call_is_told_with_its_arguments() -> None:
     }
 
 
-def test_a_tool_that_fails_is_told_as_its_result() -> None:
+def test_failure_of_a_tool_is_its_result() -> None:
     events = told(team(Call("search", {"query": "nothing"}, "7"), "pizza"))
 
     [result] = only(events, RunEventKind.TOOL_RESULT)
@@ -201,7 +201,7 @@ def test_a_tool_that_fails_is_told_as_its_result() -> None:
     assert only(events, RunEventKind.ERROR) == []
 
 
-def test_a_response_tells_how_it_ended() -> None:
+def test_response_says_how_it_ended() -> None:
     events = told(team(report("partial", "half", id="r", confidence=0.5, reason="late")))
 
     response = only(events, RunEventKind.RESPONSE)[0]
@@ -214,7 +214,7 @@ def test_a_response_tells_how_it_ended() -> None:
     }
 
 
-def test_everybody_who_is_asked_for_a_task_responds_under_its_own_path() -> None:
+def test_agents_asked_for_one_task_respond_under_their_paths() -> None:
     model = ScriptedModel(
         {
             "head": [Call("call_subordinate", {"message": "cook dinner"}), "done"],
@@ -238,7 +238,7 @@ def test_everybody_who_is_asked_for_a_task_responds_under_its_own_path() -> None
     assert {each.path for each in events} == {"head", "head/eat", "head/days", "head/days/chef"}
 
 
-def test_who_is_asked_last_in_vain_responds_as_itself() -> None:
+def test_agent_asked_last_in_vain_responds_itself() -> None:
     model = ScriptedModel(
         {
             "head": [Call("call_subordinate", {"message": "cook dinner"}), "sorry"],
@@ -276,14 +276,14 @@ def test_a_model_that_fails_below_is_an_error_and_then_an_unable_response() -> N
     assert events[-1].content == "planned"
 
 
-def test_a_mistake_of_a_model_is_told_as_an_answer_to_its_call() -> None:
+def test_mistake_of_a_model_is_the_answer_to_its_call() -> None:
     events = told(team(Call("serach", {}, "7"), "pizza"))
 
     [result] = only(events, RunEventKind.TOOL_RESULT)
     assert (result.path, result.data["status"], result.data["name"]) == (EAT, "error", "serach")
 
 
-def test_a_function_is_told_like_an_agent() -> None:
+def test_function_is_described_like_an_agent() -> None:
     model = ScriptedModel([delegate("shout", "go"), "end"])
 
     events = told(Agent("head", model=model, subordinates=[shout]))
@@ -295,7 +295,7 @@ def test_a_function_is_told_like_an_agent() -> None:
     ]
 
 
-def test_one_in_a_crowd_is_told_like_any_other() -> None:
+def test_agent_in_a_crowd_is_reported_like_others() -> None:
     model = ScriptedModel({"head": [delegate("a7", "go"), "end"], "a7": ["done"]})
     crowd = [Agent(f"a{n}") for n in range(MAX_NODES + 1)]
 
@@ -308,7 +308,7 @@ def test_one_in_a_crowd_is_told_like_any_other() -> None:
     ]
 
 
-def test_every_request_of_a_thread_is_told_as_a_task_of_its_own() -> None:
+def test_every_request_of_a_thread_is_a_separate_task_event() -> None:
     model = ScriptedModel(
         {"head": [delegate("eat", "one"), delegate("eat", "two"), "end"], "eat": ["done"]}
     )
@@ -460,7 +460,7 @@ def test_only_pieces_of_replies_are_tokens(chunk: Any) -> None:
     assert list(EventTranslator().translate_part(part("messages", (chunk, {})))) == []
 
 
-def test_the_end_of_a_task_whose_start_was_not_seen_tells_nothing() -> None:
+def test_end_of_unseen_task_reports_nothing() -> None:
     ended: dict[str, Any] = {
         "id": "1",
         "name": "reason",

@@ -147,7 +147,7 @@ async def test_several_questions_are_answered_at_once_or_one_by_one(ways: In) ->
         assert heard == {"eat": "they said yes", "walk": "they said no"}
 
 
-async def test_the_inbox_tells_who_asks_what(ways: In) -> None:
+async def test_inbox_shows_askers_and_questions(ways: In) -> None:
     with Session(asking("eat", "walk"), ":memory:") as session:
         await ways(session).send("plan")
 
@@ -229,7 +229,7 @@ async def test_an_unfinished_turn_takes_no_new_task(ways: In) -> None:
 
 
 @pytest.mark.parametrize("given", [("nothing", "yes"), ({"nothing": "yes"},)])
-async def test_an_answer_to_a_question_that_nobody_asks_is_refused(ways: In, given: Any) -> None:
+async def test_answer_without_question_is_refused(ways: In, given: Any) -> None:
     with Session(asking(), ":memory:") as session:
         [question] = (await ways(session).send("plan")).questions
 

@@ -181,9 +181,7 @@ def test_an_error_inside_a_with_is_the_one_that_is_raised(session: Session) -> N
     assert session.send("plan").result().finished
 
 
-def test_a_paused_run_is_told_to_the_end_of_its_step(
-    session: Session, model: ScriptedModel
-) -> None:
+def test_paused_run_streams_to_the_end_of_its_step(session: Session, model: ScriptedModel) -> None:
     run = session.send("plan")
     events = []
     for event in run:

@@ -248,7 +248,7 @@ def run_in_thread(work: Callable[[], object]) -> object:
         return pool.submit(work).result()
 
 
-def test_a_thread_that_is_at_work_is_busy_for_everybody_else(tmp_path: Path) -> None:
+def test_running_thread_is_busy_for_others(tmp_path: Path) -> None:
     database = tmp_path / "t.sqlite"
     with Session(counting(), database, thread="Rome") as one:
         running = iter(one.send("go"))
@@ -268,7 +268,7 @@ def test_a_thread_that_is_at_work_is_busy_for_everybody_else(tmp_path: Path) -> 
             assert other.send("more").result().text == "3 messages"
 
 
-async def test_a_run_that_begins_second_is_busy_though_nobody_ran_when_it_was_made(
+async def test_run_that_begins_second_is_refused_as_busy(
     tmp_path: Path,
 ) -> None:
     with Session(counting(), tmp_path / "t.sqlite") as session:

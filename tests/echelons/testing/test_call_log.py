@@ -9,7 +9,7 @@ from echelons.testing.scripted_model import CallLog
 METADATA = {"agent": "food", "agent_path": "head/food", "agent_thread_id": "t1", "user": "u"}
 
 
-def test_a_record_tells_who_asked_what_with_which_tools() -> None:
+def test_call_record_has_agent_messages_and_tools() -> None:
     record = CallLog().record_start(METADATA, [HumanMessage("hi")], ["search"])
     assert (record.number, record.agent, record.path) == (0, "food", "head/food")
     assert (record.thread_id, record.tools) == ("t1", ("search",))

@@ -79,7 +79,7 @@ async def test_a_cancelled_task_no_longer_counts_as_a_sleeper() -> None:
         clock.wait_for_sleepers(1, timeout=0)
 
 
-async def test_nobody_waits_for_no_time_on_the_manual_clock() -> None:
+async def test_zero_wait_on_manual_clock_ends_at_once() -> None:
     clock = ManualClock()
     clock.sleep(0)
     await clock.asleep(0)

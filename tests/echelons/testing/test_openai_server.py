@@ -98,7 +98,7 @@ def test_a_stream_sends_words_then_fragments_of_calls_then_the_usage() -> None:
     assert stream[-1]["usage"]["total_tokens"] == 7
 
 
-def test_a_stream_tells_its_usage_only_to_those_who_ask() -> None:
+def test_stream_has_usage_only_on_request() -> None:
     with playing(Reply("a", usage=(3, 4))) as client:
         assert all("usage" not in event for event in events(client.post(HELLO | {"stream": True})))
 
@@ -282,7 +282,7 @@ def test_closing_ends_requests_that_hang() -> None:
 
 
 @pytest.mark.parametrize("body", [HELLO, STREAMED])
-def test_a_dropped_answer_can_be_told_from_a_whole_one(body: Any) -> None:
+def test_dropped_answer_differs_from_whole_one(body: Any) -> None:
     with playing(Drop("one two three")) as client:
         response = client.post(body)
         with pytest.raises(IncompleteRead):

@@ -22,7 +22,7 @@ from echelons.text.error_lines import LONGEST_ERROR, describe_error, format_trac
         (KeyError("city"), "KeyError: 'city'"),
     ],
 )
-def test_an_error_is_told_in_one_line(error: Exception, text: str) -> None:
+def test_error_is_one_line(error: Exception, text: str) -> None:
     assert describe_error(error) == text
 
 

@@ -95,7 +95,7 @@ def test_people_may_call_something_so(name: str) -> None:
     ],
     ids=ascii,
 )
-def test_nobody_may_call_something_so(name: Any) -> None:
+def test_reserved_name_is_refused(name: Any) -> None:
     assert not is_label(name)
     with pytest.raises(InvalidId) as refused:
         check_label(name, "name of a thing")

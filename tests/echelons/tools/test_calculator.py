@@ -76,7 +76,7 @@ def test_no_expression_ends_otherwise_than_with_a_small_number_or_a_refusal(text
     assert math.isfinite(value) if isinstance(value, float) else value.bit_length() <= MAX_BITS
 
 
-def test_a_model_is_told_what_is_possible() -> None:
+def test_model_reads_what_is_possible() -> None:
     answer = build_calculate().invoke({"expression": "import os"})
 
     assert answer.startswith("InvalidExpression: 'import os' is not calculated: ")

@@ -79,14 +79,14 @@ def test_what_is_no_text_is_refused(server: LoopbackServer, kind: str, body: byt
     assert "text" in get(server)
 
 
-def test_a_compressed_body_that_nobody_asked_for_is_refused(server: LoopbackServer) -> None:
+def test_unrequested_compressed_body_is_refused(server: LoopbackServer) -> None:
     server.replies["/"] = Reply(b"\x1f\x8b", headers={"content-encoding": "gzip"})
 
     assert "its encoding is 'gzip'" in get(server)
 
 
 @pytest.mark.parametrize("status", [400, 403, 404, 429, 500, 503])
-def test_a_status_of_an_error_is_told(server: LoopbackServer, status: int) -> None:
+def test_status_of_an_error_is_reported(server: LoopbackServer, status: int) -> None:
     server.replies["/"] = Reply(b"secret page", status)
 
     assert f"status {status}" in get(server)
@@ -265,7 +265,7 @@ def test_the_name_of_the_host_is_asked_for_in_tls(server: LoopbackServer) -> Non
 
 
 @pytest.mark.parametrize("raised", [OSError("no such host"), KeyError("host"), None])
-def test_a_name_that_cannot_be_resolved_is_told(raised: Exception | None) -> None:
+def test_unresolvable_host_name_is_reported(raised: Exception | None) -> None:
     def resolve(host: str, port: int) -> Sequence[str]:
         if raised:
             raise raised
@@ -276,7 +276,7 @@ def test_a_name_that_cannot_be_resolved_is_told(raised: Exception | None) -> Non
     assert "'example.org'" in answer
 
 
-def test_a_server_that_speaks_no_http_is_told() -> None:
+def test_server_without_http_is_reported() -> None:
     listener = socket.create_server(("127.0.0.1", 0))
 
     def accept() -> None:

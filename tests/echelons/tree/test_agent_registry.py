@@ -143,7 +143,7 @@ def test_the_drawing_ends_at_a_depth_and_says_how_many_are_below() -> None:
     ]
 
 
-def test_a_state_is_told_in_one_line_without_control_characters() -> None:
+def test_state_is_one_line_without_control_characters() -> None:
     [agent] = build_registry(("head",)).agents
     waiting = replace(
         agent, state=AgentState.WAITING, waiting_for=("anna", "head/x"), question="a\x1b[31mb"

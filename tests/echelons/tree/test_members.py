@@ -203,7 +203,7 @@ def test_a_function_that_does_not_take_the_message_alone_is_refused(
     assert "the message" in error.why
 
 
-def test_a_built_in_function_that_tells_no_parameters_is_refused() -> None:
+def test_built_in_function_without_signature_is_refused() -> None:
     assert "wrap it in a function" in refusal(min).why
 
 
@@ -216,7 +216,7 @@ def test_a_graph_that_settles_its_own_checkpointer_is_refused(saver: bool) -> No
         assert part in str(error)
 
 
-def test_a_graph_without_messages_is_refused_and_told_what_it_has() -> None:
+def test_graph_without_messages_is_refused_with_its_keys() -> None:
     error = refusal(graph(Other))
 
     assert error.subordinate == "foreign"

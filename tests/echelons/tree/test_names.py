@@ -21,7 +21,7 @@ def test_a_valid_name_is_returned_as_it_is(name: str) -> None:
 
 
 @given(st.text())
-def test_any_other_text_is_refused_and_told(text: str) -> None:
+def test_other_text_is_refused_and_reported(text: str) -> None:
     if NAME_PATTERN.fullmatch(text) and text not in RESERVED_NAMES:
         return
     with raises_code("invalid_name") as refused:

@@ -219,5 +219,5 @@ def test_a_superior_can_do_what_anybody_below_it_can_at_its_best() -> None:
     assert collect_capabilities(days) == {"wine": 0.5, "plans": 1.0, "food": 0.9}
 
 
-def test_who_declares_nothing_can_do_nothing_in_particular() -> None:
+def test_agent_without_declaration_has_no_capability() -> None:
     assert collect_capabilities(team()) == {}

@@ -55,7 +55,7 @@ def everything(root: Path) -> dict[str, str]:
     }
 
 
-def test_an_agent_sees_its_changes_and_nobody_else_does(root: Path, ledger: Ledger) -> None:
+def test_agent_alone_sees_its_changes(root: Path, ledger: Ledger) -> None:
     mine, other, before = files_of(root, ledger), files_of(root, ledger, "guest"), everything(root)
 
     mine.write("docs/new.md", "Bari\n")

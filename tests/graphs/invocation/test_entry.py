@@ -73,5 +73,5 @@ def test_a_limit_that_the_caller_sets_still_strikes() -> None:
     assert "halt" in graph.invoke(task)["messages"][-1].response_metadata
 
 
-def test_what_runs_outside_of_a_tree_is_stopped_by_nobody() -> None:
+def test_run_outside_of_a_tree_cannot_be_stopped() -> None:
     assert get_gate(None) is get_gate({"configurable": {}})

@@ -69,7 +69,7 @@ def waiting() -> InMemorySaver:
         (head(Agent("days"), EAT), ["head/days/eat"]),
     ],
 )
-async def test_a_tree_without_whom_it_waits_in_is_refused_and_changes_nothing(
+async def test_tree_without_waiting_agent_is_refused_and_changes_nothing(
     changed: Agent, lost: list[str]
 ) -> None:
     saver = waiting()

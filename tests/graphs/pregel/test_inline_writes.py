@@ -92,7 +92,7 @@ def test_a_synchronous_run_stores_in_the_thread_that_runs_it() -> None:
     assert saver.threads == {threading.get_ident()}
 
 
-def test_who_asks_for_storing_in_the_background_gets_it() -> None:
+def test_storing_in_the_background_is_used_on_request() -> None:
     saver = Noting()
     tree(saver).invoke(TASK, CONFIG, durability="async")
     assert threading.get_ident() not in saver.threads
@@ -122,7 +122,7 @@ def test_a_question_is_asked_and_answered() -> None:
     assert [each.text for each in answered["messages"]][-2:] == ["heard yes", "done"]
 
 
-def test_a_stream_that_somebody_else_has_put_in_place_of_langgraphs_is_used(
+def test_foreign_stream_in_place_of_langgraphs_is_used(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     traced: list[str] = []

@@ -58,7 +58,7 @@ async def test_what_hangs_is_cut_and_its_task_goes_on() -> None:
     assert gate.listeners == []
 
 
-async def test_a_cancellation_by_somebody_else_goes_on() -> None:
+async def test_cancellation_from_outside_is_passed_on() -> None:
     gate = Told()
     task = await begun(gate)
 

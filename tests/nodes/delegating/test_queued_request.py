@@ -62,7 +62,7 @@ def test_a_damaged_order_is_refused_by_name() -> None:
         ),
     ],
 )
-def test_an_answer_tells_its_status_unless_it_is_plain(
+def test_answer_shows_its_status_unless_plain(
     answer: DelegationResponse, text: str, status: str, unavailable: bool
 ) -> None:
     message = build_tool_message(order(), answer)

@@ -73,7 +73,7 @@ def test_many_subordinates_share_a_node() -> None:
     assert desk().choose_node(order("sleep").stored(), CONFIG) == "dispatch"
 
 
-def test_nobody_takes_an_order_for_somebody_who_is_not_there() -> None:
+def test_order_for_missing_agent_is_refused() -> None:
     reason = desk().find_refusal(order("fly"), CONFIG)
 
     assert reason is not None
@@ -181,7 +181,7 @@ def test_the_next_attempt_has_what_is_left_of_the_time() -> None:
     assert before + 6 <= request.deadline <= time() + 6
 
 
-def test_nobody_else_is_asked_when_the_time_is_over() -> None:
+def test_no_other_agent_is_asked_when_time_is_over() -> None:
     step = desk().decide_next_step(
         routed(10), response(Status.UNABLE, reason="late"), CONFIG, spent=10.5
     )

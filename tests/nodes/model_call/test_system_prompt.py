@@ -269,7 +269,7 @@ def test_guidance_of_ones_own_takes_the_place_of_the_librarys_and_is_inherited()
     assert shown(model, "eat") == [["We are {three}."]]
 
 
-def test_every_agent_is_told_who_it_is_and_what_its_superior_wants() -> None:
+def test_every_agent_reads_its_identity_and_what_its_superior_wants() -> None:
     model = ScriptedModel(
         {"head": [delegate("eat", "dinner"), "planned"], "eat": [Call("look"), "pizza"]}
     )

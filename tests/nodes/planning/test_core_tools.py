@@ -117,7 +117,7 @@ def test_a_model_is_shown_what_it_may_spawn_and_nothing_else() -> None:
     assert all(each["description"] for key, each in everything.items())
 
 
-def test_only_an_agent_with_a_budget_is_told_that_it_may_grant_a_part() -> None:
+def test_only_agent_with_budget_reads_that_it_may_grant_a_part() -> None:
     tools: list[Callable[..., BuiltIn]] = [
         partial(CallSubordinate, team()),
         DelegateMany,
@@ -133,7 +133,7 @@ def test_only_an_agent_with_a_budget_is_told_that_it_may_grant_a_part() -> None:
         assert shown["budget"]["description"]
 
 
-def test_who_may_spawn_names_those_that_it_has_made() -> None:
+def test_spawning_agent_lists_its_spawned_agents() -> None:
     plain = function(CallSubordinate(team()).build_schema())["parameters"]["properties"]
     schema = CallSubordinate(team(), Spawn(profiles=("clerk",))).build_schema()
     properties = function(schema)["parameters"]["properties"]
@@ -160,7 +160,7 @@ def test_who_may_spawn_names_those_that_it_has_made() -> None:
         {"profile": ["clerk"]},
     ],
 )
-def test_arguments_that_spawn_nobody_are_refused(wrong: dict[str, Any]) -> None:
+def test_arguments_that_spawn_no_agent_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         SpawnSubordinateArgs(**{"role": "scout", "message": "look", **wrong})
 

@@ -60,7 +60,7 @@ def test_there_is_none_without_an_addressee_or_after_the_answer(messages: Any) -
 
 
 @pytest.mark.parametrize("subordinates", [("south",), ()])
-def test_the_model_is_told_of_an_agent_that_the_tree_no_longer_has(
+def test_model_reads_that_the_tree_lost_an_agent(
     subordinates: tuple[str, ...],
 ) -> None:
     state = {"messages": [addressed("north")]}

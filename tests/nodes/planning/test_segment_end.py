@@ -40,7 +40,7 @@ def test_calls_without_an_answer_are_answered_with_not_run() -> None:
     assert last.response_metadata == {"halt": {"kind": "limit", "reason": "limit: 2 of 2 steps"}}
 
 
-def test_only_who_has_a_superior_responds() -> None:
+def test_only_agent_with_superior_responds() -> None:
     said = [HumanMessage("go"), AIMessage("half of it")]
 
     assert "response" not in build_halt_update(LIMIT, said, ROOT)

@@ -158,7 +158,7 @@ def test_levels_are_counted_down_and_a_drone_has_none() -> None:
         ({"segment": "now"}, [], True),
     ],
 )
-def test_who_is_there_and_who_is_dismissed(
+def test_present_and_dismissed_agents(
     fields: dict[str, Any], statuses: list[str], dismissed: bool
 ) -> None:
     given = plan(heads=made(1, *statuses, **fields))
@@ -175,7 +175,7 @@ def test_who_is_there_and_who_is_dismissed(
     statuses=st.lists(st.sampled_from(STATUSES), min_size=1, max_size=3),
     later=st.lists(st.sampled_from(STATUSES), max_size=3),
 )
-def test_who_is_dismissed_stays_so_unless_it_answers_again(
+def test_dismissed_state_stays_unless_the_agent_answers_again(
     kind: Any, keep: bool, same: bool, statuses: list[str], later: list[str]
 ) -> None:
     spec = replace(

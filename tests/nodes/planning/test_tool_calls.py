@@ -140,7 +140,7 @@ def test_numbering_changes_nothing_but_the_ids() -> None:
 # Sorting
 
 
-def test_calls_are_sorted_by_who_does_them() -> None:
+def test_calls_are_sorted_by_agent() -> None:
     found = sorted_out(
         call("search", "1", q="x"),
         call("call_subordinate", "2", message="dinner", subordinate="eat"),
@@ -191,7 +191,7 @@ def test_an_only_subordinate_need_not_be_named() -> None:
     assert delegation.subordinate == "eat"
 
 
-def test_with_several_subordinates_a_call_may_name_nobody() -> None:
+def test_call_may_name_no_one_of_several_subordinates() -> None:
     [delegation] = sorted_out(call("call_subordinate", message="x")).requests
     assert isinstance(delegation, SubordinateCall)
 

@@ -177,7 +177,7 @@ def test_a_call_that_dies_again_is_asked_about_again(saver: Saver) -> None:
     assert go_on(graph, Command(resume="run_again"))["messages"][-1].text == "over"
 
 
-def test_an_idempotent_tool_is_made_again_with_the_same_key_and_nobody_is_asked(
+def test_idempotent_tool_runs_again_with_same_key_without_question(
     saver: Saver,
 ) -> None:
     booking = Booking(deaths=2)

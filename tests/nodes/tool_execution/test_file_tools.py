@@ -87,7 +87,7 @@ def test_an_agent_reads_writes_and_sees_its_own_changes(root: Path) -> None:
         (Call("list_files", {"folder": "/etc"}), "it is absolute"),
     ],
 )
-def test_what_is_refused_is_told_to_the_model(call: Call, why: str, root: Path) -> None:
+def test_model_reads_refusals(call: Call, why: str, root: Path) -> None:
     session, [told] = run(root, call)
 
     assert told.startswith("Error: ")

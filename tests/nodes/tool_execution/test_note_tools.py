@@ -62,7 +62,7 @@ def test_siblings_read_the_notes_of_each_other(tmp_path: Path) -> None:
     assert told["head"][-1] == "no notes"
 
 
-def test_what_is_too_much_is_refused_and_told() -> None:
+def test_excess_is_refused_and_reported() -> None:
     told: dict[str, list[str]] = {}
     calls = [write("x", "y" * (MAX_NOTE_BYTES + 1)), write(" ", "y"), write("a\nb", "y")]
     with Session(build_team(told, head=calls), ":memory:") as session:

@@ -22,7 +22,7 @@ def fail(path: str, times: int, scope: str = "") -> None:
             breakers.note(path, breakers.admit(path), AttemptOutcome.FAILED)
 
 
-def test_who_failed_is_listed_with_its_state(echelons: Call, folder: Path) -> None:
+def test_failed_agent_is_listed_with_its_state(echelons: Call, folder: Path) -> None:
     echelons("run", "trips:unable", "A room", "--thread", "rome")
     fail("head/clerk", 3)
     fail("head/lobby/porter", 1)

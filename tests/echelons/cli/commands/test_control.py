@@ -36,7 +36,7 @@ def test_a_message_is_read_when_its_receiver_goes_on(echelons: Call) -> None:
     )
 
 
-def test_an_intervention_for_who_is_idle_is_kept(echelons: Call) -> None:
+def test_intervention_for_idle_agent_is_kept(echelons: Call) -> None:
     echelons("run", "trips:two", "Both", "--thread", "oslo")
 
     sent = echelons("steer", "head/one", "Three seats.", "--json")
@@ -46,7 +46,7 @@ def test_an_intervention_for_who_is_idle_is_kept(echelons: Call) -> None:
     assert said == "sent head/other an intervention in thread oslo\n"
 
 
-def test_a_message_to_nobody_is_refused(echelons: Call) -> None:
+def test_message_without_receiver_is_refused(echelons: Call) -> None:
     assert echelons("message", "head", "Hello").exit_code == 3
     echelons("run", "trips:plain", "Hello", "--thread", "rome")
 
@@ -72,7 +72,7 @@ def test_a_turn_that_asks_is_stopped_and_resume_brings_it_to_its_end(echelons: C
     assert echelons("run", "trips:plain", "Hello", "--thread", "rome").exit_code == 0
 
 
-def test_an_agent_is_stopped_by_its_path_and_a_program_is_told(echelons: Call) -> None:
+def test_agent_is_stopped_by_its_path_and_exit_code_shows_it(echelons: Call) -> None:
     echelons("run", "trips:two", "Both", "--thread", "oslo")
 
     stopped = echelons("stop", "head/one", "--json")
@@ -93,7 +93,7 @@ def test_an_agent_is_paused_by_its_path(echelons: Call) -> None:
     assert echelons("resume").exit_code == 0
 
 
-def test_a_program_is_told_that_a_turn_is_paused(echelons: Call) -> None:
+def test_exit_code_shows_paused_turn(echelons: Call) -> None:
     echelons("run", "trips:asking", "A table", "--thread", "rome")
     echelons("pause")
 
@@ -151,7 +151,7 @@ def test_an_agent_that_has_not_begun_is_stopped_too(echelons: Call) -> None:
     assert "head, head/clerk, head/spare" in refused.stderr
 
 
-def test_who_has_begun_is_stopped_though_the_team_is_gone(echelons: Call, folder: Path) -> None:
+def test_running_agent_is_stopped_though_the_team_is_gone(echelons: Call, folder: Path) -> None:
     echelons("run", "trips:spared", "A table", "--thread", "rome")
     (folder / "trips.py").write_text("")
     sys.modules.pop("trips")
@@ -217,7 +217,7 @@ def test_a_thread_is_taken_from_a_process_that_hangs_and_resumed(
     assert (holder.returncode, "was taken over" in stderr) == (3, True)
 
 
-def test_a_person_reads_who_holds_the_thread_and_what_is_risked_before_it_is_taken(
+def test_takeover_shows_holder_and_risk_before_it_asks(
     echelons: Call, live: Callable[..., Any], holder: ForkedProcess
 ) -> None:
     asked = live("takeover", "rome")
@@ -299,7 +299,7 @@ def test_a_dismissed_root_closes_its_thread(echelons: Call) -> None:
     assert "another thread" in refused.stderr
 
 
-def test_who_is_not_there_is_not_dismissed_and_who_has_not_begun_is(echelons: Call) -> None:
+def test_missing_agent_is_not_dismissed_and_idle_one_is(echelons: Call) -> None:
     echelons("run", "trips:spared", "A table", "--thread", "rome")
 
     assert echelons("dismiss", "head/nobody", "--yes").exit_code == 3

@@ -44,7 +44,7 @@ def test_a_log_has_one_line_for_each_thing_that_an_agent_does(echelons: Call) ->
     ]
 
 
-def test_a_log_names_who_is_asked_where_the_model_has_named_nobody(echelons: Call) -> None:
+def test_log_names_the_agent_that_a_call_without_name_reaches(echelons: Call) -> None:
     done = echelons("run", "trips:seeking", "A room, please")
 
     lines = [line.split("s  ", 1)[1] for line in done.stderr.splitlines() if "s  head" in line]
@@ -109,7 +109,7 @@ def test_a_run_that_ends_at_a_question_says_how_to_answer_it(echelons: Call) -> 
     assert echelons("answer", question, "yes", "--quiet").stdout == "Booked.\n"
 
 
-def test_a_program_is_told_what_is_asked(echelons: Call) -> None:
+def test_json_output_shows_open_questions(echelons: Call) -> None:
     done = echelons("run", "trips:asking", "A table", "--thread", "rome", "--json")
 
     result = json.loads(done.stdout.splitlines()[-1])

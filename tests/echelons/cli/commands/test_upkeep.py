@@ -136,7 +136,7 @@ def test_a_sound_database_is_said_to_be_sound(echelons: Call, folder: Path) -> N
     assert told["sound"] is True and told["faults"] == [] and told["threads"] == 1
 
 
-def test_what_is_wrong_is_named_and_told_to_the_shell(echelons: Call, folder: Path) -> None:
+def test_faults_are_named_and_exit_code_shows_them(echelons: Call, folder: Path) -> None:
     talk(echelons, turns=1)
     with sqlite3.connect("trips.sqlite") as connection:
         connection.execute("UPDATE writes SET value = x'c1' WHERE rowid = 1")

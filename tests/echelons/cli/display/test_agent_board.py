@@ -65,7 +65,7 @@ def test_a_response_says_how_an_agent_ended(status: str, doing: str) -> None:
     assert doings(board)["head/a"] == doing
 
 
-def test_a_monitor_answers_nobody_and_is_never_left_running() -> None:
+def test_monitor_gives_no_answer_and_is_never_left_running() -> None:
     board = board_of(
         event("head", RunEventKind.TASK),
         event("head/watch", RunEventKind.MESSAGE, "nothing", model="m", monitor=True),
@@ -128,7 +128,7 @@ def test_agents_stand_below_their_superiors_in_the_order_of_their_calls() -> Non
     assert [row.path for row in board.list_rows()] == ["head", "head/b", "head/b/c", "head/a"]
 
 
-def test_a_call_of_somebody_who_is_not_there_leaves_nobody_waiting() -> None:
+def test_call_of_missing_agent_leaves_no_agent_waiting() -> None:
     board = board_of(event("head", RunEventKind.TASK), asks("head", "ghost"))
     assert "head/ghost" in doings(board)
 
@@ -211,7 +211,7 @@ def test_a_run_that_is_stopped_leaves_its_agents_stopped() -> None:
     assert set(doings(board).values()) == {AgentState.STOPPED}
 
 
-def test_who_never_came_to_an_end_below_one_that_was_cut_short_is_not_done() -> None:
+def test_agent_below_one_cut_short_is_not_done() -> None:
     board = board_of(
         event("head", RunEventKind.TASK, "go"),
         event("head/a", RunEventKind.TASK, "look"),
@@ -224,7 +224,7 @@ def test_who_never_came_to_an_end_below_one_that_was_cut_short_is_not_done() -> 
     assert doings(board) == {"head": "done", "head/a": "unable", "head/a/b": "stopped"}
 
 
-def test_after_a_real_run_everybody_is_at_an_end() -> None:
+def test_every_agent_has_ended_after_a_real_run() -> None:
     model = ScriptedModel(
         {
             "head": [[delegate("a", "x"), delegate("a", "y", reset=True)], "Done."],

@@ -28,7 +28,7 @@ def drawn(console: Console) -> list[str]:
     return [line.rstrip() for line in console.file.getvalue().splitlines()]
 
 
-def test_a_row_says_who_does_what_for_how_long_and_at_what_cost() -> None:
+def test_row_shows_agent_work_duration_and_cost() -> None:
     rows = [
         AgentRow("head", AgentState.WAITING, started_at=0.0, tokens=1321, left="7 of 9 calls left"),
         AgentRow(

@@ -109,9 +109,7 @@ def test_the_limits_of_the_tree_hold_for_it(saver: SqliteCheckpointer, lease: Le
     assert [record.reserve_call() for _ in range(2)] == [None, Halt("limit", "1 of 1 model calls")]
 
 
-def test_who_is_stopped_already_is_not_stopped_again(
-    saver: SqliteCheckpointer, lease: Lease
-) -> None:
+def test_stopped_agent_is_not_stopped_again(saver: SqliteCheckpointer, lease: Lease) -> None:
     record = build(saver, lease)
     below = Alert("head/watch", f"{SCOUT}/camp", "It loops, too.")
     record.store_verdict(judge(1), Verdict((ALERT,)), ("stop",))

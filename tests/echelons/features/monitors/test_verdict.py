@@ -40,7 +40,7 @@ def alert(path: Any, reason: Any = "It loops.") -> dict[str, Any]:
     return {"name": "alert", "args": {"path": path, "reason": reason}}
 
 
-def test_it_reads_for_whom_and_whom_it_watches_before_its_own_prompt() -> None:
+def test_monitor_reads_superior_and_watched_agent_before_its_prompt() -> None:
     text = build_system_text(PLACED)
 
     assert text.startswith("You are head/watch, a monitor")

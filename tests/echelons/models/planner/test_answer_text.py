@@ -17,7 +17,7 @@ def from_subordinate(
     return CallAnswer(name, asked, text, confidence=sure, delegated=True)
 
 
-def test_each_contribution_stands_under_who_gave_it() -> None:
+def test_contributions_stand_under_their_agents() -> None:
     answers = [from_subordinate("flights", "BA 548", asked="a"), from_subordinate("hotels", "Inn")]
     assert compose_answer(answers) == "flights:\nBA 548\n\nhotels:\nInn"
 
@@ -48,7 +48,7 @@ def test_what_could_not_be_had_is_said_in_one_line_at_the_end() -> None:
     )
 
 
-def test_an_open_question_keeps_who_asked_it_through_all_levels() -> None:
+def test_open_question_keeps_its_asker_through_all_levels() -> None:
     first = CallAnswer("restaurants", "", "", "needs_input", reason="which restaurant?")
     assert compose_answer([first]) == "Open question: restaurants asks: which restaurant?"
     passed = CallAnswer("experiences", "", "", "needs_input", reason="restaurants asks: which one?")
@@ -60,7 +60,7 @@ def test_a_part_of_an_answer_is_given_as_a_part() -> None:
     assert compose_answer([part]) == "hotels:\nInn\n\nIncomplete: hotels (Rome only)"
 
 
-def test_a_page_of_reasons_is_told_in_short() -> None:
+def test_page_of_reasons_is_shortened() -> None:
     text = compose_answer([CallAnswer("a", "", "", "unable", reason="because " * 500)])
     assert MAX_REASON_CHARACTERS < len(text) < MAX_REASON_CHARACTERS + 40
 

@@ -89,7 +89,7 @@ def test_a_place_is_remembered_from_what_was_said_before() -> None:
     }
 
 
-def test_a_superior_tells_what_was_said_before() -> None:
+def test_superior_passes_on_what_was_said_before() -> None:
     assert given(STAY, "and hotels there?\nEarlier: fly to Rome") == {"city": "Rome"}
 
 

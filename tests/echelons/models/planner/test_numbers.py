@@ -30,7 +30,7 @@ def test_the_number_beside_the_right_word_is_meant(name: str, text: str, value: 
     assert find_number(ToolParameter(name, "integer"), text) == value
 
 
-def test_a_description_tells_what_is_counted() -> None:
+def test_description_names_what_is_counted() -> None:
     size = ToolParameter("n", "integer", "How many people will come")
     assert find_number(size, "5 nights for 3 people") == 3
 

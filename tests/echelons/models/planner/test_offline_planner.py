@@ -154,7 +154,7 @@ def test_call_ids_are_unique_and_change_with_the_conversation(bound: Any) -> Non
     assert not set(ids) & {call["id"] for call in later.tool_calls}
 
 
-def test_a_reply_says_who_it_is_from(bound: Any) -> None:
+def test_reply_names_its_agent(bound: Any) -> None:
     for message in (bound.invoke(TRIP), OfflinePlanner().invoke("hello")):
         assert message.response_metadata["model_name"] == "offline planner"
         assert message.response_metadata["model_provider"] == "echelons"

@@ -52,7 +52,7 @@ def test_a_subordinates_answer_is_read_from_its_response() -> None:
     assert answer == CallAnswer("hotels", "q", "Inn", "partial", 0.4, "one only", delegated=True)
 
 
-def test_what_a_superior_is_told_of_the_user_is_not_repeated_to_the_user() -> None:
+def test_user_answers_are_not_repeated_to_the_user() -> None:
     told = {"question": "By day?", "answer": "yes", "path": ["a", "b"]}
     line = '[told to you] b asked the user: "By day?" The answer was: "yes"'
     artifact = {"status": "fulfilled", "result": "", "user_answers": [told]}

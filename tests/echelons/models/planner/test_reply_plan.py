@@ -46,7 +46,7 @@ def test_a_follow_up_knows_the_place(travel: Any) -> None:
     assert travel.used("find_hotels") == [{"city": "Rome"}]
 
 
-def test_a_follow_up_that_names_no_trade_is_for_who_was_asked_last(travel: Any) -> None:
+def test_follow_up_without_trade_goes_to_agent_asked_last(travel: Any) -> None:
     travel.say("Museums in Rome")
     travel.say("What about Berlin?")
     assert travel.asked == ["experiences", "tours"]
@@ -70,7 +70,7 @@ def test_what_is_needed_is_asked_of_the_human_and_the_answer_goes_down(travel: A
     ]
 
 
-def test_who_is_out_of_order_is_named_and_the_rest_is_answered(travel: Any) -> None:
+def test_dismissed_agents_are_named_and_the_rest_is_answered(travel: Any) -> None:
     travel.broken = frozenset({"hotels"})
     answer = travel.say("Flights to Rome and a hotel")
     assert "flights to Rome" in answer
@@ -78,7 +78,7 @@ def test_who_is_out_of_order_is_named_and_the_rest_is_answered(travel: Any) -> N
     assert travel.asked.count("hotels") == 1
 
 
-def test_if_everything_fails_the_superior_is_told_why(travel: Any) -> None:
+def test_superior_reads_why_if_everything_fails(travel: Any) -> None:
     travel.broken = frozenset({"find_tours", "events"})
     answer = travel.say("Museums and opera in Rome")
     reason = "tours (find_tours (out of order)), events (out of order)"
@@ -94,7 +94,7 @@ def test_a_plain_success_is_not_reported(travel: Any) -> None:
 
 
 @pytest.mark.parametrize("text", ["What is the capital of France?", "hello", "We need no hotels"])
-def test_what_nobody_can_do_is_said_plainly(travel: Any, text: str) -> None:
+def test_task_without_candidate_is_named_plainly(travel: Any, text: str) -> None:
     answer = travel.say(text)
     assert travel.calls == []
     assert "offline planner" in answer

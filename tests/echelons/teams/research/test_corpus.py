@@ -154,7 +154,7 @@ def test_a_folder_that_cannot_be_opened_says_why(tmp_path: Path) -> None:
         read_documents(tmp_path / ("x" * 300))
 
 
-def test_a_file_instead_of_a_folder_is_told_which_folder_to_pass(tmp_path: Path) -> None:
+def test_file_in_place_of_folder_is_refused_with_the_folder_to_pass(tmp_path: Path) -> None:
     write(tmp_path, {"a.md": "a"})
 
     with pytest.raises(NotAFolder, match="is a file") as raised:

@@ -56,7 +56,7 @@ def test_the_document_that_answers_is_found_among_many(big: Agent, tmp_path: Pat
     assert len(agents) == 3
 
 
-def test_folders_on_the_way_count_among_those_who_are_asked(big: Agent, tmp_path: Path) -> None:
+def test_folders_on_the_way_count_as_asked(big: Agent, tmp_path: Path) -> None:
     text, agents = asked(big, "What is the moat filled with?", tmp_path)
 
     assert "is filled with eels." in text
@@ -74,7 +74,7 @@ def test_several_questions_in_one_are_asked_of_the_documents_for_each(
     assert len(agents) <= MOST_AGENTS
 
 
-def test_nobody_is_asked_what_no_document_says(big: Agent, tmp_path: Path) -> None:
+def test_no_agent_is_asked_what_no_document_says(big: Agent, tmp_path: Path) -> None:
     text, agents = asked(big, "Who painted the Mona Lisa?", tmp_path)
 
     assert "cannot help" in text

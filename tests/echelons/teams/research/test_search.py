@@ -232,7 +232,7 @@ def test_every_document_answers_with_its_own_headings(surveyed: Survey, corpus: 
         ("Why does it open?", False),
     ],
 )
-def test_a_question_for_a_number_is_told_from_others(
+def test_question_for_a_number_differs_from_others(
     surveyed: Survey, text: str, expected: bool
 ) -> None:
     assert parse_question(text, surveyed.vocabulary).wants_number is expected

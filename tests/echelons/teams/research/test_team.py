@@ -90,7 +90,7 @@ def test_a_long_document_stays_out_of_the_prompt(tmp_path: Path) -> None:
     assert "read it with your tools" in prompt
 
 
-def test_the_first_agent_is_told_what_was_not_read(tmp_path: Path) -> None:
+def test_first_agent_reads_unread_messages(tmp_path: Path) -> None:
     write(tmp_path, {"a.md": "text", "b/c.md": "text", "empty.md": ""})
     root = team(tmp_path)
 
@@ -135,7 +135,7 @@ def test_folders_may_be_called_like_nodes_or_like_the_team(tmp_path: Path, name:
     assert len(names(team(tmp_path))) == 4
 
 
-def test_documents_of_the_same_name_are_told_apart(tmp_path: Path) -> None:
+def test_documents_of_the_same_name_differ(tmp_path: Path) -> None:
     files = ["a.md", "a.txt", "a.rst", "A.md", "a/a.md", "a__a.md", "a a.md", "ä.md"]
     write(tmp_path, dict.fromkeys(files, "text"))
 

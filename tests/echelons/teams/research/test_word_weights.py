@@ -29,7 +29,7 @@ def test_words_of_the_title_tell_most_then_those_of_headings() -> None:
     assert told["kite"] == 1.0
 
 
-def test_a_word_that_all_documents_have_tells_less_than_one_of_a_few() -> None:
+def test_word_of_all_documents_weighs_less_than_word_of_few() -> None:
     both = count_documents([OVENS, BREAD])
 
     assert both.rarity("oven") < KNOWN.rarity("oven") < KNOWN.rarity("keel") == 1.0

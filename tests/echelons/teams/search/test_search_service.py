@@ -96,7 +96,7 @@ def test_knowledge_is_searched_in_wikipedia_and_arxiv(
     assert asked(server) == ["/wikipedia", "/arxiv"]
 
 
-def test_what_fails_beside_an_answer_is_told_with_it(
+def test_failure_beside_an_answer_is_reported_with_it(
     server: LoopbackServer, providers: list[SearchProvider]
 ) -> None:
     server.replies |= {"/wikipedia": replies.wikipedia("Tide"), "/arxiv": Reply(status=500)}

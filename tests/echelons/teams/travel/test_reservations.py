@@ -52,7 +52,7 @@ def test_the_question_says_what_to_reserve() -> None:
     }
 
 
-def test_a_table_is_for_two_when_nobody_says_otherwise() -> None:
+def test_table_is_for_two_by_default() -> None:
     _, question = paused({"restaurant": "Rules"})
     assert question["question"] == "Please reserve a table for 2 at Rules. Is it confirmed?"
     assert (question["when"], question["people"]) == (None, 2)
