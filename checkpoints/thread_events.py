@@ -16,8 +16,12 @@ from typing import Any, NamedTuple
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
 
-from echelons.delegation.calls import is_built_in_call, iterate_requests, load_specifications
-from echelons.delegation.request_builder import load_sent_requests
+from echelons.delegation.calls import (
+    is_built_in_call,
+    iterate_requests,
+    load_sent_requests,
+    load_specifications,
+)
 from echelons.identity.lineage import (
     CUT_KEY,
     END_KEY,

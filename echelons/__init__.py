@@ -18,9 +18,8 @@ if TYPE_CHECKING:
     from echelons.delegation.contract import Contract
     from echelons.delegation.policy import DelegationPolicy
     from echelons.delegation.request import DelegationRequest, DelegationResponse, Status, Usage
-    from echelons.effects.human_review import Decision
-    from echelons.effects.journal import effect, idempotency_key
-    from echelons.effects.unknown_outcome import OutcomeUnknown
+    from echelons.effects.approvals import Decision
+    from echelons.effects.journal import OutcomeUnknown, effect, idempotency_key
     from echelons.errors import EchelonsError
     from echelons.guards.budget import Budget
     from echelons.guards.circuit_breaker import BreakerPolicy
@@ -54,14 +53,14 @@ _HOMES = {
     "Budget": "guards.budget",
     "Capability": "capabilities.capability",
     "Contract": "delegation.contract",
-    "Decision": "effects.human_review",
+    "Decision": "effects.approvals",
     "DelegationPolicy": "delegation.policy",
     "DelegationRequest": "delegation.request",
     "DelegationResponse": "delegation.request",
     "EchelonsError": "errors",
     "Human": "human",
     "Limits": "guards.limits",
-    "OutcomeUnknown": "effects.unknown_outcome",
+    "OutcomeUnknown": "effects.journal",
     "Permissions": "guards.permissions",
     "Question": "checkpoints.threads.pending_work",
     "Result": "runtime.session_run",

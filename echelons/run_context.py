@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from echelons.delegation.contract import Contract
     from echelons.delegation.race import Races
     from echelons.delegation.request import DelegationRequest
-    from echelons.delegation.spawnable import SpawnableAgent
+    from echelons.delegation.spawned_agents import SpawnableAgent
     from echelons.guards.budget import Allowance
     from echelons.guards.circuit_breaker import Circuits
     from echelons.guards.gate import Gate

@@ -14,16 +14,18 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.graph import END
 from langgraph.types import Send
 
-from echelons.delegation.calls import is_typed_call, iterate_requests, load_specifications
-from echelons.delegation.policy import DelegationPolicy
-from echelons.delegation.race import RaceEntry
-from echelons.delegation.relayed_request import RelayedRequest
-from echelons.delegation.request_builder import (
+from echelons.delegation.calls import (
+    RelayedRequest,
     RequestLimits,
     build_request,
+    is_typed_call,
+    iterate_requests,
     load_candidates,
+    load_specifications,
     request_as_sent,
 )
+from echelons.delegation.policy import DelegationPolicy
+from echelons.delegation.race import RaceEntry
 from echelons.identity.lineage import (
     CONTINUED_KEY,
     REQUESTS_KEY,

@@ -11,8 +11,7 @@ from typing import Any, TypeAlias
 from langchain_core.runnables import Runnable
 
 from echelons.agent import Agent
-from echelons.delegation.agent_specification import AgentSpecification
-from echelons.delegation.spawnable import SpawnableAgent, get_spawnable
+from echelons.delegation.spawned_agents import AgentSpecification, SpawnableAgent, get_spawnable
 from echelons.errors import MissingTool
 from echelons.guards.limits import Limits
 from echelons.guards.permissions import (

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 from langchain_core.runnables import RunnableConfig
 
-from echelons.delegation.agent_specification import AgentSpecification
+from echelons.delegation.spawned_agents import AgentSpecification
 from echelons.errors import UnreadableRecord
 from echelons.nodes.base_node import Node
 from echelons.nodes.delegating.queued_request import QueuedRequest

@@ -16,8 +16,8 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage, ToolMessage
 from langchain_core.runnables import Runnable, RunnableConfig
 
+from echelons.delegation.calls import RequestLimits
 from echelons.delegation.policy import DelegationPolicy
-from echelons.delegation.request_builder import RequestLimits
 from echelons.guards.gate import Gate, Halt, Step, get_allowance, get_gate
 from echelons.guards.limits import DEFAULT_REFUSALS, DEFAULT_RESULT_TOKENS
 from echelons.identity.lineage import (

@@ -19,11 +19,10 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.checkpoint.base import EXCLUDED_METADATA_KEYS
 
-from echelons.delegation.aggregation import without_results
-from echelons.delegation.calls import is_response_message
+from echelons.delegation.calls import RelayedRequest, is_response_message
 from echelons.delegation.contract import Contract, dump_model, get_contract
+from echelons.delegation.join import without_results
 from echelons.delegation.race import RaceEntry, get_races, with_race_gate
-from echelons.delegation.relayed_request import RelayedRequest
 from echelons.delegation.request import (
     DelegationRequest,
     DelegationResponse,

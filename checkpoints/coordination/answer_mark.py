@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from echelons.checkpoints.ledger import Fence, RecordKind, Transaction, build_key
-from echelons.guards.held_attempts import HeldAttempts
+from echelons.guards.gate import HeldAttempts
 
 OPEN_EPOCH: Final[RecordKind[int]] = RecordKind("open", int)
 """The epoch of the run that answers may be left to."""

@@ -16,8 +16,7 @@ from echelons.checkpoints.coordination.task_changes import TaskChange, commit_ch
 from echelons.checkpoints.inherited_config import get_saver
 from echelons.checkpoints.ledger import Transaction, get_ledger
 from echelons.checkpoints.queries import LedgerQuery, ReadPlan, arun_plan, run_plan
-from echelons.effects.approvals import GuardedCall
-from echelons.effects.human_review import Decision
+from echelons.effects.approvals import Decision, GuardedCall
 from echelons.errors import InvalidSetting, LedgerDamaged
 
 T = TypeVar("T")

@@ -34,10 +34,10 @@ from echelons.checkpoints.threads.thread_status import read_thread_status
 from echelons.checkpoints.threads.trace import LinkState, Trace, build_trace
 from echelons.checkpoints.tree_control.agent_aliases import list_aliases
 from echelons.checkpoints.tree_control.dismissal_ledger import read_dismissals
-from echelons.delegation.agent_specification import AgentSpecification
 from echelons.delegation.request import Status
 from echelons.delegation.spawned_agents import (
     GIVEN,
+    AgentSpecification,
     collect_spawned,
     find_damaged,
     find_given_agents,

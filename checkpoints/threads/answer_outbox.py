@@ -27,7 +27,7 @@ from echelons.checkpoints.threads.later_questions import read_later_questions
 from echelons.checkpoints.threads.pending_work import Question, sort_questions
 from echelons.checkpoints.threads.thread_status import ThreadStatus, read_thread_status
 from echelons.checkpoints.tree_control.dismissal_ledger import refuse_dismissed
-from echelons.effects.human_review import find_review
+from echelons.effects.approvals import find_review
 from echelons.errors import NoQuestionPending, QuestionClosed, UnknownQuestion, WrongAnswer
 from echelons.messaging.agent_question import build_missed_answer
 from echelons.text.input_limits import ID_PATTERN

@@ -33,7 +33,7 @@ from echelons.checkpoints.queries import AllCheckpoints, LedgerQuery, OneCheckpo
 from echelons.checkpoints.tree_control.dismissal_ledger import read_dismissals
 from echelons.delegation.calls import is_response_message
 from echelons.delegation.race import RaceEntry
-from echelons.effects.human_review import ReviewedCall, find_review
+from echelons.effects.approvals import ReviewedCall, find_review
 from echelons.guards.dismissals import Dismissal
 from echelons.guards.gate import PAUSE_KEY, Halt, is_pause
 from echelons.identity.lineage import Identity

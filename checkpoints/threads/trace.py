@@ -16,10 +16,14 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 
 from echelons.checkpoints.thread_events import EventKind, UserAction
 from echelons.checkpoints.threads.thread import Thread
-from echelons.delegation.calls import is_built_in_call, iterate_requests
-from echelons.delegation.candidates import Candidates
+from echelons.delegation.calls import (
+    Candidates,
+    is_built_in_call,
+    iterate_requests,
+    load_candidates,
+    request_as_sent,
+)
 from echelons.delegation.request import DelegationRequest, DelegationResponse, Status
-from echelons.delegation.request_builder import load_candidates, request_as_sent
 from echelons.errors import UnreadableRecord
 from echelons.identity.lineage import MAIL_KEY, THREADS_KEY, derive_message_id
 from echelons.messaging.mail import Mail, load_mail

@@ -41,8 +41,7 @@ from echelons.errors import LeaseLost, LedgerDamaged, StorageError
 from echelons.guards.backpressure import Backpressure
 from echelons.guards.budget import Allowance, GrantRequest, NotedCall, UsageListener
 from echelons.guards.dismissals import NO_DISMISSALS, Dismissal, DismissalListener, Dismissals
-from echelons.guards.gate import Halt, Pause, Step, get_allowance
-from echelons.guards.held_attempts import HeldAttempts
+from echelons.guards.gate import Halt, HeldAttempts, Pause, Step, get_allowance
 from echelons.guards.limits import Limits
 from echelons.guards.mailboxes import NO_MAILBOXES, NoMailboxes
 from echelons.identity.lineage import Identity, derive_agent_id

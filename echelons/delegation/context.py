@@ -16,8 +16,7 @@ from echelons.settings import Settings
 
 CHARACTERS_PER_TOKEN = 4
 """Source: LangChain's `count_tokens_approximately`."""
-MAX_EVENT = 200
-"""Most characters of an event."""
+MAX_EVENT = 200  # characters
 
 
 class DelegationContext(BaseModel):
@@ -44,13 +43,13 @@ class DelegationContext(BaseModel):
     @property
     def facts(self) -> dict[str, Any]:
         """The facts that it adds to the context of a request; without what is empty."""
-        told = {
+        facts = {
             "preview": self.preview,
             "safety flags": list(self.safety_flags),
             "workspace": list(self.workspace),
             "recent events": list(self.recent_events),
         }
-        return {name: each for name, each in told.items() if each}
+        return {name: fact for name, fact in facts.items() if fact}
 
     def count_tokens(self) -> int:
         """Return about how many tokens its facts have."""
@@ -88,26 +87,22 @@ class ContextPolicy(Settings):
 
     def condense(self, context: DelegationContext) -> DelegationContext:
         """Return what of a context a subordinate is told."""
-        own = context.model_copy(
+        short = context.model_copy(
             update={
                 "recent_events": context.recent_events[-self.events :] if self.events else (),
                 "safety_flags": (*self.safety_flags, *context.safety_flags),
                 "preview": context.preview if self.preview else "",
             }
         )
-        while own.recent_events and own.count_tokens() > self.tokens:
-            own = own.model_copy(update={"recent_events": own.recent_events[1:]})
-        excess = max(own.count_tokens() - self.tokens, 0) * CHARACTERS_PER_TOKEN
-        kept = max(len(own.preview) - excess, 0)
-        return own.model_copy(update={"preview": own.preview[:kept]})
+        while short.recent_events and short.count_tokens() > self.tokens:
+            short = short.model_copy(update={"recent_events": short.recent_events[1:]})
+        excess = max(short.count_tokens() - self.tokens, 0) * CHARACTERS_PER_TOKEN
+        length = max(len(short.preview) - excess, 0)
+        return short.model_copy(update={"preview": short.preview[:length]})
 
 
 def read_condensed(condensed: Any) -> Mapping[str, Any]:
-    """Return the facts of what a function has condensed.
-
-    Raises:
-        TypeError: It is no context.
-    """
+    """Return the facts of what a function has condensed; raise `TypeError` if it is no context."""
     if not isinstance(condensed, DelegationContext):
         raise TypeError(f"it returned {type(condensed).__name__}, and not a DelegationContext")
     return condensed.facts

@@ -18,11 +18,9 @@ from echelons.text.input_limits import CONTEXT_BYTES, copy_plain, shorten_repr
 from echelons.text.json_schema import build_example, find_recursion, inline_references
 
 SCHEMA_BYTES = 32 * 1024
-"""Maximum size of a schema as JSON, in bytes: a model reads it with each of its calls."""
+"""Maximum size of a schema as JSON: a model reads it with each of its calls."""
 OUTPUT_BYTES = 1024 * 1024
-"""Maximum size of an answer in bytes."""
 MAX_ATTEMPTS = 20
-"""Most answers that an agent may be asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +61,7 @@ class Contract:
     output_schema: dict[str, Any] | None = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        if type(self.attempts) is not int or not 1 <= self.attempts <= MAX_ATTEMPTS:
+        if not (type(self.attempts) is int and 1 <= self.attempts <= MAX_ATTEMPTS):
             why = f"give a number from 1 to {MAX_ATTEMPTS}"
             raise InvalidSetting("Contract", "attempts", self.attempts, why)
         keep = object.__setattr__
@@ -85,7 +83,7 @@ class Contract:
 
         Raises:
             ContractBroken: They are not valid.
-        InvalidInput: They are no JSON, or too large.
+            InvalidInput: They are no JSON, or too large.
         """
         assert self.input is not None  # noqa: S101  callers look first
         if not isinstance(fields, Mapping):
@@ -98,7 +96,7 @@ class Contract:
 
         Raises:
             ContractBroken: It is neither.
-        InvalidInput: It is too large.
+            InvalidInput: It is too large.
 
         Examples:
             >>> class Query(BaseModel):
@@ -128,7 +126,7 @@ class Contract:
 
         Raises:
             ContractBroken: It is none of the type.
-        InvalidInput: It is too large.
+            InvalidInput: It is too large.
         """
         assert self.output is not None  # noqa: S101  callers look first
         if isinstance(answer, BaseModel):
@@ -157,12 +155,8 @@ class SubordinateTool(dict[str, Any]):
 class DelegationTool(dict[str, Any]):
     """The schema of `call_subordinate`, with what only the offline planner reads.
 
-    A provider is sent the mapping alone, without the roster: a model reads of its subordinates in
-    its system message, where they have no scores.
-
-    Attributes:
-        roster: The subordinates with the confidences of their capabilities, as
-            `echelons.tree.roster.render_roster` writes them.
+    A provider is sent the mapping alone, without the roster (see `render_roster`): a model reads of
+    its subordinates in its system message, where they have no scores.
     """
 
     roster: str = ""
@@ -175,8 +169,8 @@ def get_contract(member: object) -> Contract | None:
 
 def get_inputs(members: Mapping[str, object]) -> dict[str, Contract]:
     """Return the contracts with an input, by the member's name."""
-    found = {name: get_contract(each) for name, each in members.items()}
-    return {name: each for name, each in found.items() if each and each.input}
+    contracts = {name: get_contract(member) for name, member in members.items()}
+    return {name: contract for name, contract in contracts.items() if contract and contract.input}
 
 
 def dump_model(value: BaseModel) -> dict[str, Any]:
@@ -190,8 +184,7 @@ def _build_schema(kind: str, model: Any) -> dict[str, Any] | None:
     name = getattr(model, "__name__", None) or shorten_repr(model)
     if not (isinstance(model, type) and issubclass(model, BaseModel)):
         raise _invalid_contract(name, f"the {kind} has to be a class of pydantic models")
-    # What a model's own code raises is anything.
-    try:
+    try:  # a model's code may raise anything
         schema = model.model_json_schema()
         size = len(json.dumps(schema))
     except Exception as error:
@@ -200,8 +193,8 @@ def _build_schema(kind: str, model: Any) -> dict[str, Any] | None:
         raise _invalid_contract(
             name, f"its schema has {size} bytes; at most {SCHEMA_BYTES} are read"
         )
-    if own := find_recursion(schema):
-        raise _invalid_contract(name, f"{own} contains itself; give a model of a known depth")
+    if recursive := find_recursion(schema):
+        raise _invalid_contract(name, f"{recursive} contains itself; give a model of a known depth")
     if schema.get("type") != "object":
         raise _invalid_contract(name, "it is no object with fields; give a model with fields")
     try:
@@ -223,18 +216,11 @@ def _validate(model: type[BaseModel], plain: Any) -> BaseModel:
 
 def describe_faults(error: ValidationError) -> str:
     """Return what is wrong with some fields, in words that a model can act on."""
-    return "; ".join(
-        ": ".join(
-            filter(
-                None,
-                (
-                    ".".join(map(str, each["loc"])),
-                    each["msg"].removeprefix("Value error, "),
-                ),
-            )
-        )
-        for each in error.errors(include_url=False, include_context=False)
+    faults = (
+        (".".join(map(str, fault["loc"])), fault["msg"].removeprefix("Value error, "))
+        for fault in error.errors(include_url=False, include_context=False)
     )
+    return "; ".join(": ".join(filter(None, fault)) for fault in faults)
 
 
 def _strip_fence(text: str) -> str:

@@ -16,8 +16,7 @@ from echelons.text.input_limits import ID_PATTERN
 DEFAULT_TIMEOUT = 120.0
 """Default time in seconds that an agent has, for each level from it down.
 
-Recursive delegation, the source of this library, had 30 s for a whole branch: too little for real
-models, which may take that long for one long reply.
+Real models may take 30 s for one long reply.
 """
 
 Seconds: TypeAlias = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -58,8 +57,8 @@ class DelegationPolicy(Settings):
             `"copy"` delivers it, and shows the agent's model a copy; `"hold"` shows it to the
             agent's model alone, which may pass it on; `"refuse"`; or a function that decides
             about each, by its `sender`, `receiver` and `text`. One that fails holds it.
-        progress: Whether subordinates are shown `send_message` also where there is nobody beside
-            them, to tell how far they are.
+        progress: Whether subordinates are shown `send_message` also without siblings, to tell how
+            far they are.
         joins: Whether the agent's model is shown `delegate_many`, which takes the first, the best
             or a quorum of several answers.
         context: What subordinates are told of the agent's own work, beside their task: a
@@ -103,36 +102,36 @@ class DelegationPolicy(Settings):
 
     @field_validator("matcher", "deriver")
     @classmethod
-    def _check_interface(cls, given: Any, info: ValidationInfo) -> Any:
-        wanted = {"matcher": "a matcher of `echelons.routing`", "deriver": "a function"}
-        fits = callable(getattr(given, "prepare", None) if info.field_name == "matcher" else given)
-        if given is not None and not fits:
-            raise ValueError(f"it is not {wanted[info.field_name or '']}")
-        return given
+    def _check_interface(cls, value: Any, info: ValidationInfo) -> Any:
+        kinds = {"matcher": "a matcher of `echelons.routing`", "deriver": "a function"}
+        fits = callable(getattr(value, "prepare", None) if info.field_name == "matcher" else value)
+        if value is not None and not fits:
+            raise ValueError(f"it is not {kinds[info.field_name or '']}")
+        return value
 
     @field_validator("context", mode="before")
     @classmethod
-    def _check_context(cls, given: Any) -> Any:
-        if isinstance(given, Mapping):
-            return ContextPolicy(**given)
-        is_function = callable(given) and not isinstance(given, type)
-        if not (given is None or is_function or isinstance(given, ContextPolicy)):
+    def _check_context(cls, value: Any) -> Any:
+        if isinstance(value, Mapping):
+            return ContextPolicy(**value)
+        is_function = callable(value) and not isinstance(value, type)
+        if not (value is None or is_function or isinstance(value, ContextPolicy)):
             raise ValueError("it is no ContextPolicy, and no function of a DelegationContext")
-        return given
+        return value
 
     @field_validator("sibling_messages")
     @classmethod
-    def _check_rule(cls, given: Any) -> Any:
-        if not callable(given) and given not in get_args(SiblingDecision):
+    def _check_rule(cls, value: Any) -> Any:
+        if not callable(value) and value not in get_args(SiblingDecision):
             raise ValueError("it is none of 'copy', 'hold' and 'refuse', and no function")
-        return given
+        return value
 
     @field_validator("on_alert")
     @classmethod
-    def _check_alert_rule(cls, given: Any) -> Any:
-        if not callable(given) and given not in get_args(AlertDecision):
+    def _check_alert_rule(cls, value: Any) -> Any:
+        if not callable(value) and value not in get_args(AlertDecision):
             raise ValueError("it is none of 'tell', 'stop' and 'ignore', and no function")
-        return given
+        return value
 
     def compute_timeout(self, levels: int) -> float | None:
         """Return the seconds of a subordinate with so many levels from it down, 1 for itself."""

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from echelons.errors import UnreadableRecord
-from echelons.guards.gate import Gate, Halt, get_gate
-from echelons.guards.scoped_gate import ScopedGate
+from echelons.guards.gate import Gate, Halt, ScopedGate, get_gate
 from echelons.run_context import get_context, with_context
 
 if TYPE_CHECKING:
@@ -26,17 +25,11 @@ LOST_HALT = Halt("stopped", "others have answered, and that is enough")
 
 @dataclass(frozen=True, slots=True)
 class RaceEntry:
-    """One request in a race: a part of a call that makes several.
+    """One request in a race: a part of a call that makes several."""
 
-    Attributes:
-        race: Id of the call.
-        group: Number of the task; several agents may be asked to do the same task.
-        enough: Number of fulfilled tasks that stops the others; 0 to wait for every task.
-    """
-
-    race: str
-    group: int
-    enough: int
+    race: str  # id of the call
+    group: int  # number of the task: several agents may be asked to do the same one
+    enough: int  # fulfilled tasks that stop the others; 0 to wait for every task
 
     def stored(self) -> list[Any]:
         """Return it as JSON."""
@@ -44,11 +37,7 @@ class RaceEntry:
 
     @classmethod
     def load(cls, stored: Any) -> RaceEntry:
-        """Return the entrant from the JSON of `stored`.
-
-        Raises:
-            UnreadableRecord: It is damaged.
-        """
+        """Return the entrant from the JSON of `stored`."""
         match stored:
             case [str(race), int(group), int(enough)]:
                 return cls(race, group, enough)
@@ -60,25 +49,16 @@ class RaceEntry:
 
 
 class Races(Protocol):
-    """The races of a run.
+    """The races of a run, as nodes use them; the ledger of the checkpoints has them."""
 
-    Attributes:
-        has_obsolete_question: Whether a race has ended while one of its entrants waited for
-            a human's answer, so that the question is obsolete.
-    """
-
+    # A race has ended while one of its entrants waited for a human's answer.
     has_obsolete_question: bool
 
     def begin(self) -> None:
         """Forget the waiting entrants, as a run begins; those that still wait register again."""
 
     def place(self, entrant: RaceEntry) -> int:
-        """Record that an entrant has fulfilled its task; return its place, 1 for the first.
-
-        Raises:
-            LeaseLost: Another process runs the thread now.
-            StorageError: The ledger could not be written.
-        """
+        """Record that an entrant has fulfilled its task; return its place, 1 for the first."""
         ...
 
     def has_lost(self, entrant: RaceEntry) -> bool:
@@ -86,7 +66,7 @@ class Races(Protocol):
         ...
 
     async def arun(self, work: Callable[[], T]) -> T:
-        """Call some of these methods in an event loop; all of it again if the ledger was busy."""
+        """Call some of these methods in an event loop; repeat all of it if the ledger was busy."""
         ...
 
     def register_waiting(self, entrant: RaceEntry) -> bool:
@@ -94,10 +74,7 @@ class Races(Protocol):
         ...
 
     def listen(self, entrant: RaceEntry, callback: Callable[[], None]) -> Callable[[], None]:
-        """Register a callback, called from any thread, for when an entrant has lost.
-
-        It returns a function that removes the callback.
-        """
+        """Call back from any thread when an entrant has lost; return a function that ends it."""
         ...
 
 
@@ -116,7 +93,7 @@ class RaceGate(ScopedGate):
 
     def leave(self, reply: Any, config: Mapping[str, Any]) -> Halt | None:
         """Count the tokens of a reply; return a `Halt` if it must not be acted on."""
-        # First, for nothing may be counted before what is done again if the ledger was busy.
+        # Asked before the count: if the ledger is busy, all of this is done again.
         over = self.halt
         return self.gate.leave(reply, config) or over
 
@@ -135,11 +112,7 @@ class RaceGate(ScopedGate):
 
 
 def get_races(config: Mapping[str, Any]) -> Races:
-    """Return the races in a run's config.
-
-    Raises:
-        LookupError: The run is not part of a tree.
-    """
+    """Return the races in a run's config."""
     races = get_context(config).races
     if races is None:
         raise LookupError("the run is not part of a tree")

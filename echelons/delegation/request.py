@@ -58,11 +58,7 @@ class _Record(BaseModel):
 
     @classmethod
     def load(cls, stored: object) -> Self:
-        """Return the record from the JSON of `stored`, without the fields of a newer version.
-
-        Raises:
-            UnreadableRecord: It is not a record of this model, or not valid.
-        """
+        """Return the record from the JSON of `stored`, without the fields of a newer version."""
         if not isinstance(stored, Mapping) or stored.get("model") != cls.__name__:
             raise UnreadableRecord(cls.__name__, "it is not stored as one")
         try:
@@ -176,9 +172,9 @@ class DelegationRequest(_Record):
 
     def with_payload(self, payload: BaseModel | None) -> Self:
         """Return the request with its input as an instance of the model of a contract."""
-        known = self.model_copy()
-        known._payload = payload
-        return known
+        request = self.model_copy()
+        request._payload = payload
+        return request
 
     @property
     def hops(self) -> int:
@@ -193,16 +189,12 @@ class DelegationRequest(_Record):
 
     @property
     def granted(self) -> dict[Unit, Amount]:
-        """What its superior has granted it, by unit.
-
-        Raises:
-            UnreadableRecord: An amount is damaged.
-        """
-        named = {key: each for key, each in self.budget.items() if key != "seconds"}
-        if "active_seconds" in named:
-            named["seconds"] = named.pop("active_seconds")
+        """What its superior has granted it, by unit."""
+        amounts = {key: amount for key, amount in self.budget.items() if key != "seconds"}
+        if "active_seconds" in amounts:
+            amounts["seconds"] = amounts.pop("active_seconds")
         try:
-            return load_amounts(named)
+            return load_amounts(amounts)
         except ValueError as error:
             raise UnreadableRecord(type(self).__name__, f"budget: {error}") from error
 
@@ -216,10 +208,10 @@ class DelegationRequest(_Record):
 
 def store_request_budget(granted: Mapping[str, Any]) -> dict[str, Any]:
     """Return what a request is granted, as it is stored in its `budget`."""
-    kept = dict(granted)
-    if "seconds" in kept:
-        kept["active_seconds"] = kept.pop("seconds")
-    return kept
+    stored = dict(granted)
+    if "seconds" in stored:
+        stored["active_seconds"] = stored.pop("seconds")
+    return stored
 
 
 def render_facts(context: Mapping[str, Any]) -> str:
@@ -313,27 +305,24 @@ class DelegationResponse(_Record):
         """
         if self.output is None or contract is None or contract.output is None:
             return self
-        known = self.model_copy()
+        response = self.model_copy()
         try:
-            known._value = contract.read_output(self.output.get("value"))
+            response._value = contract.read_output(self.output.get("value"))
         except InvalidInput:
             return self
-        return known
+        return response
 
     def with_thread(self, thread_id: str) -> Self:
         """Return it with the thread on which its agent goes on when its questions are answered."""
         if not self.questions:
             return self
         update = {"thread_id": thread_id}
-        asked = tuple(each.model_copy(update=update) for each in self.questions)
-        return self.model_copy(update={"questions": asked})
+        questions = tuple(question.model_copy(update=update) for question in self.questions)
+        return self.model_copy(update={"questions": questions})
 
 
 def omit_result(artifact: Any, content: Any) -> Any:
-    """Return the artifact of a tool message for storage, without a result that its content has.
-
-    Any other artifact is returned unchanged.
-    """
+    """Return the artifact of a tool message for storage, without a result that its content has."""
     if _is_response(artifact, content) and artifact.get("result") == content:
         return {**artifact, "result": None}
     return artifact
@@ -350,7 +339,7 @@ _STORED_KEYS = frozenset({"model", "version", "request_id", "agent", "status"})
 
 
 def _is_response(artifact: Any, content: Any) -> bool:
-    """Return whether an artifact is a stored response, rather than something of a tool's own."""
+    """Return whether an artifact is a stored response, rather than the artifact of a tool."""
     return (
         type(artifact) is dict
         and artifact.get("model") == DelegationResponse.__name__

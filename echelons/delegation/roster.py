@@ -1,7 +1,7 @@
 """What an agent has been told of the subordinates that it has beside its declared ones. Pure.
 
 They come and go while its thread goes on, so they stand in notices and beside results, and never
-in its instructions: a request then begins with the one before.
+in its instructions: providers cache a prompt by its beginning.
 """
 
 from __future__ import annotations
@@ -19,19 +19,14 @@ if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
 
 MAX_LISTED: Final = 32
-"""Most subordinates that one notice names."""
+"""Subordinates that one notice names at most."""
 
 
 class RosterEntry(NamedTuple):
-    """What an agent has been told of a subordinate.
+    """What an agent has been told of a subordinate."""
 
-    Attributes:
-        role: What it was made for, quoted; empty for one that was dismissed.
-        until: The segment with which it ends; empty for one that stays.
-    """
-
-    role: str = ""
-    until: str = ""
+    role: str = ""  # what it was made for, quoted; empty for one that was dismissed
+    until: str = ""  # the segment with which it ends; empty for one that stays
 
     def stored(self) -> list[str]:
         """Return it as JSON."""
@@ -48,9 +43,9 @@ Changes = Mapping[str, RosterEntry | None]
 
 
 def build_entry(spec: Mapping[str, Any], *, stays: bool = False) -> RosterEntry:
-    """Return the entry of a spawned agent that is there, from its stored specification.
+    """Return the entry of a living spawned agent, from its stored specification.
 
-    One that has asked stays until it has answered, whatever has ended before.
+    With `stays` it is kept although its segment has ended: it waits for an answer.
     """
     role = json.dumps(str(spec.get("role", "")), ensure_ascii=False)
     return RosterEntry(role, "" if stays or spec.get("keep") else str(spec.get("segment", "")))
@@ -61,10 +56,8 @@ def read_roster(
     segment: str,
     before: StoredRoster | None = None,
 ) -> dict[str, RosterEntry]:
-    """Return what some messages tell of subordinates, after what was told before them.
-
-    Those that have ended with an earlier segment are not in it: that they would was told, too.
-    """
+    """Return what some messages tell of subordinates, without those of an ended segment."""
+    # The agent was told that these would end with it.
     roster = read_whole_roster(messages, before)
     return {name: entry for name, entry in roster.items() if entry.until in ("", segment)}
 
@@ -72,7 +65,7 @@ def read_roster(
 def read_whole_roster(
     messages: Iterable[BaseMessage], before: StoredRoster | None = None
 ) -> dict[str, RosterEntry]:
-    """Return what some messages tell of subordinates, whatever has ended since."""
+    """Return what some messages tell of subordinates, those of ended segments included."""
     roster = {name: RosterEntry(*stored) for name, stored in (before or {}).items()}
     for message in messages:
         metadata = message.response_metadata
@@ -84,19 +77,13 @@ def read_whole_roster(
     return roster
 
 
-def find_changes(known: Roster, living: Roster, dismissed: Collection[str]) -> Changes:
-    """Return what an agent has to be told that it does not know.
-
-    Args:
-        known: What it has been told.
-        living: The spawned agents that are there.
-        dismissed: Its declared subordinates that were dismissed.
-    """
-    present = {name for name, entry in known.items() if entry.role}
+def find_changes(listed: Roster, living: Roster, dismissed: Collection[str]) -> Changes:
+    """Return what an agent does not know yet of its living and its dismissed subordinates."""
+    present = {name for name, entry in listed.items() if entry.role}
     return {
         **{name: entry for name, entry in living.items() if name not in present},
         **dict.fromkeys(present - living.keys() - {*dismissed}),
-        **{name: DISMISSED for name in sorted(dismissed) if known.get(name) != DISMISSED},
+        **{name: DISMISSED for name in sorted(dismissed) if listed.get(name) != DISMISSED},
     }
 
 

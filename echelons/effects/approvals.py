@@ -1,21 +1,334 @@
-"""Approvals: the question whether a call may run, and the decisions that hold for a whole thread.
+"""Approvals: whether a call may run, and the decisions of a human about it. Pure.
 
-The question has LangChain's form `tool_approval`, so its answer is a `Decision`. The functions are
-pure; decisions for a thread are kept by an implementation of `StandingDecisions`.
+LangChain's `HumanInTheLoopMiddleware` asks in two forms, and LangGraph's older `HumanInterrupt`
+is a third. `find_review` recognises each, and `ToolReview` converts decisions into its answer. Ours
+has LangChain's form `tool_approval`, so its answer is a `Decision`.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from functools import cache, cached_property
 from hashlib import sha256
-from typing import Any, Literal, NamedTuple, Protocol, TypeVar
+from typing import Any, Final, Literal, NamedTuple, NoReturn, Protocol, TypeAlias, TypeVar
 
-from echelons.effects.human_review import APPROVAL_TYPE, Decision, find_review
+from pydantic import BaseModel, TypeAdapter, ValidationError
+
+from echelons.errors import InvalidSetting
 from echelons.messaging.user_answer import UserAnswer
+from echelons.text.input_limits import shorten_repr
 from echelons.text.json_schema import find_mismatch
+
+DecisionType: TypeAlias = Literal["approve", "edit", "reject", "respond"]
+APPROVAL_TYPE: Final = "tool_approval"
+"""The `type` of LangChain's question about one call."""
+
+_SCOPE = {"scope": "give 'thread', or leave it out for this call alone"}
+_FIELDS: Mapping[str, Mapping[str, str]] = {
+    "approve": _SCOPE,
+    "edit": {"edited_action": 'give {"name": the tool, "args": its arguments}', **_SCOPE},
+    "reject": {"message": "give the reason as a text, or leave it out", **_SCOPE},
+    "respond": {"message": "give the answer as a text"},
+}
+"""The fields of each type beside the type, and what to give."""
+
+_OLDER_FORM = {
+    "approve": ("allow_accept", "accept"),
+    "edit": ("allow_edit", "edit"),
+    "reject": ("allow_ignore", "ignore"),
+    "respond": ("allow_respond", "response"),
+}
+"""How a `HumanInterrupt` allows each type, and how it names it in the answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """A human's decision on a tool call that waits for one.
+
+    Its JSON is LangChain's, with our field `scope`: an object of these fields. A word stands for a
+    decision of that type without more: `"approve"`.
+
+    Attributes:
+        type: `"approve"` runs the call; `"edit"` runs it with other arguments; `"reject"` does
+            not run it, and `"respond"` answers it in place of the tool.
+        message: Of `"reject"`, the reason, if there is one; of `"respond"`, the answer.
+        edited_action: Of `"edit"`, the tool and its arguments,
+            `{"name": "mail", "args": {"to": "Ann"}}`.
+        scope: `"thread"` to decide likewise whenever the same agent makes the same call in the
+            thread, unasked; `None` for this call alone. Only for calls that `Permissions` hold, and
+            not of `"respond"`.
+
+    Raises:
+        InvalidSetting: Its type is unknown, a field is missing, or not one of its type.
+
+    Examples:
+        >>> Decision("reject", "not today").to_json()
+        {'type': 'reject', 'message': 'not today'}
+    """
+
+    type: DecisionType
+    message: str | None = None
+    edited_action: Mapping[str, Any] | None = None
+    scope: Literal["thread"] | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.type, str) or self.type not in _FIELDS:
+            self._refuse("type", f"give {_join_choices([*_FIELDS])}")
+        own, message, action = _FIELDS[self.type], self.message, self.edited_action
+        for name in ("message", "edited_action", "scope"):
+            if getattr(self, name) is not None and name not in own:
+                self._refuse(name, f"{self.type!r} has no such field; leave it out")
+        if not isinstance(message, str) and (message is not None or self.type == "respond"):
+            self._refuse("message", own["message"])
+        if self.type == "edit" and not _is_action(action):
+            self._refuse("edited_action", own["edited_action"])
+        if self.scope not in (None, "thread"):
+            self._refuse("scope", own["scope"])
+
+    def _refuse(self, name: str, why: str) -> NoReturn:
+        raise InvalidSetting(type(self).__name__, name, getattr(self, name), why)
+
+    @classmethod
+    def from_json(cls, given: object) -> Decision:
+        """Return the decision that an object or a word stands for.
+
+        Raises:
+            InvalidSetting: It stands for none.
+        """
+        if isinstance(given, Decision):
+            return given
+        values = given if isinstance(given, Mapping) else {"type": given}
+        known = [each.name for each in fields(cls)]
+        for name in values.keys() - set(known):
+            why = f"there is no such field, but {', '.join(known)}"
+            raise InvalidSetting(cls.__name__, str(name), values[name], why)
+        return cls(**{"type": None, **values})
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the decision as a JSON object."""
+        values = {each.name: getattr(self, each.name) for each in fields(self)}
+        return {name: value for name, value in values.items() if value is not None}
+
+
+@dataclass(frozen=True, slots=True)
+class ReviewedCall:
+    """A tool call that waits for a decision.
+
+    Attributes:
+        tool: Name of the tool.
+        arguments: Its arguments.
+        allowed: Types of the decisions that it takes.
+        description: What its graph says about it; may be empty.
+        can_be_standing: Whether a decision may hold for the same call in the rest of the thread.
+    """
+
+    tool: str
+    arguments: Mapping[str, Any]
+    allowed: tuple[str, ...]
+    description: str = ""
+    can_be_standing: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ToolReview:
+    """A question about tool calls.
+
+    Attributes:
+        calls: The calls, at least one.
+        form: The form of its value, and of its answer.
+    """
+
+    calls: tuple[ReviewedCall, ...]
+    form: Literal["request", "approval", "interrupt"]
+
+    def build_resume_value(self, answer: object) -> Any:
+        """Return an answer in the form that the asking graph expects.
+
+        Args:
+            answer: A decision for each call, in a list, also under `"decisions"`; or one decision,
+                which stands for all calls if it is to approve or to reject.
+
+        Raises:
+            ValueError: It is something else, or a call does not take its decision.
+        """
+        decisions = [
+            _read_decision(call, each)
+            for call, each in zip(self.calls, self._share_answer(answer), strict=True)
+        ]
+        if self.form == "request":
+            return {"decisions": [each.to_json() for each in decisions]}
+        if self.form == "approval":
+            return decisions[0].to_json()
+        return [
+            _build_human_response(call, each)
+            for call, each in zip(self.calls, decisions, strict=True)
+        ]
+
+    def _share_answer(self, answer: object) -> Sequence[object]:
+        """Return what is given for each call."""
+        if isinstance(answer, Mapping) and "decisions" in answer:
+            if len(answer) > 1:
+                others = ", ".join(repr(each) for each in answer if each != "decisions")
+                raise ValueError(f"there is no field {others} beside 'decisions'")
+            answer = answer["decisions"]
+        tools, count = ", ".join(each.tool for each in self.calls), len(self.calls)
+        if isinstance(answer, list | tuple):
+            if len(answer) != count:
+                why = f"give a decision for each call ({tools}): {count}, not {len(answer)}"
+                raise ValueError(why)
+            return answer
+        kind = _get_type(answer)
+        if count > 1 and kind in ("edit", "respond"):
+            raise ValueError(f"{kind!r} is for one call; give a list of {count} ({tools})")
+        return [answer] * count
+
+
+def find_review(value: object, schema: Mapping[str, Any] | None = None) -> ToolReview | None:
+    """Return the review that an interrupt asks for, or `None` if it asks something else.
+
+    Args:
+        value: The interrupt's value.
+        schema: The JSON Schema of its answer, if it has one.
+    """
+    try:
+        read = _build_adapter().validate_python(value)
+    except ValidationError:
+        return None
+    if isinstance(read, _Request):
+        allowed = {each.action_name: each.allowed_decisions for each in read.review_configs}
+        calls = [_build_call(each, allowed.get(each.name)) for each in read.action_requests]
+        return ToolReview(tuple(calls), "request") if calls else None
+    if isinstance(read, _Approval):
+        types, can_be_standing = _list_types(schema or {}), _has_scope(schema or {})
+        return ToolReview((_build_call(read, types, can_be_standing),), "approval")
+    interrupts = read if isinstance(read, list) else [read]
+    calls = [
+        ReviewedCall(
+            each.action_request.action,
+            each.action_request.args,
+            tuple(kind for kind, (key, _) in _OLDER_FORM.items() if each.config.get(key)),
+            each.description or "",
+        )
+        for each in interrupts
+    ]
+    return ToolReview(tuple(calls), "interrupt") if calls else None
+
+
+def _read_decision(call: ReviewedCall, given: object) -> Decision:
+    kind = _get_type(given)
+    if kind not in call.allowed:
+        choices = _join_choices(call.allowed)
+        raise ValueError(f"{shorten_repr(kind)} is no decision for {call.tool}; give {choices}")
+    decision = Decision.from_json(given)
+    if decision.scope and not call.can_be_standing:
+        raise ValueError(f"a decision on {call.tool} is for one call here; leave out 'scope'")
+    if decision.edited_action and decision.edited_action["name"] != call.tool:
+        other = shorten_repr(decision.edited_action["name"])
+        raise ValueError(f"an edit changes the arguments of {call.tool}; it cannot call {other}")
+    return decision
+
+
+def _get_type(given: object) -> object:
+    if isinstance(given, Decision):
+        return given.type
+    return given.get("type") if isinstance(given, Mapping) else given
+
+
+def _join_choices(choices: Sequence[str]) -> str:
+    """Return words as a choice.
+
+    >>> _join_choices(["approve", "edit", "reject"])
+    'approve, edit or reject'
+    """
+    *others, last = choices or ["nothing"]
+    return f"{', '.join(others)} or {last}" if others else last
+
+
+def _is_action(given: object) -> bool:
+    if not isinstance(given, Mapping) or given.keys() != {"name", "args"}:
+        return False
+    return isinstance(given["name"], str) and isinstance(given["args"], Mapping)
+
+
+def _build_human_response(call: ReviewedCall, decision: Decision) -> dict[str, Any]:
+    arguments: Any = decision.message
+    if decision.type == "reject" and decision.message:
+        other = ", or give 'respond'" if "respond" in call.allowed else ""
+        raise ValueError(f"here a 'reject' takes no message; leave it out{other}")
+    if decision.edited_action:
+        arguments = {"action": decision.edited_action["name"]}
+        arguments["args"] = decision.edited_action["args"]
+    return {"type": _OLDER_FORM[decision.type][1], "args": arguments}
+
+
+# The three forms of questions. Of each, what is needed here; it may have more.
+
+
+class _Call(BaseModel):
+    name: str
+    args: dict[str, Any]
+    description: str = ""
+
+
+class _Config(BaseModel):
+    action_name: str
+    allowed_decisions: list[str]
+
+
+class _Request(BaseModel):
+    """LangChain's `HITLRequest`: all calls of one message."""
+
+    action_requests: list[_Call]
+    review_configs: list[_Config]
+
+
+class _Approval(_Call):
+    """LangChain's `ToolApprovalRequest`: one call; the schema has the decisions that it takes."""
+
+    type: Literal["tool_approval"]  # as `APPROVAL_TYPE`
+
+
+class _Action(BaseModel):
+    action: str
+    args: dict[str, Any]
+
+
+class _Interrupt(BaseModel):
+    """LangGraph's `HumanInterrupt`, asked alone or in a list; the answer is a list."""
+
+    action_request: _Action
+    config: dict[str, bool]
+    description: str | None = None
+
+
+@cache
+def _build_adapter() -> TypeAdapter[_Request | _Approval | _Interrupt | list[_Interrupt]]:
+    return TypeAdapter(_Request | _Approval | _Interrupt | list[_Interrupt])
+
+
+def _build_call(
+    asked: _Call, allowed: Sequence[str] | None, can_be_standing: bool = False
+) -> ReviewedCall:
+    types = tuple(allowed or _FIELDS)
+    return ReviewedCall(asked.name, asked.args, types, asked.description, can_be_standing)
+
+
+def _has_scope(schema: Mapping[str, Any]) -> bool:
+    """Return whether a schema of ours lets a decision have a scope."""
+    ways = schema.get("oneOf")
+    return isinstance(ways, list) and any(
+        isinstance(each, Mapping) and "scope" in (each.get("properties") or {}) for each in ways
+    )
+
+
+def _list_types(schema: Mapping[str, Any]) -> list[str]:
+    """Return the types of decisions in a schema of one decision, or of a choice of several."""
+    several = [*schema.get("discriminator", {}).get("mapping", ())]
+    only = schema.get("properties", {}).get("type", {}).get("const")
+    return several or ([only] if only else [])
+
 
 T = TypeVar("T")
 

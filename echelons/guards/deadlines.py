@@ -11,8 +11,7 @@ from time import monotonic, time
 from typing import TYPE_CHECKING, Any
 
 from echelons.errors import NoCall
-from echelons.guards.gate import OPEN_GATE, Gate, Halt, get_gate
-from echelons.guards.scoped_gate import ScopedGate
+from echelons.guards.gate import OPEN_GATE, Gate, Halt, ScopedGate, get_gate
 from echelons.run_context import get_context, with_context
 from echelons.text.input_limits import refuse_unreadable, shorten_repr
 

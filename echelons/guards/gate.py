@@ -1,12 +1,13 @@
-"""The gate of a run: limits, stops and pauses, checked before each step of an agent.
+"""`HeldAttempts`: when the attempts began whose steps a run holds, to deliver an answer.
 
-A run carries its `Gate` in its config. Nodes call it before they begin a step; it is implemented
-in `checkpoints`, since its counters and orders are stored in the ledger.
+A held subordinate waits for nobody, so its time goes on when it is resumed, while that of an agent
+which has waited for a person starts again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -15,9 +16,40 @@ from typing import Any, Literal, Protocol, TypeVar
 from echelons.guards.backpressure import Backpressure
 from echelons.guards.budget import Allowance, Budgets, GrantRequest, NotedCall
 from echelons.guards.dismissals import NO_DISMISSALS, Dismissals
-from echelons.guards.held_attempts import HeldAttempts
 from echelons.guards.mailboxes import NO_MAILBOXES, Mailboxes
 from echelons.run_context import get_context
+
+
+class HeldAttempts:
+    """The beginnings of held attempts, by the namespaces of their tasks, in seconds of a clock."""
+
+    def __init__(self) -> None:
+        self._begun: dict[str, tuple[str, float]] = {}
+
+    def find_begin(self, config: Mapping[str, Any]) -> float | None:
+        """Return when the attempt of a config began, `None` if it was not held."""
+        found = self._begun.get(_get_namespace(config))
+        return found[1] if found else None
+
+    def keep(self, config: Mapping[str, Any], begun: float) -> None:
+        """Keep when the attempt of a config began, which is held now."""
+        path = str(config["metadata"].get("agent_path", ""))
+        self._begun[_get_namespace(config)] = path, begun
+
+    def forget(self, config: Mapping[str, Any]) -> None:
+        """Forget an attempt that waits for a person, or has ended."""
+        self._begun.pop(_get_namespace(config), None)
+
+    def restart(self, paths: Collection[str]) -> None:
+        """Let the time of the agents at some paths start again, as a person has answered there."""
+        for namespace, (path, _) in [*self._begun.items()]:
+            if path in paths:
+                del self._begun[namespace]
+
+
+def _get_namespace(config: Mapping[str, Any]) -> str:
+    return str(config["configurable"].get("checkpoint_ns", ""))
+
 
 T = TypeVar("T")
 
@@ -262,3 +294,85 @@ def get_allowance(config: Mapping[str, Any], gate: Gate | None = None) -> Allowa
 def is_pause(value: object) -> bool:
     """Return whether the value of an interrupt is a pause rather than a question."""
     return isinstance(value, Mapping) and value.keys() == {PAUSE_KEY}
+
+
+class ScopedGate(ABC):
+    """The gate of a subordinate that may have to end before the run; it wraps its superior's."""
+
+    def __init__(self, gate: Gate) -> None:
+        self.gate = gate
+        self.arun = gate.arun
+        self.backpressure = gate.backpressure
+        self.mailboxes = gate.mailboxes
+        self.held_attempts = gate.held_attempts
+
+    @property
+    def dismissals(self) -> Dismissals:
+        """The dismissals of its thread, as it knew them at the latest step."""
+        return self.gate.dismissals
+
+    @property
+    def hidden_messages(self) -> frozenset[str]:
+        """The ids of the messages of its thread that no model is shown."""
+        return self.gate.hidden_messages
+
+    def find_dismissal(self, open_: Any, config: Mapping[str, Any]) -> Halt | None:
+        """Return the dismissal that an agent is under in an open transaction of the ledger."""
+        return self.gate.find_dismissal(open_, config)
+
+    def dismiss(self, name: str, config: Mapping[str, Any]) -> Sequence[str]:
+        """Dismiss a subordinate of the agent, and all below it, for good."""
+        return self.gate.dismiss(name, config)
+
+    @property
+    @abstractmethod
+    def halt(self) -> Halt | None:
+        """The order to begin no more steps, or `None`."""
+
+    @property
+    def allowance(self) -> Allowance | None:
+        """What the root may spend."""
+        return self.gate.allowance
+
+    @property
+    def budgets(self) -> Budgets:
+        """The budgets of its agents."""
+        return self.gate.budgets
+
+    def enter(
+        self, step: Step, config: Mapping[str, Any], grants: Sequence[GrantRequest] = ()
+    ) -> Halt | Pause | None:
+        """Count a step, or return the order that forbids it."""
+        halt = None if step is Step.APPROVAL else self.halt
+        return halt or self.gate.enter(step, config, grants)
+
+    def check_hold(self) -> None:
+        """Hold a step that is not counted, of a foreign graph, while the run has to become idle."""
+        self.gate.check_hold()
+
+    def leave(self, reply: Any, config: Mapping[str, Any]) -> Halt | None:
+        """Count the tokens of a reply; return a `Halt` if it must not be acted on."""
+        return self.gate.leave(reply, config)
+
+    @property
+    def limits_tokens(self) -> bool:
+        """Whether the tokens of its models are limited."""
+        return self.gate.limits_tokens
+
+    def note_call(self, call: NotedCall, config: Mapping[str, Any]) -> None:
+        """Count and record a model call that has ended."""
+        self.gate.note_call(call, config)
+
+    def get_time(self) -> datetime:
+        """Return the time of the clock by which the deadlines of questions are set, in UTC."""
+        return self.gate.get_time()
+
+    def note_deadline(self, deadline: datetime) -> None:
+        """Let a question's deadline be looked at before each step."""
+        self.gate.note_deadline(deadline)
+
+    def listen(
+        self, config: Mapping[str, Any], callback: Callable[[Halt], None]
+    ) -> Callable[[], None]:
+        """Register a callback for when the agent is stopped; return a function to remove it."""
+        return self.gate.listen(config, callback)

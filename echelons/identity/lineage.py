@@ -7,6 +7,8 @@ lineage is as atomic as the checkpoint and works with every saver.
 
 from __future__ import annotations
 
+import getpass
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -14,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid5
 
 from echelons.guards.gate import HALT_KEY
+from echelons.text.input_limits import check_label, is_label
 from echelons.tree.names import PATH_SEPARATOR
 
 if TYPE_CHECKING:
@@ -294,3 +297,22 @@ the caller's."""
 STORED_KEYS_KEY = "stored_keys"
 """Key of a run's metadata: which of its keys are of the caller's `configurable`, in one text."""
 _DEFAULTS = ("",) * len(METADATA_KEYS)
+
+
+def choose_user_name(given: object = None) -> str:
+    """Return a name that was given, or else that of the operating system's user.
+
+    Raises:
+        InvalidId: It is no text of 1 to 512 characters that can be printed.
+
+    Examples:
+        >>> choose_user_name("Ann")
+        'Ann'
+    """
+    if given is not None:
+        return check_label(given, "by")
+    try:
+        name = getpass.getuser()
+    except (ImportError, KeyError, OSError):  # a container's user may have no name
+        name = ""
+    return name if is_label(name) else f"user {os.getuid()}" if hasattr(os, "getuid") else "user"

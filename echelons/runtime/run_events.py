@@ -19,10 +19,9 @@ from echelons.checkpoints.storage.json_text import to_json_text
 from echelons.checkpoints.thread_events import EventKind, describe_user_action
 from echelons.checkpoints.threads.answer_outbox import StoredAnswer, describe_answer
 from echelons.checkpoints.threads.pending_work import Question
-from echelons.delegation.calls import is_typed_call, load_fan_out
+from echelons.delegation.calls import is_typed_call, load_fan_out, load_sent_requests
 from echelons.delegation.race import RaceEntry
 from echelons.delegation.request import DelegationResponse, Usage
-from echelons.delegation.request_builder import load_sent_requests
 from echelons.guards.dismissals import Dismissal
 from echelons.guards.gate import is_pause
 from echelons.identity.lineage import (

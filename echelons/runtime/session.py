@@ -42,7 +42,7 @@ from echelons.checkpoints.tree_control.workspace_changes import (
     list_changes,
     merge_agent_changes,
 )
-from echelons.delegation.spawnable import check_spawnable
+from echelons.delegation.spawned_agents import check_spawnable
 from echelons.errors import (
     ConfigurationError,
     EchelonsError,
@@ -64,8 +64,7 @@ from echelons.graphs.provider_limits import check_tool_names
 from echelons.guards.budget import Budget, format_amount
 from echelons.guards.prices import Prices, check_prices
 from echelons.human import Human
-from echelons.identity.lineage import derive_root_thread_id
-from echelons.identity.user_name import choose_user_name
+from echelons.identity.lineage import choose_user_name, derive_root_thread_id
 from echelons.messaging.mail import MailKind
 from echelons.runtime.run_options import RunOptions
 from echelons.runtime.session_requests import (

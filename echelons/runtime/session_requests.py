@@ -42,7 +42,7 @@ from echelons.checkpoints.threads.thread_status import (
 from echelons.checkpoints.tree_control.dismissal_ledger import read_dismissals
 from echelons.delegation.contract import Contract, dump_model
 from echelons.delegation.request import render_facts, render_input
-from echelons.effects.human_review import Decision
+from echelons.effects.approvals import Decision
 from echelons.errors import (
     AnswerMissing,
     AnswerUnnamed,
@@ -58,8 +58,12 @@ from echelons.errors import (
     not_paused,
 )
 from echelons.guards.budget import Budget
-from echelons.identity.lineage import ADDRESSEE_KEY, INPUT_KEY, REQUEST_CONTEXT_KEY
-from echelons.identity.user_name import choose_user_name
+from echelons.identity.lineage import (
+    ADDRESSEE_KEY,
+    INPUT_KEY,
+    REQUEST_CONTEXT_KEY,
+    choose_user_name,
+)
 from echelons.runtime.run_end import RunEnd, read_run_end
 from echelons.runtime.turn_status import read_turn_end
 from echelons.text.content_blocks import copy_blocks, find_block_fault

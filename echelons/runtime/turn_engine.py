@@ -39,7 +39,7 @@ from echelons.checkpoints.tree_control.dismissal_ledger import (
 from echelons.checkpoints.tree_control.repairs import list_repair_keys, read_hidden_messages
 from echelons.checkpoints.tree_control.turn_grants import grant_turn
 from echelons.checkpoints.tree_control.workspace_changes import TreeWorkspace
-from echelons.delegation.spawnable import SpawnableAgent
+from echelons.delegation.spawned_agents import SpawnableAgent
 from echelons.errors import LeaseLost, NothingToResume, ThreadBusy
 from echelons.features.feature import RunScope
 from echelons.graphs.compiled_tree import AgentGraph

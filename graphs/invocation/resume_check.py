@@ -39,7 +39,7 @@ from echelons.checkpoints.tree_control.dismissal_ledger import (
 )
 from echelons.checkpoints.tree_control.repairs import list_repair_keys, read_hidden_messages
 from echelons.checkpoints.tree_control.run_gate import TreeGate
-from echelons.delegation.spawnable import NOTHING_SPAWNABLE, SpawnableAgent, get_spawnable
+from echelons.delegation.spawned_agents import NOTHING_SPAWNABLE, SpawnableAgent, get_spawnable
 from echelons.errors import InvalidId, MissingAgents
 from echelons.identity.lineage import Identity
 from echelons.nodes.delegating.request_queue import DISPATCH, REFUSE

@@ -11,8 +11,8 @@ from typing import Any
 
 from langchain_core.messages import ToolMessage
 
-from echelons.delegation.aggregation import SHARED_PREFIXES, is_dismissed, settle_responses
-from echelons.delegation.candidates import NO_CANDIDATES, Candidates
+from echelons.delegation.calls import NO_CANDIDATES, Candidates
+from echelons.delegation.join import SHARED_PREFIXES, is_dismissed, settle_responses
 from echelons.delegation.race import RaceEntry
 from echelons.delegation.request import DelegationRequest, DelegationResponse, Status
 from echelons.delegation.roster import build_entry

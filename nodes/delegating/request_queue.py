@@ -14,7 +14,7 @@ from langgraph.types import Command
 
 from echelons.delegation.policy import DEFAULT_POLICY, DelegationPolicy
 from echelons.delegation.request import DelegationRequest, DelegationResponse
-from echelons.delegation.spawnable import count_levels, get_spawnable
+from echelons.delegation.spawned_agents import count_levels, get_spawnable
 from echelons.errors import DelegationError
 from echelons.guards.deadlines import compute_deadline
 from echelons.guards.limits import MAX_DEPTH

@@ -17,8 +17,8 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.errors import GraphInterrupt
 from pydantic import ValidationError
 
-from echelons.delegation.aggregation import without_results
 from echelons.delegation.contract import Contract
+from echelons.delegation.join import without_results
 from echelons.delegation.request import DelegationRequest, DelegationResponse, Usage
 from echelons.errors import UnreadableRecord
 from echelons.identity.lineage import derive_request_id, require_identity

@@ -16,7 +16,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, model_va
 
 from echelons.delegation.calls import FanOutCall, SubordinateCall, build_part_id
 from echelons.delegation.contract import DelegationTool, SubordinateTool, get_inputs
-from echelons.delegation.join_policies import JOIN_NAMES, parse_join
+from echelons.delegation.join import JOIN_NAMES, parse_join
 from echelons.delegation.request import Status, render_input
 from echelons.errors import DelegationError, InvalidInput
 from echelons.features.feature import BuiltIn, Place

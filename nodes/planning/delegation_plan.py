@@ -13,8 +13,13 @@ from typing import Any, TypeAlias
 
 from langchain_core.messages import AIMessage, BaseMessage
 
-from echelons.delegation.calls import FanOutCall, SubordinateCall, build_part_id
-from echelons.delegation.candidates import AgentPath, Candidates
+from echelons.delegation.calls import (
+    AgentPath,
+    Candidates,
+    FanOutCall,
+    SubordinateCall,
+    build_part_id,
+)
 from echelons.delegation.context import (
     MAX_EVENT,
     Condense,
@@ -22,7 +27,7 @@ from echelons.delegation.context import (
     DelegationContext,
     read_condensed,
 )
-from echelons.delegation.join_policies import JoinAll, JoinPolicy
+from echelons.delegation.join import JoinAll, JoinPolicy
 from echelons.delegation.policy import DelegationPolicy
 from echelons.delegation.request import DelegationRequest, DelegationResponse, Status
 from echelons.errors import ConfigurationError, DelegationError, too_wide

@@ -11,11 +11,9 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
-from echelons.delegation.aggregation import settle_responses
-from echelons.delegation.calls import FanOutCall, load_fan_out
-from echelons.delegation.join_policies import join_call_responses
+from echelons.delegation.calls import FanOutCall, load_candidates, load_fan_out
+from echelons.delegation.join import join_call_responses, settle_responses
 from echelons.delegation.request import DelegationRequest, DelegationResponse
-from echelons.delegation.request_builder import load_candidates
 from echelons.identity.lineage import NOTICES_KEY, SIDE_BY_SIDE_KEY, Identity, derive_request_id
 from echelons.messaging.agent_question import build_question_id
 from echelons.messaging.notice import MARK_KEY, create_mark

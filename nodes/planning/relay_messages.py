@@ -12,10 +12,8 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolCall, ToolMessage
 
-from echelons.delegation.calls import iterate_requests
-from echelons.delegation.relayed_request import RelayedRequest
+from echelons.delegation.calls import RelayedRequest, build_request, iterate_requests, request_diff
 from echelons.delegation.request import DelegationResponse
-from echelons.delegation.request_builder import build_request, request_diff
 from echelons.identity.lineage import (
     ADDRESSEE_KEY,
     FORWARDED_KEY,

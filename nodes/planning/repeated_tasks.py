@@ -11,8 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
-from echelons.delegation.calls import SubordinateCall, iterate_requests
-from echelons.delegation.candidates import AgentPath
+from echelons.delegation.calls import AgentPath, SubordinateCall, iterate_requests
 from echelons.delegation.request import DelegationResponse, Status
 from echelons.identity.lineage import REFUSED_KEY, derive_request_id
 from echelons.tree.names import DELEGATING_TOOLS, SEND_MESSAGE

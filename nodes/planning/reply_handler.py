@@ -21,13 +21,11 @@ from langchain_core.messages import (
 )
 from langchain_core.runnables import RunnableConfig
 
-from echelons.delegation.agent_specification import AgentSpecification
-from echelons.delegation.calls import SubordinateCall
+from echelons.delegation.calls import RelayedRequest, RequestLimits, SubordinateCall
 from echelons.delegation.policy import DelegationPolicy
-from echelons.delegation.relayed_request import RelayedRequest
 from echelons.delegation.request import store_request_budget
-from echelons.delegation.request_builder import RequestLimits
 from echelons.delegation.roster import MAX_LISTED
+from echelons.delegation.spawned_agents import AgentSpecification
 from echelons.identity.lineage import (
     END_KEY,
     MAIL_KEY,

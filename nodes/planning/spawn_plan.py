@@ -14,20 +14,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 from langchain_core.messages import ToolCall
 from pydantic import AfterValidator, BaseModel, Field, StrictBool
 
-from echelons.delegation.agent_specification import (
-    MAX_ROLE,
-    AgentSpecification,
-    derive_spawned_agent,
-)
-from echelons.delegation.calls import SubordinateCall
-from echelons.delegation.candidates import Candidates
-from echelons.delegation.spawnable import SpawnableAgent, count_levels, get_spawnable
+from echelons.delegation.calls import Candidates, SubordinateCall
 from echelons.delegation.spawned_agents import (
     GIVEN,
+    MAX_ROLE,
     NEVER_BEGUN,
+    AgentSpecification,
+    SpawnableAgent,
     SpawnedAgent,
     collect_spawned,
+    count_levels,
+    derive_spawned_agent,
     find_given_agents,
+    get_spawnable,
 )
 from echelons.errors import SpawnRefused
 from echelons.guards.gate import get_gate

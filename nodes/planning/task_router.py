@@ -17,10 +17,9 @@ from langgraph.config import get_config
 
 from echelons.agent import Agent
 from echelons.capabilities import CapabilityMap, Deriver, TreeDeriver
-from echelons.delegation.agent_specification import AgentSpecification
-from echelons.delegation.candidates import Candidates
+from echelons.delegation.calls import Candidates
 from echelons.delegation.policy import DelegationPolicy
-from echelons.delegation.spawnable import SpawnableAgent, get_spawnable
+from echelons.delegation.spawned_agents import AgentSpecification, SpawnableAgent, get_spawnable
 from echelons.identity.failures import get_failure_log
 from echelons.routing import Part, Route, Router
 from echelons.routing.route import MAX_EXPLAINED

@@ -17,6 +17,7 @@ from pydantic import BaseModel
 
 from echelons.effects.approvals import (
     ApprovalAnswer,
+    Decision,
     GuardedCall,
     StandingDecisions,
     build_approval_answer,
@@ -24,7 +25,6 @@ from echelons.effects.approvals import (
     build_approval_schema,
     parse_decision,
 )
-from echelons.effects.human_review import Decision
 from echelons.effects.journal import EffectCall, EffectKind, Journal, get_effect_kind
 from echelons.errors import InvalidSetting
 from echelons.guards.permissions import ApprovalRule, RulesByName, judge_call

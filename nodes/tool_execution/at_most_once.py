@@ -19,11 +19,9 @@ from echelons.effects.journal import (
     CallStart,
     CallState,
     EffectKind,
+    Happened,
     Journal,
     JournalEntry,
-)
-from echelons.effects.unknown_outcome import (
-    Happened,
     RunAgain,
     build_outcome_question,
     build_outcome_schema,

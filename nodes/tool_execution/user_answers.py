@@ -14,11 +14,12 @@ from typing import Any
 from langchain_core.messages import ToolMessage
 from langgraph.types import Interrupt
 
-from echelons.effects.human_review import find_review
-from echelons.effects.journal import CallQuestion, JournalEntry
-from echelons.effects.unknown_outcome import (
+from echelons.effects.approvals import find_review
+from echelons.effects.journal import (
     CallOutcome,
+    CallQuestion,
     Happened,
+    JournalEntry,
     OutcomeUnknown,
     is_outcome_question,
 )

@@ -42,8 +42,7 @@ from echelons.checkpoints.tree_control.turn_grants import grant_turn
 from echelons.checkpoints.tree_control.usage_meter import Meter
 from echelons.checkpoints.tree_control.workspace_changes import LedgerChanges
 from echelons.delegation.race import RaceEntry
-from echelons.effects.approvals import GuardedCall
-from echelons.effects.human_review import Decision
+from echelons.effects.approvals import Decision, GuardedCall
 from echelons.features.monitors.ledger import JudgedEvents, MonitorLedger
 from echelons.features.monitors.placing import PlacedMonitor
 from echelons.features.monitors.verdict import Verdict

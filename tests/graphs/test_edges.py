@@ -14,10 +14,9 @@ from langgraph.types import Send
 
 from echelons import Agent
 from echelons.checkpoints.threads.segments import SavedHistory
+from echelons.delegation.calls import RelayedRequest, RequestLimits
 from echelons.delegation.policy import DelegationPolicy
-from echelons.delegation.relayed_request import RelayedRequest
 from echelons.delegation.request import DelegationRequest
-from echelons.delegation.request_builder import RequestLimits
 from echelons.graphs.edges import AfterReason, build_sends
 from echelons.identity.lineage import (
     REQUESTS_KEY,

@@ -17,7 +17,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 
 from echelons import Agent, Decision, Permissions, Session
 from echelons.errors import InvalidId
-from echelons.identity.user_name import choose_user_name
+from echelons.identity.lineage import choose_user_name
 from echelons.runtime.run_events import RunEvent, RunEventKind
 from echelons.testing import Call, ScriptedModel, delegate
 

@@ -28,8 +28,7 @@ from echelons.cli.options import (
 from echelons.cli.stored_team import resolve_stored_team
 from echelons.cli.team_loader import load_team
 from echelons.errors import EchelonsError, ThreadNotFound, UnknownPath
-from echelons.identity.lineage import derive_root_thread_id
-from echelons.identity.user_name import choose_user_name
+from echelons.identity.lineage import choose_user_name, derive_root_thread_id
 
 if TYPE_CHECKING:
     from echelons.checkpoints.threads.stop_and_pause import ControlOrder

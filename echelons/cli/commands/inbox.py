@@ -216,7 +216,7 @@ def _build_value(
     question: Question, words: str, json_value: bool, result: str | None, message: str | None
 ) -> Any:
     """Return the answer that the options make of its words."""
-    from echelons.effects.unknown_outcome import is_outcome_question
+    from echelons.effects.journal import is_outcome_question
 
     value: Any = read_text_argument(words)
     if json_value:

@@ -13,7 +13,7 @@ from echelons.cli.display.text_format import build_command_line
 from echelons.cli.exit_codes import ExitCode
 from echelons.cli.options import ByOption, OutputOptions, ThreadOptions
 from echelons.errors import ThreadBusy
-from echelons.identity.user_name import choose_user_name
+from echelons.identity.lineage import choose_user_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -22,7 +22,7 @@ from echelons.tree.names import PATH_SEPARATOR
 
 if TYPE_CHECKING:
     from echelons.checkpoints.threads.pending_work import Question
-    from echelons.effects.human_review import ReviewedCall
+    from echelons.effects.approvals import ReviewedCall
 
 _PLAIN = str | int | float
 SHORTEST_PREFIX = 4
@@ -71,7 +71,7 @@ def _format_deadline(question: Question) -> str:
 
 def _list_answer_arguments(question: Question) -> Iterator[tuple[str, ...]]:
     """Yield the arguments of `echelons answer` for each way to answer a question."""
-    from echelons.effects.unknown_outcome import is_outcome_question
+    from echelons.effects.journal import is_outcome_question
 
     schema = question.schema
     if question.reviewed_calls:
@@ -96,8 +96,8 @@ def format_question(value: Any, schema: Mapping[str, Any] | None = None) -> str:
     How many nights?
     choices: 1, 2
     """
-    from echelons.effects.human_review import find_review
-    from echelons.effects.unknown_outcome import is_outcome_question
+    from echelons.effects.approvals import find_review
+    from echelons.effects.journal import is_outcome_question
 
     words = format_question_value(value)
     if schema is None or is_human_request(schema):

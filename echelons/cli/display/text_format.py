@@ -92,8 +92,8 @@ def format_question_value(value: Any) -> str:
     >>> format_question_value({"type": "tool_approval", "name": "mail", "args": {"to": "Ann"}})
     "run mail(to='Ann')?"
     """
-    from echelons.effects.human_review import find_review
-    from echelons.effects.unknown_outcome import is_outcome_question
+    from echelons.effects.approvals import find_review
+    from echelons.effects.journal import is_outcome_question
 
     if is_outcome_question(value):
         call = format_tool_call(str(value["tool"]), value["arguments"])

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import ToolCall
 
-from echelons.delegation.agent_specification import MAX_ROLE
+from echelons.delegation.spawned_agents import MAX_ROLE
 from echelons.features.feature import BuiltIn
 from echelons.guards.spawn import Spawn
 from echelons.nodes.planning.budget_field import BUDGET_PROPERTY

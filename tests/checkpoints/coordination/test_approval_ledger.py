@@ -12,8 +12,7 @@ from langgraph.graph import END, START, MessagesState, StateGraph
 
 from echelons.checkpoints.coordination.approval_ledger import APPROVAL, LedgerDecisions
 from echelons.checkpoints.ledger import build_key, get_ledger
-from echelons.effects.approvals import GuardedCall
-from echelons.effects.human_review import Decision
+from echelons.effects.approvals import Decision, GuardedCall
 from echelons.errors import LedgerDamaged
 from echelons.langgraph_internals import CHECKPOINT_MAP_KEY, CHECKPOINTER_KEY
 

@@ -20,8 +20,7 @@ from echelons.checkpoints.coordination.control_orders import ControlOrders, buil
 from echelons.checkpoints.ledger import Fence, Ledger, MemoryLedger, build_key, get_ledger
 from echelons.checkpoints.tree_control.run_gate import TreeGate
 from echelons.errors import LeaseLost, StorageError
-from echelons.guards.gate import Halt, Pause, Step
-from echelons.guards.scoped_gate import ScopedGate
+from echelons.guards.gate import Halt, Pause, ScopedGate, Step
 from echelons.identity.lineage import Identity
 
 ROOT = Identity(agent="head", path=("head",), thread_id="t", tree="x", turn="1")

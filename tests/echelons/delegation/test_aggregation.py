@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from echelons.delegation.aggregation import (
+from echelons.delegation.join import (
     aggregate_responses,
     choose_best,
     compute_preference,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from echelons.delegation.join_policies import (
+from echelons.delegation.join import (
     JOIN_NAMES,
     combine_statuses,
     join_call_responses,

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from echelons import Agent, Human, Session
-from echelons.delegation.spawnable import check_spawnable, get_spawnable
+from echelons.delegation.spawned_agents import check_spawnable, get_spawnable
 from echelons.errors import InvalidOption
 from echelons.run_context import CONTEXT_KEY, RunContext
 

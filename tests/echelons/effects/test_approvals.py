@@ -13,9 +13,9 @@ from echelons.effects.approvals import (
     GuardedCall,
     build_approval_request,
     build_approval_schema,
+    find_review,
     parse_decision,
 )
-from echelons.effects.human_review import find_review
 
 CALL = GuardedCall("1", "head/a", "tool", "mail", {"to": "bob"}, "c1")
 PARAMETERS: dict[str, Any] = {

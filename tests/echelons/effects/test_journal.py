@@ -7,16 +7,14 @@ from langchain_core.tools import tool
 
 from echelons import effect
 from echelons.effects.journal import (
+    EXAMPLE_ANSWERS,
+    MAX_ARGUMENT_LENGTH,
     CallState,
     EffectCall,
     EffectKind,
     JournalEntry,
-    get_effect_kind,
-)
-from echelons.effects.unknown_outcome import (
-    EXAMPLE_ANSWERS,
-    MAX_ARGUMENT_LENGTH,
     build_outcome_question,
+    get_effect_kind,
     is_outcome_question,
     parse_outcome,
 )

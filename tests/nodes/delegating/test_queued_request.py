@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from echelons import DelegationRequest, DelegationResponse, Status
-from echelons.delegation.aggregation import aggregate_responses
+from echelons.delegation.join import aggregate_responses
 from echelons.errors import UnreadableRecord
 from echelons.nodes.delegating.queued_request import QueuedRequest, build_tool_message
 

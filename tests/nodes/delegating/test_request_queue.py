@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from echelons import DelegationRequest, DelegationResponse, Status
-from echelons.delegation.candidates import Candidates
+from echelons.delegation.calls import Candidates
 from echelons.identity.lineage import Identity
 from echelons.identity.thread_history import Head, Past
 from echelons.nodes.delegating.queued_request import QueuedRequest

@@ -10,9 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from echelons import Agent, Spawn
-from echelons.delegation.agent_specification import AgentSpecification
-from echelons.delegation.spawnable import check_spawnable
-from echelons.delegation.spawned_agents import NEVER_BEGUN, SpawnedAgent
+from echelons.delegation.spawned_agents import (
+    NEVER_BEGUN,
+    AgentSpecification,
+    SpawnedAgent,
+    check_spawnable,
+)
 from echelons.errors import SpawnRefused
 from echelons.identity.lineage import Identity
 from echelons.identity.thread_history import Head

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from echelons.delegation.agent_specification import (
+from echelons.delegation.spawned_agents import (
     MAX_ROLE,
     AgentSpecification,
     derive_spawned_agent,

@@ -10,15 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage
 
-from echelons.delegation.calls import FanOutCall, SubordinateCall, iterate_requests
-from echelons.delegation.join_policies import JoinAll
-from echelons.delegation.request import DelegationRequest
-from echelons.delegation.request_builder import (
+from echelons.delegation.calls import (
+    FanOutCall,
+    SubordinateCall,
     build_request,
+    iterate_requests,
     load_sent_requests,
     request_as_sent,
     request_diff,
 )
+from echelons.delegation.join import JoinAll
+from echelons.delegation.request import DelegationRequest
 from echelons.errors import UnreadableRecord
 from echelons.identity.lineage import (
     PARTS_KEY,
