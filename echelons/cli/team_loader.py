@@ -127,8 +127,8 @@ def load_team(
     agent = (team_source or find_team_source(name, track)).build_agent(loop)
     if name.model is None:
         return agent
-    from echelons.models.planner import OfflinePlanner
     from echelons.models.resolution import OFFLINE_NAMES
+    from echelons.offline.planner import OfflinePlanner
 
     # An agent with an offline planner of its own keeps it.
     kept = name.model in OFFLINE_NAMES and isinstance(agent.model, OfflinePlanner)

@@ -54,7 +54,7 @@ offline, offline:planner, PROVIDER:NAME (with the extra echelons[models]), or pa
 chat model object
     """
     if model is None or (isinstance(model, str) and model in OFFLINE_NAMES):
-        from echelons.models.planner import OfflinePlanner
+        from echelons.offline.planner import OfflinePlanner
 
         return OfflinePlanner()
     if isinstance(model, str):
@@ -127,7 +127,7 @@ def _create_provider_chat(model: str) -> BaseChatModel:
 
 def is_offline_planner(model: object) -> bool:
     """Return whether a model is the offline planner, which writes no text of its own."""
-    from echelons.models.planner import OfflinePlanner
+    from echelons.offline.planner import OfflinePlanner
 
     return isinstance(model, OfflinePlanner)
 

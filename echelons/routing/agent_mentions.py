@@ -1,7 +1,7 @@
 """The clauses of a task, with the agents and capabilities that its words name.
 
 `Router` keeps one `Vocabulary` for the agents below each receiver that splits tasks. It reads
-tasks by the rules of `echelons.language`, as the offline planner does, so both treat refusals
+tasks by the rules of `echelons.offline`, as the offline planner does, so both treat refusals
 ("no tours") and settled matters ("we have flights") alike.
 """
 
@@ -11,11 +11,15 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from echelons.language.clauses import split_clauses
-from echelons.language.task_shares import COVERING_FRACTION, split_task
-from echelons.language.team_index import MAX_PHRASE_WORDS, CapabilityMention, StemPhrase, TeamIndex
-from echelons.language.tokens import Token, TokenizedText
-from echelons.language.word_marks import WordMark, mark_words
+from echelons.offline.team import (
+    COVERING_FRACTION,
+    MAX_PHRASE_WORDS,
+    CapabilityMention,
+    StemPhrase,
+    TeamIndex,
+    split_task,
+)
+from echelons.offline.words import Token, TokenizedText, mark_requested, split_clauses
 from echelons.routing.matcher import Profile
 from echelons.text.stemming import extract_words, stem
 from echelons.tree.roster import RosterEntry
@@ -58,7 +62,7 @@ class Vocabulary:
     def read_clauses(self, task: str) -> tuple[TaskClause, ...]:
         """Return the clauses of a task, with the agents named in each."""
         reading = TokenizedText(task)
-        tokens, given = reading.tokens, mark_words(reading)
+        tokens, requested = reading.tokens, mark_requested(reading)
         cut = _find_content_clauses(tokens)
         named = self._find_named_agents(reading)
         if len(cut) < 2:
@@ -67,7 +71,7 @@ class Vocabulary:
         for each in cut:
             text = reading.excerpt[tokens[each[0]].start : tokens[each[-1]].end]
             line = f" {' '.join(tokens[place].word for place in each)} "
-            wished = any(given[i] > WordMark.REFUSED and tokens[i].is_content_word for i in each)
+            wished = any(requested[i] and tokens[i].is_content_word for i in each)
             here = {
                 agent: own
                 for agent, every in named.items()
@@ -89,7 +93,7 @@ class Vocabulary:
         return self._spellings.get(stem_phrase(capability), capability)
 
     def _find_mentions(self, reading: TokenizedText) -> list[CapabilityMention]:
-        return self._team.find_mentions(reading.tokens, mark_words(reading))
+        return self._team.find_mentions(reading.tokens, mark_requested(reading))
 
     def _find_named_agents(self, reading: TokenizedText) -> dict[str, tuple[str, ...]]:
         """Return the words that name each agent, without agents made redundant by another.

@@ -110,7 +110,7 @@ class Router:
         """Return the parts of `task`, each for the agent that can do it.
 
         Each clause is ranked once and goes to the agents that its words name, by the rules of
-        `echelons.language`: refused and settled clauses become no part. A clause that names no
+        `echelons.offline`: refused and settled clauses become no part. A clause that names no
         agent goes to its best candidate. A task that one agent can do as a whole stays one part.
         The receiver, which does the splitting, gets no part.
 

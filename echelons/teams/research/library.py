@@ -13,9 +13,8 @@ from functools import lru_cache
 from statistics import fmean
 from typing import Final
 
-from echelons.language.task_shares import TaskShare
-from echelons.language.team_index import TeamIndex
-from echelons.language.tokens import TokenizedText as Task
+from echelons.offline.team import TaskShare, TeamIndex
+from echelons.offline.words import TokenizedText as Task
 from echelons.teams.research.agent_names import build_agent_name
 from echelons.teams.research.corpus import DocumentFolder
 from echelons.teams.research.question import SearchQuestion, parse_question

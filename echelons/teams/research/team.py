@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from echelons.agent import Agent
-from echelons.models.planner import OfflinePlanner
+from echelons.offline.planner import OfflinePlanner
 from echelons.teams.research import prompts
 from echelons.teams.research.agent_names import ROOT_NAME, build_agent_name
 from echelons.teams.research.corpus import DocumentFolder

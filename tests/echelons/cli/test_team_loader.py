@@ -13,7 +13,7 @@ from typer.testing import Result
 from echelons import Agent
 from echelons.cli.team_loader import TeamSpec, find_team_source, list_shipped_teams, load_team
 from echelons.errors import InvalidTeam, UnknownTeam
-from echelons.models.planner import OfflinePlanner
+from echelons.offline.planner import OfflinePlanner
 from echelons.testing import Call, OpenAIServer, delegate
 
 Echelons = Callable[..., Result]

@@ -22,13 +22,13 @@ def test_a_chat_model_is_taken_as_it_is() -> None:
 
 @pytest.mark.parametrize("name", [None, "offline", "offline:planner"])
 def test_no_name_and_the_offline_names_mean_the_planner(name: str | None) -> None:
-    from echelons.models.planner import OfflinePlanner
+    from echelons.offline.planner import OfflinePlanner
 
     assert isinstance(resolve_model(name), OfflinePlanner)
 
 
 def test_no_name_means_the_planner_whatever_keys_exist(monkeypatch: pytest.MonkeyPatch) -> None:
-    from echelons.models.planner import OfflinePlanner
+    from echelons.offline.planner import OfflinePlanner
 
     monkeypatch.setenv("OPENAI_API_KEY", "k")
     assert isinstance(resolve_model(None), OfflinePlanner)

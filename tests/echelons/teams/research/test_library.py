@@ -6,10 +6,9 @@ import pytest
 
 from echelons import Session
 from echelons.agent import Agent
-from echelons.language.task_shares import split_task
-from echelons.language.team_index import parse_team
-from echelons.language.tokens import TokenizedText
-from echelons.models.planner import OfflinePlanner
+from echelons.offline.planner import OfflinePlanner
+from echelons.offline.team import parse_team, split_task
+from echelons.offline.words import TokenizedText
 from echelons.teams.research import team
 from echelons.teams.research.library import MOST_AGENTS, MOST_DOCUMENTS, DocumentLibrary
 
