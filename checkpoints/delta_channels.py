@@ -29,7 +29,7 @@ from langgraph.channels import DeltaChannel
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.types import Overwrite
 
-from echelons.errors import CheckpointTampered, InvalidMessages
+from echelons.errors import CheckpointTampered, invalid_messages
 from echelons.identity.lineage import derive_message_id
 from echelons.text.error_lines import read_error_text
 from echelons.text.input_limits import refuse_unreadable
@@ -156,7 +156,7 @@ def normalize_messages(values: Any) -> Any:
     message would be noticed only after it was stored.
 
     Raises:
-        InvalidMessages: LangChain cannot convert the value under `messages`.
+        InvalidInput: LangChain cannot convert the value under `messages`.
     """
     given = values.get(MESSAGES) if isinstance(values, Mapping) else None
     if given is None or isinstance(given, Overwrite):
@@ -170,13 +170,13 @@ def convert_messages(given: Any) -> list[BaseMessage]:
     """Return what a caller gives as messages as LangChain's.
 
     Raises:
-        InvalidMessages: LangChain cannot convert it.
+        InvalidInput: LangChain cannot convert it.
     """
-    with refuse_unreadable(lambda why: InvalidMessages(given, why)):
+    with refuse_unreadable(lambda why: invalid_messages(given, why)):
         try:
             return list(_coerce_messages([given]))
         except (ValueError, TypeError, KeyError, NotImplementedError) as error:
-            raise InvalidMessages(given, _error_line(error)) from error
+            raise invalid_messages(given, _error_line(error)) from error
 
 
 def reduce_entries(

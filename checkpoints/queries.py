@@ -17,7 +17,7 @@ from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple, Delt
 from echelons.checkpoints.ledger import Ledger, get_ledger
 from echelons.checkpoints.namespaces import get_namespace_depth
 from echelons.checkpoints.thread_events import UserAction
-from echelons.errors import CheckpointNotFound, InvalidOption
+from echelons.errors import checkpoint_not_found, invalid_option
 from echelons.identity.lineage import Identity
 from echelons.langgraph_internals import CHECKPOINT_MAP_KEY
 from echelons.plans import adrive_plan, drive_plan
@@ -352,7 +352,7 @@ def list_named_checkpoints(configurable: Mapping[str, Any]) -> list[OneCheckpoin
     """Return the checkpoints that a run or an update with this `configurable` begins from.
 
     Raises:
-        InvalidOption: Its map of checkpoints is no mapping.
+        InvalidInput: Its map of checkpoints is no mapping.
     """
     given: Any = configurable.get(CHECKPOINT_MAP_KEY, {})
     checkpoint_id = configurable.get("checkpoint_id")
@@ -360,8 +360,8 @@ def list_named_checkpoints(configurable: Mapping[str, Any]) -> list[OneCheckpoin
         return []
     if not isinstance(given, Mapping):
         why = "it is no mapping of namespaces to ids of checkpoints; leave it out"
-        raise InvalidOption("configurable", f"{CHECKPOINT_MAP_KEY}={shorten_repr(given)}", why)
-    with refuse_unreadable(partial(InvalidOption, "configurable", CHECKPOINT_MAP_KEY)):
+        raise invalid_option("configurable", f"{CHECKPOINT_MAP_KEY}={shorten_repr(given)}", why)
+    with refuse_unreadable(partial(invalid_option, "configurable", CHECKPOINT_MAP_KEY)):
         named = {str(namespace): each for namespace, each in list_items(given.items())}
     if checkpoint_id:
         named[str(configurable.get("checkpoint_ns") or "")] = checkpoint_id
@@ -373,11 +373,11 @@ def check_named_checkpoints(named: Iterable[OneCheckpoint]) -> ReadPlan[None]:
     """Check that checkpoints exist.
 
     Raises:
-        CheckpointNotFound: One does not, or is another thread's.
+        ThreadError: One does not, or is another thread's.
     """
     for each in named:
         if not isinstance(each.checkpoint_id, str) or not (yield each):
-            raise CheckpointNotFound(each.checkpoint_id, each.thread_id, each.checkpoint_ns)
+            raise checkpoint_not_found(each.checkpoint_id, each.thread_id, each.checkpoint_ns)
 
 
 def _map_parents(found: Iterable[CheckpointTuple]) -> dict[str, str | None]:

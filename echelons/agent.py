@@ -137,7 +137,7 @@ class Agent(_Compiled):
         >>> Agent("head", subordinates=[eat, eat])
         Traceback (most recent call last):
         ...
-        echelons.errors.DuplicateName: the name 'restaurants' stands more than once ...
+        echelons.errors.ConfigurationError: the name 'restaurants' stands more than once ...
     """
 
     name: str
@@ -270,7 +270,7 @@ class Agent(_Compiled):
             ModelError: A model given by name is unknown, or has no API key.
             StorageError: The database cannot be opened.
             ConfigurationError: The checkpointer is neither a saver nor a path.
-            InvalidOption: The store is no LangGraph store, the schema no class, or the redactor no
+            InvalidInput: The store is no LangGraph store, the schema no class, or the redactor no
                 function.
         """
         from echelons.graphs.compiled_tree import compile_tree
@@ -609,8 +609,7 @@ def check_middleware_tools(agent: Agent, middleware: Sequence[Any]) -> None:
     """Check that the tools of an agent's middleware have names that are free.
 
     Raises:
-        ConfigurationError: Another tool of the agent is called so.
-        ConfigurationError: A tool of every agent is.
+        ConfigurationError: Another tool of the agent is called so; a tool of every agent is.
     """
     taken = {getattr(each, "name", None) or getattr(each, "__name__", "") for each in agent.tools}
     for each in middleware:

@@ -35,7 +35,7 @@ from echelons.checkpoints.ledger import get_ledger
 from echelons.checkpoints.open import open_checkpointer
 from echelons.checkpoints.threads.segments import SavedHistory
 from echelons.delegation.policy import DEFAULT_POLICY, DelegationPolicy
-from echelons.errors import EventLoopMissing, InvalidOption, SessionNeeded
+from echelons.errors import EventLoopMissing, SessionNeeded, invalid_option
 from echelons.features.feature import Place
 from echelons.features.registry import Made, bind_features, compile_features
 from echelons.graphs.agent_models import check_budgets, resolve_models
@@ -113,7 +113,7 @@ class AgentGraph(EditableGraph):
         """Run the tree, see `CompiledStateGraph.stream`.
 
         Raises:
-            CheckpointNotFound: The config names a checkpoint that the thread does not have.
+            ThreadError: The config names a checkpoint that the thread does not have.
             EventLoopMissing: Parts of the tree are only async, and the run is not a session's.
             InvalidInput: The input, or the thread's id, is refused.
             MissingAgents: The thread waits in agents that this tree does not have.
@@ -225,14 +225,14 @@ def compile_tree(
 ) -> AgentGraph:
     """Compile a tree, see `Agent.compile`."""
     if not issubclass(type(store), BaseStore | None):
-        raise InvalidOption("store", shorten_repr(store), "it is no LangGraph store (`BaseStore`)")
+        raise invalid_option("store", shorten_repr(store), "it is no LangGraph store (`BaseStore`)")
     if not issubclass(type(context_schema), type | None):
         why = "it is no class; give a pydantic model, a dataclass or a TypedDict"
-        raise InvalidOption("context_schema", shorten_repr(context_schema), why)
+        raise invalid_option("context_schema", shorten_repr(context_schema), why)
     given: object = redactor
     if not callable(given):
         why = "it is no function from text to text; leave it out for the default"
-        raise InvalidOption("redactor", shorten_repr(given), why)
+        raise invalid_option("redactor", shorten_repr(given), why)
     levels = _get_levels(agent)
     saver: Any = open_checkpointer(checkpointer)
     root = levels.root

@@ -12,7 +12,7 @@ from langchain_core.runnables import Runnable
 
 from echelons.agent import Agent
 from echelons.delegation.spawned_agents import AgentSpecification, SpawnableAgent, get_spawnable
-from echelons.errors import MissingTool
+from echelons.errors import MissingAgents
 from echelons.guards.limits import Limits
 from echelons.guards.permissions import (
     ALL_GRANTED,
@@ -60,7 +60,7 @@ class SpawnedLevels:
         """Return a spawned agent as a subordinate.
 
         Raises:
-            MissingTool: This process does not declare a tool of it, or its profile.
+            MissingAgents: This process does not declare a tool of it, or its profile.
         """
         grant = get_context(config).grant or ALL_GRANTED
         profile = get_spawnable(config).get(spec.profile)
@@ -92,19 +92,33 @@ def build_spawned_agent(
         grant: What its superior may use.
 
     Raises:
-        MissingTool: This process does not declare a tool of it, or its profile.
+        MissingAgents: This process does not declare a tool of it, or its profile.
     """
     allowed = superior.permissions.spawn
     if spec.profile:
         if profile is None:
-            raise MissingTool(spec.name, (), spec.profile)
+            raise MissingAgents(
+                "{agent!r} was spawned with the profile {profile!r}, which Session(spawnable=...) "
+                "does not name; declare them again. Nothing was changed",
+                code="missing_tool",
+                agent=spec.name,
+                names=(),
+                profile=spec.profile,
+            )
         base: Agent = profile.member
         tools = list(base.tools)
     else:
         base = Agent(spec.name, spec.role)
         known = {_get_tool_name(each): each for each in superior.tools}
         if missing := [name for name in spec.tools if name not in known]:
-            raise MissingTool(spec.name, missing, "")
+            raise MissingAgents(
+                "{agent!r} was spawned with the tools {names:each}, which its superior does not "
+                "have in this process; declare them again. Nothing was changed",
+                code="missing_tool",
+                agent=spec.name,
+                names=missing,
+                profile="",
+            )
         # Those that its superior may not give any more are left out.
         given = allowed.tools if allowed else ()
         tools = [known[name] for name in spec.tools if name in given]

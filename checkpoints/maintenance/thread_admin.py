@@ -37,7 +37,7 @@ from echelons.checkpoints.storage.cached_saver import CachedSaver
 from echelons.checkpoints.storage.json_text import to_json_text
 from echelons.checkpoints.storage.rows import PUT_CHECKPOINT, CheckpointRow
 from echelons.checkpoints.storage.verified_saver import VerifiedSaver
-from echelons.errors import InvalidStrategy, ThreadTaken
+from echelons.errors import InvalidStrategy, ThreadError
 
 T = TypeVar("T")
 KEEP_LATEST = "keep_latest"
@@ -118,12 +118,17 @@ class ThreadAdmin(CachedSaver):
             target_thread_id: An unused id.
 
         Raises:
-            ThreadTaken: The target id is in use.
+            ThreadError: The target id is in use.
         """
         source, target = str(source_thread_id), str(target_thread_id)
         with self._open_rewrite() as (cursor, _):
             if has_thread_rows(cursor, target):
-                raise ThreadTaken(target)
+                raise ThreadError(
+                    "thread {thread_id!r} is there already; copy to another id, or delete it "
+                    "first. Nothing was changed",
+                    code="thread_taken",
+                    thread_id=target,
+                )
             self._seals.check_thread(cursor, source)
             copy_thread_rows(cursor, source, target)
             self._seals.seal_thread(cursor, target)

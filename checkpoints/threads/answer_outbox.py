@@ -28,7 +28,7 @@ from echelons.checkpoints.threads.pending_work import Question, sort_questions
 from echelons.checkpoints.threads.thread_status import ThreadStatus, read_thread_status
 from echelons.checkpoints.tree_control.dismissal_ledger import refuse_dismissed
 from echelons.effects.approvals import find_review
-from echelons.errors import NoQuestionPending, QuestionClosed, UnknownQuestion, WrongAnswer
+from echelons.errors import NoQuestionPending, QuestionClosed, WrongAnswer, unknown_question
 from echelons.messaging.agent_question import build_missed_answer
 from echelons.text.input_limits import ID_PATTERN
 from echelons.text.json_schema import find_mismatch
@@ -121,7 +121,7 @@ def check_answers(
         NoQuestionPending: There is no pending question.
         QuestionClosed: A question has been answered or withdrawn.
         AgentDismissed: It was withdrawn, as the agent that has asked was dismissed.
-        UnknownQuestion: A question was never asked.
+        QuestionError: A question was never asked.
         WrongAnswer: An answer does not match the schema of its question, or is no decision on
             its tool calls.
     """
@@ -138,7 +138,7 @@ def check_answers(
                 raise QuestionClosed(question, list(asked))
             if not asked:
                 raise NoQuestionPending(thread)
-            raise UnknownQuestion(question, list(asked))
+            raise unknown_question(question, list(asked))
     accepted = {name: accept_answer(asked[name], value) for name, value in answers.items()}
     return standing, given, accepted
 

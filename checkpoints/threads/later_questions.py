@@ -52,7 +52,7 @@ def store_later_answers(
     """Store answers to such questions, all of them or none, and their events.
 
     Raises:
-        InputTooLarge: One of them is larger than a message may be.
+        InvalidInput: One of them is larger than a message may be.
         QuestionClosed: Another caller has answered one of them first.
         ControlError: The agent that has asked has too many unread messages.
     """

@@ -19,7 +19,7 @@ from echelons.checkpoints.queries import ReadPlan
 from echelons.checkpoints.threads.store import read_branch_threads
 from echelons.checkpoints.threads.thread import Thread
 from echelons.checkpoints.tree_control.repairs import read_hidden_messages, store_hidden_messages
-from echelons.errors import UnknownMessage
+from echelons.errors import ThreadError
 from echelons.identity.lineage import is_from_model
 from echelons.models.hidden_messages import find_hidden
 from echelons.tree.names import PATH_SEPARATOR
@@ -87,13 +87,19 @@ def repair_thread(
 
     Raises:
         ThreadNotFound: The thread has never run.
-        UnknownMessage: It has no message with one of the ids.
+        ThreadError: It has no message with one of the ids.
         LeaseLost: Another run holds the thread now.
     """
     threads = yield from read_branch_threads(thread_id)
     known = {str(each.id) for one in threads.values() for each in one.messages}
     if unknown := [each for each in ids if each not in known]:
-        raise UnknownMessage(unknown[0], thread)
+        raise ThreadError(
+            "thread {thread!r} has no message {message_id:short}; list those that can be hidden "
+            "with `echelons repair` or Session.repair()",
+            code="unknown_message",
+            message_id=unknown[0],
+            thread=thread,
+        )
     chosen = set[str]()
     for one in threads.values():
         chosen |= find_hidden(one.messages, ids)

@@ -19,20 +19,11 @@ import typer
 from echelons.cli import output
 from echelons.cli.exit_codes import ExitCode
 from echelons.cli.options import OutputOptions
-from echelons.errors import EchelonsError, RunFailed, ThreadBusy
+from echelons.errors import EchelonsError, ThreadBusy
 from echelons.text.error_lines import format_traceback
 
 BROKEN_PIPE_CODE = 141
 """Exit code of a program whose output pipe was closed by its reader: 128 + SIGPIPE."""
-
-
-ERROR_EXIT_CODES = {
-    RunFailed: ExitCode.FAILED,
-    ThreadBusy: ExitCode.BUSY,
-    EchelonsError: ExitCode.REFUSED,
-    Exception: ExitCode.UNEXPECTED,
-}
-"""Exit code for each kind of error; the first that fits counts."""
 
 
 def command(function: Callable[..., ExitCode]) -> Callable[..., None]:
@@ -102,10 +93,18 @@ def _run_guarded(work: Callable[[], ExitCode], how: OutputOptions) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return BROKEN_PIPE_CODE
     except Exception as error:  # noqa: BLE001  the last line of defence: a line, not a traceback
-        code = next(code for kind, code in ERROR_EXIT_CODES.items() if isinstance(error, kind))
+        code = _choose_exit_code(error)
         if how.debug:
             output.print_remark(format_traceback(error))
         output.print_error(error, code, as_json=how.json)
         return code
     finally:
         log.removeHandler(handler)
+
+
+def _choose_exit_code(error: Exception) -> ExitCode:
+    if isinstance(error, ThreadBusy):
+        return ExitCode.BUSY
+    if isinstance(error, EchelonsError):
+        return ExitCode.FAILED if error.code == "run_failed" else ExitCode.REFUSED
+    return ExitCode.UNEXPECTED

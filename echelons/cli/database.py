@@ -15,7 +15,7 @@ from echelons.checkpoints.default_path import (
     make_database_folder,
 )
 from echelons.cli.output import print_remark
-from echelons.errors import StorageError, ThreadNotFound, ThreadNotNamed
+from echelons.errors import StorageError, ThreadNotFound, thread_not_named
 from echelons.identity.lineage import derive_root_thread_id
 
 if TYPE_CHECKING:
@@ -87,14 +87,14 @@ def choose_root(saver: SqliteCheckpointer, thread: str | None) -> RootThread:
 
     Raises:
         ThreadNotFound: No thread has that name, or there is none at all.
-        ThreadNotNamed: There are several, and none is `main`.
+        ThreadError: There are several, and none is `main`.
     """
     if thread is not None:
         return find_root(saver, thread)
     found = list_roots(saver)
     mains = [root for root in found if root.name == MAIN_THREAD]
     if len(found) > 1 and not mains:
-        raise ThreadNotNamed([root_label(root) for root in found])
+        raise thread_not_named([root_label(root) for root in found])
     if not found:
         raise ThreadNotFound(MAIN_THREAD)
     return (mains or found)[0]

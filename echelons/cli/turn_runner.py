@@ -33,7 +33,7 @@ from echelons.cli.exit_codes import ExitCode
 from echelons.cli.options import RunOutputOptions
 from echelons.cli.question_prompt import LEFT_OPEN, ask_questions
 from echelons.cli.team_loader import TeamSpec, load_team_profiles
-from echelons.errors import EchelonsError, LedgerDamaged, RunFailed
+from echelons.errors import EchelonsError, LedgerDamaged, ThreadError
 from echelons.runtime.run_events import RunEvent
 from echelons.runtime.session import Session
 from echelons.runtime.session_requests import SessionThread
@@ -74,7 +74,7 @@ def run_planned_turn(turn: PlannedTurn, how: RunOutputOptions, loop: asyncio.Run
     closed when the turn has ended.
 
     Raises:
-        RunFailed: A model or a function failed.
+        ThreadError: A model or a function failed.
         EchelonsError: The turn cannot start or go on.
     """
     runner = _TurnRunner(turn, how)
@@ -254,4 +254,10 @@ async def _iterate_events(run: AsyncRun, thread: str) -> AsyncIterator[RunEvent]
     except EchelonsError:
         raise
     except Exception as error:
-        raise RunFailed(thread, describe_error(error)) from error
+        raise ThreadError(
+            "the turn of thread {thread!r} stopped at {reason}; all that was done before is "
+            "stored, and `echelons resume` goes on from there",
+            code="run_failed",
+            thread=thread,
+            reason=describe_error(error),
+        ) from error

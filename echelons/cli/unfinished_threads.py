@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 from echelons.cli.database import find_root, list_roots, root_label
 from echelons.errors import (
-    NoOpenThread,
     NoQuestionPending,
     QuestionClosed,
-    ThreadNotNamed,
-    UnknownQuestion,
+    QuestionError,
+    no_open_thread,
+    thread_not_named,
 )
 
 if TYPE_CHECKING:
@@ -105,8 +105,12 @@ def explain_closed_question(
                 run_plan(saver, check_answers(root_label(each.root), each.root.id, {question: ""}))
             except QuestionClosed:
                 raise
-            except (NoQuestionPending, UnknownQuestion):
-                pass  # another thread has asked it, or none
+            except NoQuestionPending:
+                pass
+            except QuestionError as error:
+                # Another thread has asked it, or none.
+                if error.code != "unknown_question":
+                    raise
 
 
 def find_unfinished_root(
@@ -115,14 +119,14 @@ def find_unfinished_root(
     """Return the named root thread, else the only one in one of the states.
 
     Raises:
-        NoOpenThread: No name is given, and no thread is in such a state.
-        ThreadNotNamed: No name is given, and several are.
+        ThreadError: No name is given, and no thread is in such a state; no name is given, and
+            several are.
     """
     if thread is not None:
         return find_root(saver, thread)
     left = [each.root for each in list_root_statuses(saver, None) if each.state in states]
     if not left:
-        raise NoOpenThread(saver.path, "is unfinished")
+        raise no_open_thread(saver.path, "is unfinished")
     if len(left) > 1:
-        raise ThreadNotNamed([root_label(root) for root in left])
+        raise thread_not_named([root_label(root) for root in left])
     return left[0]

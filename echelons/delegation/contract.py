@@ -13,7 +13,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from echelons.errors import ConfigurationError, ContractBroken, InvalidInput, InvalidSetting
+from echelons.errors import ConfigurationError, InvalidInput, InvalidSetting
 from echelons.text.input_limits import CONTEXT_BYTES, copy_plain, shorten_repr
 from echelons.text.json_schema import build_example, find_recursion, inline_references
 
@@ -82,12 +82,12 @@ class Contract:
         """Return the input that has these fields, as JSON.
 
         Raises:
-            ContractBroken: They are not valid.
+            InvalidInput: They are not valid.
             InvalidInput: They are no JSON, or too large.
         """
         assert self.input is not None  # noqa: S101  callers look first
         if not isinstance(fields, Mapping):
-            raise ContractBroken(f"it is {shorten_repr(fields)}; {self.describe_input()}")
+            raise _contract_broken(f"it is {shorten_repr(fields)}; {self.describe_input()}")
         plain = copy_plain(fields, "the input", CONTEXT_BYTES)[0]
         return _validate(self.input, plain)
 
@@ -95,7 +95,7 @@ class Contract:
         """Return the input that a task in words is: its JSON, or its only text.
 
         Raises:
-            ContractBroken: It is neither.
+            InvalidInput: It is neither.
             InvalidInput: It is too large.
 
         Examples:
@@ -112,7 +112,7 @@ class Contract:
         if isinstance(fields, dict):
             return self.read_input(fields)
         if (only := self._find_only_text()) is None:
-            raise ContractBroken(self.describe_input())
+            raise _contract_broken(self.describe_input())
         return self.read_input({only: task})
 
     def describe_input(self) -> str:
@@ -125,7 +125,7 @@ class Contract:
         """Return the output that an answer is: a text with JSON, JSON itself, or an instance.
 
         Raises:
-            ContractBroken: It is none of the type.
+            InvalidInput: It is none of the type.
             InvalidInput: It is too large.
         """
         assert self.output is not None  # noqa: S101  callers look first
@@ -135,7 +135,7 @@ class Contract:
             try:
                 answer = json.loads(_strip_fence(answer))
             except ValueError as error:
-                raise ContractBroken(f"it is no JSON ({error})") from error
+                raise _contract_broken(f"it is no JSON ({error})") from error
         return _validate(self.output, copy_plain(answer, "the output", OUTPUT_BYTES)[0])
 
     def _find_only_text(self) -> str | None:
@@ -208,10 +208,10 @@ def _validate(model: type[BaseModel], plain: Any) -> BaseModel:
         # As JSON, which has no dates and no enumerations: a stored value is read the same way.
         return model.model_validate_json(json.dumps(plain, allow_nan=False))
     except ValidationError as error:
-        raise ContractBroken(describe_faults(error)) from error
+        raise _contract_broken(describe_faults(error)) from error
     # A validator is the caller's code.
     except Exception as error:
-        raise ContractBroken(f"{type(error).__name__}: {error}") from error
+        raise _contract_broken(f"{type(error).__name__}: {error}") from error
 
 
 def describe_faults(error: ValidationError) -> str:
@@ -235,3 +235,7 @@ def _invalid_contract(model: str, why: str) -> ConfigurationError:
     return ConfigurationError(
         "the contract's {model}: {why}", code="invalid_contract", model=model, why=why
     )
+
+
+def _contract_broken(why: str) -> InvalidInput:
+    return InvalidInput("{why}", code="contract_broken", why=why)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, get_type_hints
 from uuid import uuid5
 
 from echelons.delegation.request import Status
-from echelons.errors import InvalidOption, UnreadableRecord
+from echelons.errors import UnreadableRecord, invalid_option
 from echelons.guards.spawn import SPAWNED_KINDS, SpawnedKind
 from echelons.identity.lineage import ECHELONS_NS, SPAWNED_KEY
 from echelons.identity.thread_history import Head
@@ -186,16 +186,16 @@ def check_spawnable(agents: object) -> dict[str, SpawnableAgent]:
         return {}
     if not isinstance(agents, Mapping):
         why = "give a mapping from names to agents"
-        raise InvalidOption("spawnable", shorten_repr(agents), why)
+        raise invalid_option("spawnable", shorten_repr(agents), why)
     spawnable: dict[str, SpawnableAgent] = {}
     for name, agent in agents.items():
         # A profile is an agent: only an agent has a model.
         if not (is_label(name) and isinstance(agent, Member) and hasattr(agent, "model")):
             why = "it is no name with an agent"
-            raise InvalidOption("spawnable", shorten_repr((name, agent)), why)
+            raise invalid_option("spawnable", shorten_repr((name, agent)), why)
         if getattr(agent, "is_monitored", False):
             why = "it has monitors, and they watch what is declared alone; leave them out"
-            raise InvalidOption("spawnable", shorten_repr(name), why)
+            raise invalid_option("spawnable", shorten_repr(name), why)
         spawnable[name] = SpawnableAgent.build(agent)
     return spawnable
 

@@ -17,7 +17,7 @@ from uuid import uuid5
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
-from echelons.errors import InvalidSetting, NoCall
+from echelons.errors import InvalidSetting, no_call
 from echelons.guards.gate import Halt
 from echelons.identity.lineage import ECHELONS_NS
 from echelons.text.input_limits import refuse_unreadable, shorten_repr
@@ -113,13 +113,13 @@ def idempotency_key(call: object) -> str:
         call: The tool's `ToolRuntime`, or its config.
 
     Raises:
-        NoCall: It is neither, or the tool was not called by an agent of a tree.
+        ThreadError: It is neither, or the tool was not called by an agent of a tree.
     """
-    with refuse_unreadable(lambda _: NoCall(shorten_repr(call))):
+    with refuse_unreadable(lambda _: no_call(shorten_repr(call))):
         config = call if isinstance(call, Mapping) else getattr(call, "config", None)
         found = (config.get("configurable") or {}) if isinstance(config, Mapping) else {}
         if IDEMPOTENCY_KEY not in found:
-            raise NoCall(shorten_repr(call))
+            raise no_call(shorten_repr(call))
         return str(found[IDEMPOTENCY_KEY])
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from time import monotonic, time
 from typing import TYPE_CHECKING, Any
 
-from echelons.errors import NoCall
+from echelons.errors import no_call
 from echelons.guards.gate import OPEN_GATE, Gate, Halt, ScopedGate, get_gate
 from echelons.run_context import get_context, with_context
 from echelons.text.input_limits import refuse_unreadable, shorten_repr
@@ -34,12 +34,12 @@ def time_left(call: object) -> float | None:
         call: The tool's `ToolRuntime`, or its config.
 
     Raises:
-        NoCall: It is neither.
+        ThreadError: It is neither.
     """
-    with refuse_unreadable(lambda _: NoCall(shorten_repr(call))):
+    with refuse_unreadable(lambda _: no_call(shorten_repr(call))):
         config = call if isinstance(call, Mapping) else getattr(call, "config", None)
         if not isinstance(config, Mapping):
-            raise NoCall(shorten_repr(call))
+            raise no_call(shorten_repr(call))
         deadline = get_deadline(config)
         return None if deadline is None else max(deadline - monotonic(), 0.0)
 

@@ -303,7 +303,7 @@ def choose_user_name(given: object = None) -> str:
     """Return a name that was given, or else that of the operating system's user.
 
     Raises:
-        InvalidId: It is no text of 1 to 512 characters that can be printed.
+        InvalidInput: It is no text of 1 to 512 characters that can be printed.
 
     Examples:
         >>> choose_user_name("Ann")

@@ -30,7 +30,7 @@ from echelons.checkpoints.checkpointer import SqliteCheckpointer
 from echelons.checkpoints.queries import OneCheckpoint, ReadPlan, arun_plan
 from echelons.checkpoints.threads.answer_outbox import accept_answer
 from echelons.checkpoints.threads.pending_work import Question
-from echelons.errors import EchelonsError, InvalidThread, ThreadNotFound, duplicate_name
+from echelons.errors import EchelonsError, ThreadNotFound, duplicate_name, invalid_thread
 from echelons.identity.lineage import Identity, derive_root_thread_id
 from echelons.mcp.elicitation import ANSWER_FIELD, build_question_form, describe_question
 from echelons.runtime.run_events import RunEvent, RunEventKind
@@ -165,7 +165,7 @@ class TeamServer:
 
     async def _read_root(self, thread: str) -> CheckpointTuple | None:
         if not is_label(thread):
-            raise InvalidThread(thread)
+            raise invalid_thread(thread)
         return await arun_plan(self._saver, _read_checkpoint(thread))
 
     async def _run_turn(

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
-from echelons.errors import InvalidValue
+from echelons.errors import invalid_value
 from echelons.text.input_limits import measure_size, read_text, shorten_repr
 
 MailKind: TypeAlias = Literal[
@@ -153,12 +153,11 @@ def check_mail_text(text: object) -> str:
     """Return the text of a message.
 
     Raises:
-        InvalidValue: It is no text, or empty.
-        InputTooLarge: It has more than `MAIL_BYTES`.
-        InvalidText: It has a lone surrogate.
+        InvalidInput: It is no text, or empty; it has more than `MAIL_BYTES`; it has a lone
+            surrogate.
     """
     said = read_text(text)
     if not said or not said.strip():
-        raise InvalidValue("a message", shorten_repr(text), "it says nothing; give some words")
+        raise invalid_value("a message", shorten_repr(text), "it says nothing; give some words")
     measure_size(said, "a message", MAIL_BYTES)
     return said

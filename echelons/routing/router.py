@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from echelons.capabilities import CapabilityMap
-from echelons.errors import InvalidTask, RoutingError, matcher_failed
+from echelons.errors import RoutingError, invalid_task, matcher_failed
 from echelons.routing.lexical_matcher import LexicalMatcher
 from echelons.routing.matcher import Matcher
 from echelons.routing.ranking import ProfileIndex, Ranking, RoutingQuery
@@ -93,7 +93,7 @@ class Router:
                 agents that were asked before.
 
         Raises:
-            InvalidTask: The task is not a string, or blank.
+            InvalidInput: The task is not a string, or blank.
             UnknownPath: There is no such receiver.
         """
         return self._rank(self._build_query(task, receiver, without))
@@ -119,7 +119,7 @@ class Router:
             receiver can do any of it.
 
         Raises:
-            InvalidTask: The task is not a string, or blank.
+            InvalidInput: The task is not a string, or blank.
             UnknownPath: There is no such receiver.
         """
         asked, steps = self._start_split(self._build_query(task, receiver, without))
@@ -143,7 +143,7 @@ class Router:
         two are named, because then there is nothing to combine.
 
         Raises:
-            InvalidTask: The task is not a string, or blank.
+            InvalidInput: The task is not a string, or blank.
             UnknownPath: There is no such receiver.
         """
         asked = self._build_query(task, receiver, ())
@@ -209,5 +209,5 @@ class Router:
         self, task: object, receiver: str | Sequence[str], without: Collection[str]
     ) -> RoutingQuery:
         if not isinstance(task, str) or not task.strip():
-            raise InvalidTask(task)
+            raise invalid_task(task)
         return RoutingQuery(task, self._profiles.find_position(receiver), without)

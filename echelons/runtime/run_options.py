@@ -17,7 +17,7 @@ from langgraph.checkpoint.base import BaseCheckpointSaver
 
 from echelons.checkpoints.checkpointer import SqliteCheckpointer
 from echelons.checkpoints.threads.store import is_written_by_library
-from echelons.errors import InvalidNote, InvalidOption
+from echelons.errors import invalid_note, invalid_option
 from echelons.identity.lineage import STORED_KEYS_KEY
 from echelons.langgraph_internals import OWN_CONFIG_KEYS
 from echelons.runtime.session_requests import SessionThread
@@ -64,24 +64,23 @@ class RunOptions:
         """Return validated options.
 
         Raises:
-            InvalidNote: An entry of `metadata` cannot be stored, or has a name of LangGraph's or
-                of ours.
-            InvalidOption: Another argument holds something that cannot be passed, or stored.
-            InputTooLarge: What is to be stored is larger than 4 KiB.
+            InvalidInput: An entry of `metadata` cannot be stored, or has a name of LangGraph's or
+                of ours; another argument holds something that cannot be passed, or stored; what is
+                to be stored is larger than 4 KiB.
         """
         notes, keys = check_metadata(metadata), _check_texts("stored_keys", stored_keys)
         for key in filter(is_written_by_library, notes):
-            raise InvalidNote(shorten_repr(key), _TAKEN)
+            raise invalid_note(shorten_repr(key), _TAKEN)
         given = _check_configurable(configurable)
         for key in keys:
             if why := _explain_unstorable(key, notes):
-                raise InvalidOption("stored_keys", shorten_repr(key), why)
+                raise invalid_option("stored_keys", shorten_repr(key), why)
             if key not in given:
                 continue
             value = given[key]
             if not issubclass(type(value), _SCALARS):
                 why = f"it is of type {type(value).__name__}; only texts, numbers, true and false"
-                raise InvalidOption(
+                raise invalid_option(
                     "stored_keys", f"{key}={shorten_repr(value)}", f"{why} are stored"
                 )
             given[key] = copy_plain(value, "metadata and stored_keys", NOTE_BYTES)[0]
@@ -100,7 +99,7 @@ class RunOptions:
         """Refuse to hand a saver of another kind what it would store although it must not.
 
         Raises:
-            InvalidOption: A text or number is not one of the stored keys.
+            InvalidInput: A text or number is not one of the stored keys.
         """
         if isinstance(saver, SqliteCheckpointer) or not isinstance(saver, BaseCheckpointSaver):
             return
@@ -109,13 +108,13 @@ class RunOptions:
                 kind = type(saver).__name__
                 why = f"{kind} stores every text and number of it; name it in stored_keys=, pass it"
                 why += " in context=, or use the path of a database"
-                raise InvalidOption("configurable", shorten_repr(key), why)
+                raise invalid_option("configurable", shorten_repr(key), why)
 
     def complete(self, stored: Mapping[str, Any]) -> RunOptions:
         """Return the options with the keys that a continued turn has stored and that are not given.
 
         Raises:
-            InvalidOption: A key is to be stored that is neither given nor stored.
+            InvalidInput: A key is to be stored that is neither given nor stored.
         """
         if not stored and not self.stored_keys:
             return self
@@ -126,7 +125,7 @@ class RunOptions:
                 why = (
                     "configurable= has no such key, and this turn has not stored it; give it there"
                 )
-                raise InvalidOption("stored_keys", shorten_repr(key), why)
+                raise invalid_option("stored_keys", shorten_repr(key), why)
         keys = tuple(dict.fromkeys((*self.stored_keys, *restored)))
         return replace(self, configurable=given, stored_keys=keys) if restored else self
 
@@ -148,11 +147,11 @@ def _check_texts(option: str, given: Any) -> tuple[str, ...]:
     """Return the texts of an argument."""
     with _refuse_unreadable_option(option, given):
         if isinstance(given, (str, bytes, Mapping)) or not hasattr(given, "__iter__"):
-            raise InvalidOption(option, shorten_repr(given), "it is no list of texts")
+            raise invalid_option(option, shorten_repr(given), "it is no list of texts")
         texts = list_items(given)
     for each in texts:
         if not is_label(each):
-            raise InvalidOption(option, shorten_repr(each), "it is no text that can be printed")
+            raise invalid_option(option, shorten_repr(each), "it is no text that can be printed")
     return tuple(read_text(each) or "" for each in texts)
 
 
@@ -165,7 +164,7 @@ def _check_callbacks(given: Any) -> Callbacks:
     for each in handlers:
         if not is_list or not issubclass(type(each), BaseCallbackHandler):
             why = "give a list of LangChain's callback handlers, or a callback manager"
-            raise InvalidOption("callbacks", shorten_repr(each), why)
+            raise invalid_option("callbacks", shorten_repr(each), why)
     return handlers
 
 
@@ -174,16 +173,16 @@ def _check_configurable(given: Any) -> dict[str, Any]:
         return {}
     with _refuse_unreadable_option("configurable", given):
         if not isinstance(given, Mapping):
-            raise InvalidOption("configurable", shorten_repr(given), "it is no mapping")
+            raise invalid_option("configurable", shorten_repr(given), "it is no mapping")
         entries = list_items(given.items())
         for key, _ in entries:
             if why := _explain_unusable(read_text(key)):
-                raise InvalidOption("configurable", shorten_repr(key), why)
+                raise invalid_option("configurable", shorten_repr(key), why)
         return {read_text(key) or "": value for key, value in entries}
 
 
 def _refuse_unreadable_option(option: str, given: object) -> AbstractContextManager[None]:
-    return refuse_unreadable(lambda why: InvalidOption(option, shorten_repr(given), why))
+    return refuse_unreadable(lambda why: invalid_option(option, shorten_repr(given), why))
 
 
 def _explain_unusable(key: str | None) -> str:

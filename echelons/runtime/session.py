@@ -47,15 +47,15 @@ from echelons.errors import (
     ConfigurationError,
     EchelonsError,
     ForeignSaverWarning,
-    InvalidOption,
     InvalidSetting,
-    InvalidThread,
     NoWorkspace,
     SpawnRefused,
     ThreadBusy,
     ThreadNotFound,
     UnknownPath,
     invalid_database,
+    invalid_option,
+    invalid_thread,
     message_refused,
 )
 from echelons.graphs.agent_models import check_budgets
@@ -134,9 +134,9 @@ class Session:
 
     Raises:
         ConfigurationError: The agent is no `Agent`; the database is neither.
-        InvalidThread: The thread's name is empty, too long, not a text, or not printable.
-        InvalidNote: An entry of `metadata` cannot be stored.
-        InvalidOption: Something of the arguments after it cannot be passed, or stored.
+        InvalidInput: The thread's name is empty, too long, not a text, or not printable; an entry
+            of `metadata` cannot be stored; something of the arguments after it cannot be passed, or
+            stored.
         ConfigurationError: The theme has no names, or such that cannot be used; the prices cannot
             be used.
         InvalidWorkspace: The workspace is no folder that can be written, or a link.
@@ -181,7 +181,7 @@ class Session:
                 given=agent,
             )
         if not is_label(thread):
-            raise InvalidThread(thread)
+            raise invalid_thread(thread)
         self.thread = thread = read_text(thread) or ""
         options = RunOptions.check(metadata, context, configurable, callbacks, tags, stored_keys)
         is_path = issubclass(type(database), (str, Path))
@@ -302,17 +302,16 @@ class Session:
             InvalidSetting: The budget is more than the root's permissions, or cannot be kept: a
                 model of the tree reports no tokens, or has no price.
             UnknownPath: The tree has no agent at `to`.
-            ContractBroken: The root has an input, and the task is none.
-            InvalidTask: It is empty, a model could not be sent its blocks, or it has blocks and is
-                for an agent below the root.
-            InputTooLarge: It has more than 1 MiB of text, or 4 MiB of pictures and files.
-            InvalidId: `turn_id` has other characters than letters, digits and `._:-`.
+            InvalidInput: The root has an input, and the task is none; it is empty, a model could
+                not be sent its blocks, or it has blocks and is for an agent below the root; it has
+                more than 1 MiB of text, or 4 MiB of pictures and files; `turn_id` has other
+                characters than letters, digits and `._:-`.
             ThreadBusy: Another run holds the thread.
             InterventionPending: The thread waits for answers.
             UnfinishedTurn: Its last turn was cut short, and not stopped.
-            TurnReused: The turn was another task, or had another context or another `to`.
-            InvalidInput: `request_context` is no JSON object, or too large.
-            InvalidOption: A key in the session's `stored_keys` is neither given nor stored.
+            ThreadError: The turn was another task, or had another context or another `to`.
+            InvalidInput: `request_context` is no JSON object, or too large; a key in the session's
+                `stored_keys` is neither given nor stored.
         """
         addressee = self._find_addressee(to)
         contract = self._engine.graph.agent.contract
@@ -383,11 +382,10 @@ class Session:
                 out.
 
         Raises:
-            AnswerMissing: No value is given.
-            AnswerUnnamed: A value is given beside several answers.
-            InvalidId: A question's id is not a text.
+            QuestionError: No value is given; a value is given beside several answers.
+            InvalidInput: A question's id is not a text.
             NoQuestionPending: Nothing is asked.
-            UnknownQuestion: A question named was never asked; `QuestionClosed` if it was,
+            QuestionError: A question named was never asked; `QuestionClosed` if it was,
                 and is answered or withdrawn.
             WrongAnswer: An answer is not what its question asks for.
         """
@@ -472,7 +470,7 @@ class Session:
         Raises:
             ThreadBusy: A run holds the thread.
             ThreadNotFound: The thread has never run.
-            UnknownMessage: It has no message with one of the ids.
+            ThreadError: It has no message with one of the ids.
         """
         name = choose_user_name(by)
         with self._name_thread_in_errors():
@@ -569,7 +567,7 @@ class Session:
             UnknownPath: The tree has no such agent.
             ControlError: It was stopped, or reads no messages, such as a function; it has 1,000
                 unread messages.
-            InvalidInput: The text is empty, too large (`InputTooLarge`), or none.
+            InvalidInput: The text is empty, too large, or none.
         """
         return run_plan(self._saver, self._post_mail(path, text, "message"))
 
@@ -596,7 +594,7 @@ class Session:
             UnknownPath: The tree has no such agent.
             ControlError: It was stopped, or reads no messages, such as a function; it has 1,000
                 unread messages.
-            InvalidInput: The text is empty, too large (`InputTooLarge`), or none.
+            InvalidInput: The text is empty, too large, or none.
         """
         return run_plan(self._saver, self._post_mail(path, text, "intervention"))
 
@@ -797,7 +795,7 @@ class Session:
 
     def _dismiss(self, path: str, graceful: bool, by: str | None) -> ReadPlan[DismissedSubtree]:
         if type(graceful) is not bool:
-            raise InvalidOption("graceful", shorten_repr(graceful), "give True or False")
+            raise invalid_option("graceful", shorten_repr(graceful), "give True or False")
         known, name = self._list_kinds(), choose_user_name(by)
         return dismiss_agent(self.thread_id, path, known, name, graceful=graceful)
 

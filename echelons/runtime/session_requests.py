@@ -44,17 +44,16 @@ from echelons.delegation.contract import Contract, dump_model
 from echelons.delegation.request import render_facts, render_input
 from echelons.effects.approvals import Decision
 from echelons.errors import (
-    AnswerMissing,
-    AnswerUnnamed,
     InterventionPending,
-    InvalidId,
-    InvalidTask,
-    InvalidValue,
     NothingToResume,
+    QuestionError,
     ThreadBusy,
+    ThreadError,
     ThreadNotFound,
-    TurnReused,
     UnfinishedTurn,
+    invalid_id,
+    invalid_task,
+    invalid_value,
     not_paused,
 )
 from echelons.guards.budget import Budget
@@ -223,7 +222,14 @@ class SendRequest(SessionRequest):
         if known is None:
             return (yield from self._start_turn(thread, status, self.turn, digest))
         if known.task != digest:
-            raise TurnReused(self.turn, thread.name)
+            raise ThreadError(
+                "turn {turn_id!r} of thread {thread!r} was another task, or had another "
+                "request_context; send the same task with the same context to get its answer "
+                "again, or give the new task an id of its own. Nothing was changed",
+                code="turn_reused",
+                turn_id=self.turn,
+                thread=thread.name,
+            )
         if status.turn == self.turn and not status.finished:
             continued = yield from _continue_turn(thread, status)
             return continued or RunEnd.from_open_turn(status, replayed=True)
@@ -409,11 +415,10 @@ def build_send_request(
     `contract` is the root's.
 
     Raises:
-        ContractBroken: The root has an input, and the task is none.
-        InvalidTask: It is empty, a model could not be sent its blocks, or blocks are addressed to
-            an agent below the root.
-        InvalidId: `turn_id` has other characters than letters, digits and `._:-`.
-        InvalidInput: `request_context` is no JSON object, or too large.
+        InvalidInput: The root has an input, and the task is none; it is empty, a model could not be
+            sent its blocks, or blocks are addressed to an agent below the root; `turn_id` has other
+            characters than letters, digits and `._:-`; `request_context` is no JSON object, or too
+            large.
     """
     given: Any = read_text(task)
     fields: Mapping[str, Any] | None = None
@@ -423,7 +428,7 @@ def build_send_request(
     if given is not None:
         given = check_value(given, "the task")
     elif issubclass(type(task), (list, tuple)):
-        with refuse_unreadable(lambda why: InvalidTask(task, why)):
+        with refuse_unreadable(lambda why: invalid_task(task, why)):
             given = list_items(task)
             fault = find_block_fault(given) if given else ""
         if not fault:
@@ -431,11 +436,11 @@ def build_send_request(
             # What a block said of itself may have been something else.
             fault = find_block_fault(given) if given else ""
         if fault:
-            raise InvalidTask(task, fault)
+            raise invalid_task(task, fault)
     if not given or (isinstance(given, str) and not given.strip()):
-        raise InvalidTask(task)
+        raise invalid_task(task)
     if addressee and not isinstance(given, str):
-        raise InvalidTask(task, "only a text can be sent to an agent below the root")
+        raise invalid_task(task, "only a text can be sent to an agent below the root")
     turn = None if turn_id is None else check_id(turn_id, "turn_id")
     context = check_context(request_context, "request_context")
     return SendRequest(given, turn, context, addressee, fields)
@@ -455,11 +460,10 @@ def build_answer_request(
     """Return the request to answer one question, or several by their ids.
 
     Raises:
-        InvalidId: A question's id is not a text, or `by` is no name.
-        AnswerUnnamed: A value is given beside several answers.
-        AnswerMissing: No value is given.
+        InvalidInput: A question's id is not a text, or `by` is no name.
+        QuestionError: A value is given beside several answers; no value is given.
     """
-    with refuse_unreadable(lambda why: InvalidValue("the answers", shorten_repr(question), why)):
+    with refuse_unreadable(lambda why: invalid_value("the answers", shorten_repr(question), why)):
         is_mapping = isinstance(question, Mapping)
         pairs = (
             list_items(question.items()) if isinstance(question, Mapping) else [(question, value)]
@@ -467,15 +471,22 @@ def build_answer_request(
         answers: dict[str, Any] = {}
         for key, each in pairs:
             if (name := read_text(key)) is None:
-                raise InvalidId("id of a question", shorten_repr(key))
+                raise invalid_id("id of a question", shorten_repr(key))
             answers[name] = each if each is MISSING else _to_json(each)
     if is_mapping and value is not MISSING:
-        raise AnswerUnnamed(value, list(answers))
+        raise QuestionError(
+            "no question is named for the answer {value:short}, which stands beside answers to "
+            "{named:each}; nothing was changed. Call answer(id, value), or answer({{id: value, "
+            "…}}) alone",
+            code="answer_unnamed",
+            value=value,
+            named=tuple(answers),
+        )
     if not answers:
-        raise AnswerMissing
+        raise _answer_missing()
     for name, each in answers.items():
         if each is MISSING:
-            raise AnswerMissing(name)
+            raise _answer_missing(name)
         answers[name] = check_value(each, f"the answer to {shorten_repr(name)}")
     return AnswerRequest(answers, choose_user_name(by))
 
@@ -513,3 +524,13 @@ def _continue_turn(thread: SessionThread, status: ThreadStatus) -> ReadPlan[Star
 def _continue_with(graph_input: Command[Any] | None, status: ThreadStatus) -> StartRun:
     turn = status.turn or str(uuid4())
     return StartRun(graph_input, turn, status_before=status, stored_keys=status.stored_keys)
+
+
+def _answer_missing(question: str = "") -> QuestionError:
+    what = "question {id!r} was given no answer" if question else "no answer was given"
+    return QuestionError(
+        f"{what}; nothing was changed. Call answer(id, value), or answer({{{{id: value, …}}}}); a "
+        "value may be None",
+        code="answer_missing",
+        id=question,
+    )

@@ -16,12 +16,11 @@ from uuid import UUID
 
 from echelons.errors import (
     EchelonsError,
-    InputTooDeep,
-    InputTooLarge,
-    InvalidId,
-    InvalidNote,
-    InvalidText,
-    InvalidValue,
+    InvalidInput,
+    input_too_large,
+    invalid_id,
+    invalid_note,
+    invalid_value,
 )
 from echelons.errors.base import ShortRepr
 from echelons.text.error_lines import describe_error
@@ -53,16 +52,16 @@ def check_id(given: object, what: str) -> str:
     """Return an id, given as a string, number or UUID (LangGraph accepts all three), as a string.
 
     Raises:
-        InvalidId: It is empty or too long, or has characters that ids may not have.
+        InvalidInput: It is empty or too long, or has characters that ids may not have.
 
     Examples:
         >>> check_id("trip-1", "thread_id")
         'trip-1'
     """
-    with refuse_unreadable(lambda _: InvalidId(what, shorten_repr(given))):
+    with refuse_unreadable(lambda _: invalid_id(what, shorten_repr(given))):
         text = read_text(given) or (str(given) if isinstance(given, (int, UUID)) else "")
     if not ID_PATTERN.fullmatch(text):
-        raise InvalidId(what, shorten_repr(given))
+        raise invalid_id(what, shorten_repr(given))
     return text
 
 
@@ -85,11 +84,11 @@ def check_label(given: object, what: str) -> str:
     """Return a display name as a plain string.
 
     Raises:
-        InvalidId: It is no label, see `is_label`.
+        InvalidInput: It is no label, see `is_label`.
     """
     if not is_label(given):
         form = f"1 to {LONGEST_NAME} characters that can be printed, and no spaces at the ends"
-        raise InvalidId(what, shorten_repr(given), form)
+        raise invalid_id(what, shorten_repr(given), form)
     return read_text(given) or ""
 
 
@@ -109,23 +108,24 @@ def check_metadata(given: Mapping[str, Any] | None) -> dict[str, Any]:
     """Return the metadata of a session as a dictionary.
 
     Raises:
-        InvalidNote: It is no mapping, a key is not a valid id, or a value is not a string,
-            number or boolean.
-        InputTooLarge: Together they are larger than 4 KiB.
+        InvalidInput: It is no mapping, a key is not a valid id, or a value is not a string, number
+            or boolean; together they are larger than 4 KiB.
     """
     if given is None:
         return {}
     try:
         notes = copy_plain(given, "metadata", NOTE_BYTES)[0]
-    except InvalidValue as error:
-        raise InvalidNote(error.value, error.why) from error
+    except InvalidInput as error:
+        if error.code != "invalid_value":
+            raise
+        raise invalid_note(error.value, error.why) from error
     if not isinstance(notes, dict):
-        raise InvalidNote(shorten_repr(given), "metadata are a mapping of names to values")
+        raise invalid_note(shorten_repr(given), "metadata are a mapping of names to values")
     for key, value in notes.items():
         if not isinstance(key, str) or not ID_PATTERN.fullmatch(key):
-            raise InvalidNote(shorten_repr(key), "its key has other characters")
+            raise invalid_note(shorten_repr(key), "its key has other characters")
         if not isinstance(value, (str, int, float)):
-            raise InvalidNote(shorten_repr(key), f"its value is of type {type(value).__name__}")
+            raise invalid_note(shorten_repr(key), f"its value is of type {type(value).__name__}")
     return notes
 
 
@@ -133,10 +133,8 @@ def check_context(given: Mapping[str, Any] | None, what: str) -> dict[str, Any]:
     """Return a copy of a request's context, which is JSON of at most 64 KiB.
 
     Raises:
-        InvalidValue: It is no mapping of names to JSON.
-        InputTooLarge: It is larger.
-        InputTooDeep: It is nested too deep, or contains itself.
-        InvalidText: A string in it has a lone surrogate.
+        InvalidInput: It is no mapping of names to JSON; it is larger; it is nested too deep, or
+            contains itself; a string in it has a lone surrogate.
 
     Examples:
         >>> check_context({"customer": {"id": 7}}, "the context")
@@ -146,15 +144,15 @@ def check_context(given: Mapping[str, Any] | None, what: str) -> dict[str, Any]:
         return {}
     facts = copy_plain(given, what, CONTEXT_BYTES)[0]
     if not isinstance(facts, dict):
-        raise InvalidValue(what, shorten_repr(given), "a context is a mapping of names to values")
+        raise invalid_value(what, shorten_repr(given), "a context is a mapping of names to values")
     for key in facts:
         if not is_label(key):
             why = f"a name is text that can be printed, 1 to {LONGEST_NAME} characters"
-            raise InvalidValue(what, shorten_repr(key), why)
+            raise invalid_value(what, shorten_repr(key), why)
     try:
         copy: dict[str, Any] = json.loads(json.dumps(facts, allow_nan=False))
     except (TypeError, ValueError) as error:
-        raise InvalidValue(what, shorten_repr(facts), f"it is no JSON ({error})") from error
+        raise invalid_value(what, shorten_repr(facts), f"it is no JSON ({error})") from error
     return copy
 
 
@@ -181,7 +179,7 @@ def measure_size(given: Any, what: str, limit: int) -> int:
                 size += NUMBER_BYTES
             elif isinstance(each, (dict, list, tuple, Mapping)):
                 if len(ways) > MAX_INPUT_DEPTH:
-                    raise InputTooDeep(what, MAX_INPUT_DEPTH)
+                    raise _too_deep(what, MAX_INPUT_DEPTH)
                 # Counted itself: a million empty lists are not nothing.
                 size += NUMBER_BYTES
                 ways.append(_iterate_parts(each, what))
@@ -189,11 +187,11 @@ def measure_size(given: Any, what: str, limit: int) -> int:
             else:
                 size += _measure_leaf(each, what)
             if size > limit:
-                raise InputTooLarge(what, size, limit)
+                raise input_too_large(what, size, limit)
         else:
             ways.pop()
         if size > limit:
-            raise InputTooLarge(what, size, limit)
+            raise input_too_large(what, size, limit)
     return size
 
 
@@ -204,14 +202,12 @@ def copy_plain(given: Any, what: str, limit: int) -> tuple[Any, int]:
     contained in many others, or a mapping never ends.
 
     Raises:
-        InvalidValue: It contains something that is not JSON or cannot be read, or a number that
-            is not finite or has more than 64 bits.
-        InputTooLarge: It is larger than the limit.
-        InputTooDeep: It is nested too deep, or contains itself.
-        InvalidText: A string in it has a lone surrogate.
+        InvalidInput: It contains something that is not JSON or cannot be read, or a number that is
+            not finite or has more than 64 bits; it is larger than the limit; it is nested too deep,
+            or contains itself; a string in it has a lone surrogate.
     """
     copier = _PlainCopier(what, limit)
-    with refuse_unreadable(lambda why: InvalidValue(what, shorten_repr(given), why)):
+    with refuse_unreadable(lambda why: invalid_value(what, shorten_repr(given), why)):
         return copier.copy(given), copier.size
 
 
@@ -269,7 +265,7 @@ def _iterate_parts(given: Any, what: str) -> Iterator[Any]:
     kinds = set(map(type, islice(given, INPUT_BYTES)))
     if kinds - {str} and any(issubclass(each, tuple) for each in kinds):
         lists = (each for each in given if isinstance(each, tuple))
-        raise InvalidValue(what, shorten_repr(next(lists)), "no key in JSON is a list")
+        raise invalid_value(what, shorten_repr(next(lists)), "no key in JSON is a list")
     return chain.from_iterable(given.items())
 
 
@@ -279,7 +275,13 @@ def _measure_leaf(leaf: Any, what: str) -> int:
             return len(leaf.encode())
         except UnicodeEncodeError as error:
             place = shorten_repr(leaf[max(0, error.start - 20) : error.start + 20])
-            raise InvalidText(what, place, "half a character (a lone surrogate)") from None
+            raise InvalidInput(
+                "{what}, {text}, holds {why}; take it out, or send the text as UTF-8",
+                code="invalid_text",
+                what=what,
+                text=place,
+                why="half a character (a lone surrogate)",
+            ) from None
     if leaf is None or isinstance(leaf, bool):
         return NUMBER_BYTES
     if isinstance(leaf, float):
@@ -292,7 +294,7 @@ def _measure_leaf(leaf: Any, what: str) -> int:
         why = "it has more than 64 bits"
     else:
         why = "it is no JSON"
-    raise InvalidValue(what, shorten_repr(leaf), why)
+    raise invalid_value(what, shorten_repr(leaf), why)
 
 
 class _PlainCopier:
@@ -307,7 +309,7 @@ class _PlainCopier:
         leaf: Any = read_text(given)
         if leaf is None and isinstance(given, (Mapping, list, tuple)):
             if depth == MAX_INPUT_DEPTH:
-                raise InputTooDeep(self._what, MAX_INPUT_DEPTH)
+                raise _too_deep(self._what, MAX_INPUT_DEPTH)
             # Counted itself: a million empty lists are not nothing.
             self._add(NUMBER_BYTES)
             if isinstance(given, Mapping):
@@ -326,10 +328,19 @@ class _PlainCopier:
 
     def _copy_key(self, key: Any) -> Any:
         if isinstance(key, tuple):
-            raise InvalidValue(self._what, shorten_repr(key), "no key in JSON is a list")
+            raise invalid_value(self._what, shorten_repr(key), "no key in JSON is a list")
         return self.copy(key)
 
     def _add(self, size: int) -> None:
         self.size += size
         if self.size > self._limit:
-            raise InputTooLarge(self._what, self.size, self._limit)
+            raise input_too_large(self._what, self.size, self._limit)
+
+
+def _too_deep(what: str, limit: int) -> InvalidInput:
+    return InvalidInput(
+        "{what} is nested more than {limit} deep, or holds itself; flatten it, or send it as text",
+        code="input_too_deep",
+        what=what,
+        limit=limit,
+    )

@@ -40,7 +40,7 @@ from echelons.checkpoints.tree_control.dismissal_ledger import (
 from echelons.checkpoints.tree_control.repairs import list_repair_keys, read_hidden_messages
 from echelons.checkpoints.tree_control.run_gate import TreeGate
 from echelons.delegation.spawned_agents import NOTHING_SPAWNABLE, SpawnableAgent, get_spawnable
-from echelons.errors import InvalidId, MissingAgents
+from echelons.errors import MissingAgents, invalid_id
 from echelons.identity.lineage import Identity
 from echelons.nodes.delegating.request_queue import DISPATCH, REFUSE
 from echelons.nodes.dispatch import assign_nodes
@@ -62,8 +62,8 @@ def check_resume(agent: Agent, own: Any, given: Any, config: Mapping[str, Any]) 
         config: The run's config, merged with the config around the call.
 
     Raises:
-        CheckpointNotFound: The config names a checkpoint that the thread does not have.
-        InvalidId: There is a saver, but the config names no thread.
+        ThreadError: The config names a checkpoint that the thread does not have.
+        InvalidInput: There is a saver, but the config names no thread.
         MissingAgents: The thread waits in agents or nodes that the tree does not have.
     """
     planned = _plan_check(agent, own, given, config)
@@ -151,7 +151,7 @@ def _plan_check(
     if saver is None:
         return None
     if configurable.get("thread_id") is None:
-        raise InvalidId("thread_id", "None")
+        raise invalid_id("thread_id", "None")
     resumes = given is None or isinstance(given, Command) or is_resuming(configurable)
     named = () if is_embedded(configurable) else list_named_checkpoints(configurable)
     if not resumes and not named:
@@ -197,7 +197,12 @@ def check_checkpoint(
         waiting = [opened for opened in (build_open_agent(head, ()),) if opened]
     lost = find_missing_agents(agent, waiting, identity.path[:-1], spawnable)
     if lost:
-        raise MissingAgents(identity.thread_name or root.thread_id, lost)
+        raise MissingAgents(
+            "thread {thread!r} waits in {missing}, which this tree does not have; resume it with "
+            "the tree that started it, or start another thread. Nothing was changed",
+            thread=identity.thread_name or root.thread_id,
+            missing=tuple(lost),
+        )
     return identity
 
 

@@ -29,7 +29,7 @@ from echelons.checkpoints.queries import (
     run_plan,
 )
 from echelons.checkpoints.threads.store import hide_library_metadata
-from echelons.errors import InvalidOption
+from echelons.errors import invalid_option
 from echelons.graphs.pregel.inline_writes import InlineGraph
 from echelons.identity.lineage import Identity
 from echelons.langgraph_internals import parent_config
@@ -46,9 +46,9 @@ class EditableGraph(InlineGraph):
         """Update a stored state, see `CompiledStateGraph.bulk_update_state`.
 
         Raises:
-            CheckpointNotFound: The config names a checkpoint that the thread does not have.
-            InvalidMessages: The `messages` of an update are not messages.
-            InvalidOption: The config names the state of an agent whose node is `dispatch`.
+            ThreadError: The config names a checkpoint that the thread does not have.
+            InvalidInput: The `messages` of an update are not messages; the config names the state
+                of an agent whose node is `dispatch`.
         """
         around = self.merge_call_config(config)
         found = self._find_edited_checkpoint(around)
@@ -74,15 +74,15 @@ class EditableGraph(InlineGraph):
         """Return a call's config, merged with the graph's own and the one around the call.
 
         Raises:
-            InvalidOption: A key of its `configurable` is no text.
+            InvalidInput: A key of its `configurable` is no text.
         """
-        with refuse_unreadable(lambda why: InvalidOption("config", shorten_repr(config), why)):
+        with refuse_unreadable(lambda why: invalid_option("config", shorten_repr(config), why)):
             given: Any = (config or {}).get("configurable") or {}
             if not isinstance(given, Mapping):
-                raise InvalidOption("configurable", shorten_repr(given), "it is no mapping")
+                raise invalid_option("configurable", shorten_repr(given), "it is no mapping")
             for key in list_items(given):
                 if not isinstance(key, str):
-                    raise InvalidOption("configurable", shorten_repr(key), "a key is a text")
+                    raise invalid_option("configurable", shorten_repr(key), "a key is a text")
             # Few graphs have a config of their own, and merging makes every config whole first.
             return ensure_config(merge_configs(self.config, config) if self.config else config)
 
@@ -103,7 +103,7 @@ class EditableGraph(InlineGraph):
                 f"the state of an agent whose node is {DISPATCH!r} cannot be edited; send it a "
                 "message (Session.send_message, Session.steer), or edit its superior's state"
             )
-            raise InvalidOption("checkpoint_ns", namespace, why)
+            raise invalid_option("checkpoint_ns", namespace, why)
         return saver, OneCheckpoint(str(thread_id), namespace, given.get("checkpoint_id") or None)
 
 

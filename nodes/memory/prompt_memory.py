@@ -19,7 +19,7 @@ from langchain_core.runnables import RunnableConfig
 
 from echelons.delegation.request import Usage
 from echelons.delegation.roster import RosterEntry, read_roster
-from echelons.errors import ContextTooLarge
+from echelons.errors import InvalidInput
 from echelons.guards.gate import get_gate
 from echelons.identity.failures import get_failure_log
 from echelons.identity.lineage import require_identity
@@ -106,7 +106,7 @@ class PromptMemory:
             shorten: Shows a part of each long result, with the id by which it is read on.
 
         Raises:
-            ContextTooLarge: The instructions, the pins and the task do not fit alone.
+            InvalidInput: The instructions, the pins and the task do not fit alone.
             UnreadableRecord: Stored summaries are damaged.
         """
         messages = [*leave_out_hidden(messages, get_gate(config).hidden_messages)]
@@ -167,7 +167,15 @@ class PromptMemory:
                 view = fitting.shorten_latest_step(summaries, window)
         if view.tokens > budget:
             path = PATH_SEPARATOR.join(identity.path)
-            raise ContextTooLarge(path, view.tokens, budget)
+            raise InvalidInput(
+                "the model of {agent!r} would read {tokens} tokens, and the budget of its memory "
+                "is {budget}: its instructions, pins and task alone; give Memory(budget=…) more, "
+                "or a shorter prompt or task, and resume the turn",
+                code="context_too_large",
+                agent=path,
+                tokens=view.tokens,
+                budget=budget,
+            )
         read = [*([view.system] if view.system else []), *view.messages]
         noted: dict[str, Any] = {
             "tokens": view.tokens,

@@ -18,7 +18,7 @@ from pydantic import BaseModel
 
 from echelons.delegation.contract import Contract, dump_model
 from echelons.delegation.request import DelegationRequest
-from echelons.errors import InvalidInput, NoRequest
+from echelons.errors import InvalidInput, ThreadError
 from echelons.identity.lineage import (
     INPUT_KEY,
     MAIL_KEY,
@@ -43,7 +43,7 @@ def get_request() -> DelegationRequest:
     and the origin `"user"`.
 
     Raises:
-        NoRequest: It is called outside of the work of an agent.
+        ThreadError: It is called outside of the work of an agent.
     """
     try:
         context = get_context(get_config())
@@ -53,7 +53,7 @@ def get_request() -> DelegationRequest:
         return context.request
     if context.read_request:
         return context.read_request()
-    raise NoRequest("get_request")
+    raise _no_request("get_request")
 
 
 def get_logger() -> logging.LoggerAdapter[logging.Logger]:
@@ -63,14 +63,14 @@ def get_logger() -> logging.LoggerAdapter[logging.Logger]:
     is a child of the logger `echelons.agents`, named by the path with dots.
 
     Raises:
-        NoRequest: It is called outside of the work of an agent.
+        ThreadError: It is called outside of the work of an agent.
     """
     try:
         identity = Identity.from_metadata(get_config().get("metadata") or {})
     except RuntimeError:
         identity = None
     if identity is None:
-        raise NoRequest("get_logger")
+        raise _no_request("get_logger")
     own = {"agent_path": PATH_SEPARATOR.join(identity.path), "thread_id": identity.thread_id}
     return logging.LoggerAdapter(logging.getLogger(".".join((AGENTS, *identity.path))), own)
 
@@ -128,3 +128,12 @@ def _read_root_request(config: RunnableConfig) -> DelegationRequest:
         input=None if payload is None else dump_model(payload),
     )
     return request.with_payload(payload)
+
+
+def _no_request(function: str) -> ThreadError:
+    return ThreadError(
+        "{function}() was called outside of the work of an agent; call it in a tool, a function, a "
+        "Runnable or a graph that an agent of a tree runs",
+        code="no_request",
+        function=function,
+    )

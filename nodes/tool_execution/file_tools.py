@@ -15,7 +15,7 @@ from langchain_core.tools import BaseTool, StructuredTool, ToolException
 from langgraph.config import get_config
 
 from echelons.effects.journal import effect, idempotency_key
-from echelons.errors import FileRefused, NoCall, WorkspaceError
+from echelons.errors import FileRefused, ThreadError, WorkspaceError
 from echelons.workspace.changes import Changeset, get_changeset
 from echelons.workspace.search import search_files as find_lines
 
@@ -110,7 +110,7 @@ def get_call() -> str:
     """Return the idempotency key of the call of a tool; empty outside of a tree."""
     try:
         return idempotency_key(find_config())
-    except NoCall:
+    except ThreadError:
         return ""
 
 

@@ -32,8 +32,8 @@ from echelons.checkpoints.delta_channels import (
     reduce_messages,
 )
 from echelons.checkpoints.storage.serde import AllowlistSerializer
-from echelons.errors import InvalidMessages
 from echelons.testing import ScriptedModel
+from tests.error_codes import raises_code
 
 ids = st.none() | st.sampled_from(["", "a", "b", "c", "d"])
 texts = st.sampled_from(["", "one", "two", "é\0"])
@@ -311,11 +311,11 @@ async def test_a_run_whose_messages_are_none_is_refused_and_stores_nothing(given
     graph = Agent("head", model=ScriptedModel(["done"])).compile(":memory:")
     config: Any = {"configurable": {"thread_id": "t"}}
 
-    with pytest.raises(InvalidMessages) as refused:
+    with raises_code("invalid_messages") as refused:
         graph.invoke({"messages": given_}, config)
-    with pytest.raises(InvalidMessages):
+    with raises_code("invalid_messages"):
         await graph.ainvoke({"messages": given_}, config)
-    with pytest.raises(InvalidMessages):
+    with raises_code("invalid_messages"):
         graph.update_state(config, {"messages": given_}, as_node="reason")
 
     assert refused.value.given is given_

@@ -25,8 +25,8 @@ from echelons import (
     ThreadStore,
     effect,
 )
-from echelons.errors import CheckpointNotFound, InputTooLarge, InvalidOption
 from echelons.testing import Call, ScriptedModel, delegate
+from tests.error_codes import raises_code
 from tests.proof import sample
 
 if TYPE_CHECKING:
@@ -177,9 +177,9 @@ async def test_a_hostile_key_of_a_config_is_refused_by_name_and_the_thread_goes_
         config: Any = {"configurable": {"thread_id": "t", key: value}}
         rows = list(saver.list(None))
         for given in ({"messages": "again"}, None):
-            with pytest.raises((InvalidOption, CheckpointNotFound)):
+            with pytest.raises(EchelonsError):
                 graph.invoke(given, config)
-            with pytest.raises((InvalidOption, CheckpointNotFound)):
+            with pytest.raises(EchelonsError):
                 await graph.ainvoke(given, config)
 
         assert list(saver.list(None)) == rows
@@ -401,9 +401,9 @@ def test_an_answer_or_a_message_with_a_list_that_never_ends_is_too_large() -> No
         session.send("go").result()
         [question] = session.inbox()
         message = {"role": "user", "content": "x", "kept": EndlessList()}
-        with pytest.raises(InputTooLarge):
+        with raises_code("input_too_large"):
             session.answer(question.id, EndlessList())
-        with pytest.raises(InputTooLarge):
+        with raises_code("input_too_large"):
             session.graph.invoke({"messages": [message]}, configured(thread_id="other"))
 
         assert session.answer(question.id, "yes").result().text == "done"
@@ -425,7 +425,7 @@ def test_a_map_of_checkpoints_that_is_none_is_refused_also_if_it_is_empty() -> N
     with SqliteCheckpointer(":memory:") as saver:
         graph = looking().compile(saver)
         graph.invoke({"messages": "go"}, GOOD)
-        with pytest.raises(InvalidOption):
+        with raises_code("invalid_option"):
             graph.invoke({"messages": "again"}, configured(checkpoint_map=[]))
 
         assert graph.invoke(Command(resume="yes"), GOOD)["messages"][-1].text == "done"

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
-from echelons.errors import ContextTooLarge
+from echelons.errors import InvalidInput
 from echelons.identity.lineage import MAIL_KEY, PIN_KEY, Identity
 from echelons.memory import Memory
 from echelons.models.cautious_count import count_cautiously
@@ -160,7 +160,8 @@ def test_a_memory_fits_whatever_it_holds_unless_what_must_stay_does_not(
     task = messages[find_task(messages)]
     try:
         shown, count = remember(messages, system, budget)
-    except ContextTooLarge:
+    except InvalidInput as error:
+        assert error.code == "context_too_large"
         pins = sum(PIN_KEY in each.response_metadata for each in messages)
         # With the line that stands before the pins.
         assert count_cautiously([system, task]) + 40 * (pins > 0) + 6 * pins > budget

@@ -22,16 +22,10 @@ from echelons import (
     SqliteCheckpointer,
     get_request,
 )
-from echelons.errors import (
-    InterventionPending,
-    InvalidTask,
-    ThreadBusy,
-    TurnReused,
-    UnfinishedTurn,
-    UnknownPath,
-)
+from echelons.errors import InterventionPending, ThreadBusy, UnfinishedTurn, UnknownPath
 from echelons.runtime.run_events import RunEventKind
 from echelons.testing import Call, ScriptedModel, delegate, report
+from tests.error_codes import raises_code
 from tests.fork_server import ForkServer
 from tests.proof import sample
 from tests.told_lines import get_last, without_told
@@ -214,7 +208,7 @@ def test_content_blocks_are_for_the_root_alone(world: World, saver: SqliteCheckp
     session = Session(tree(), saver)
     blocks: Any = [{"type": "text", "text": "Look"}]
 
-    with pytest.raises(InvalidTask, match="only a text"):
+    with raises_code("invalid_task", match="only a text"):
         world.send(session, blocks, to=SCOUT)
 
     assert world.send(session, blocks, to="head").text == "<Look>"
@@ -231,7 +225,7 @@ def test_a_turn_that_is_submitted_again_is_not_run_twice(
     assert (again.text, again.replayed) == ("<<<Look>>>", True)
     assert asked(session) == {"head": 1, "north": 1, "scout": 1}
     for other in ("head/north", None):
-        with pytest.raises(TurnReused):
+        with raises_code("turn_reused"):
             world.send(session, "Look", to=other, turn_id="1")
 
 

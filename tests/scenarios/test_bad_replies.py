@@ -15,7 +15,6 @@ from pydantic import SecretStr
 
 from echelons import Agent, Permissions, Session, Spawn, SqliteCheckpointer, ThreadStore
 from echelons.checkpoints.threads.thread import Thread
-from echelons.errors import InvalidText
 from echelons.testing import (
     Call,
     OpenAIServer,
@@ -25,6 +24,7 @@ from echelons.testing import (
     delegate_many,
     report,
 )
+from tests.error_codes import raises_code
 from tests.failure_ids import without_conversation_ids, without_ids
 
 if TYPE_CHECKING:
@@ -359,7 +359,7 @@ def test_lone_surrogates_in_what_a_caller_says_are_refused_and_stop_nothing(
 ) -> None:
     graph = team([ASK_MID, "over"]).compile(saver)
 
-    with pytest.raises(InvalidText, match=r"half a character"):
+    with raises_code("invalid_text", match=r"half a character"):
         world.invoke(graph, {"messages": [("user", "go \ud800")]}, ROOT)
     out = world.invoke(graph, GO, ROOT)
 

@@ -18,16 +18,11 @@ from langgraph.checkpoint.memory import InMemorySaver
 from echelons import Agent, Permissions, Session, Spawn, SqliteCheckpointer, ThreadStore
 from echelons.checkpoints.ledger import build_key
 from echelons.checkpoints.tree_control.dismissal_ledger import DISMISSAL
-from echelons.errors import (
-    AgentDismissed,
-    InvalidOption,
-    NothingToResume,
-    ThreadNotFound,
-    UnknownPath,
-)
+from echelons.errors import AgentDismissed, NothingToResume, ThreadNotFound, UnknownPath
 from echelons.testing import Call, ScriptedModel, delegate, per_conversation
 from echelons.tree.agent_registry import AgentState
 from echelons.workspace_tools import file_tools, note_tools
+from tests.error_codes import raises_code
 from tests.scenarios.drivers.camp import asked, first, look, team, told, waiting
 from tests.told_lines import is_said, read_whole
 
@@ -275,7 +270,7 @@ def test_what_is_not_there_is_not_dismissed(world: World, saver: SqliteCheckpoin
         world.do(session, "dismiss", "head/west")
     with pytest.raises(UnknownPath):
         world.do(session, "dismiss", 7)
-    with pytest.raises(InvalidOption, match="graceful"):
+    with raises_code("invalid_option", match="graceful"):
         world.do(session, "dismiss", "head", graceful=1)
 
     assert not saver.ledger.list_keys(build_key(session.thread_id, DISMISSAL.name))

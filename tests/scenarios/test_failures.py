@@ -27,9 +27,9 @@ from echelons import (
     redact_secrets,
 )
 from echelons.checkpoints.coordination.failure_ledger import MAX_KEPT_FAILURES
-from echelons.errors import InvalidOption
 from echelons.identity.failures import LoggedFailure
 from echelons.testing import Call, ScriptedModel, delegate
+from tests.error_codes import raises_code
 from tests.fork_server import ForkServer
 
 if TYPE_CHECKING:
@@ -381,9 +381,9 @@ def test_a_redactor_that_keeps_everything_and_one_that_fails(world: World, caplo
 
 def test_a_redactor_that_is_no_function_is_refused() -> None:
     wrong: Any = "password"
-    with pytest.raises(InvalidOption, match="no function from text to text"):
+    with raises_code("invalid_option", match="no function from text to text"):
         Agent("head").compile(redactor=wrong)
-    with pytest.raises(InvalidOption, match="redactor"):
+    with raises_code("invalid_option", match="redactor"):
         Session(Agent("head"), ":memory:", redactor=wrong)
 
 

@@ -14,7 +14,7 @@ from langgraph.types import Command
 
 from echelons import Agent, DelegationPolicy, Human, Session, SqliteCheckpointer, subordinate
 from echelons.delegation import DelegationResponse, Status
-from echelons.errors import InputTooLarge, QuestionClosed, WrongAnswer
+from echelons.errors import QuestionClosed, WrongAnswer
 from echelons.guards.circuit_breaker import BreakerPolicy
 from echelons.testing import Call, ScriptedModel, delegate, delegate_many, report
 from tests.error_codes import raises_code
@@ -544,7 +544,7 @@ def test_an_answer_that_is_too_large_is_refused(world: World, saver: SqliteCheck
     session = Session(team(Human("anna")), saver)
     question = ask(session, world)
 
-    with pytest.raises(InputTooLarge):
+    with raises_code("input_too_large"):
         world.answer(session, {question.id: "x" * 5_000_000})
 
     assert [each.id for each in session.inbox()] == [question.id]

@@ -8,8 +8,9 @@ import pytest
 from langchain_core.messages import HumanMessage, ToolMessage
 
 from echelons import Agent, Permissions, Session, SqliteCheckpointer
-from echelons.errors import InputTooLarge, NothingToResume, QuestionClosed, WrongAnswer
+from echelons.errors import NothingToResume, QuestionClosed, WrongAnswer
 from echelons.testing import Call, ScriptedModel, delegate
+from tests.error_codes import raises_code
 
 if TYPE_CHECKING:
     from tests.scenarios.conftest import World
@@ -128,7 +129,7 @@ def test_an_answer_that_is_too_large_is_refused_and_the_question_stays() -> None
     with Session(Agent("head", model=model), ":memory:") as session:
         session.send("plan").result()
         [question] = session.inbox()
-        with pytest.raises(InputTooLarge):
+        with raises_code("input_too_large"):
             session.answer(question.id, "x" * 70_000)
         assert [each.id for each in session.inbox()] == [question.id]
 

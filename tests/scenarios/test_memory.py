@@ -20,7 +20,6 @@ from langgraph.types import interrupt
 
 from benchmarks.counting import Counter, Counts
 from echelons import Agent, Session
-from echelons.errors import ContextTooLarge
 from echelons.identity.lineage import MEMORY_KEY, PIN_KEY
 from echelons.memory import Memory
 from echelons.testing import Call, Reply, ScriptedModel, delegate
@@ -231,7 +230,7 @@ def test_what_cannot_fit_is_an_error_and_the_turn_goes_on_with_a_larger_budget(
     database = str(tmp_path / "long.sqlite")
     agent, _ = remembering(["never"], budget=600)
     with Session(agent, database) as session:
-        with pytest.raises(ContextTooLarge, match="'head' would read") as caught:
+        with raises_code("context_too_large", match="'head' would read") as caught:
             world.send(session, "t" * 4000)
         assert (caught.value.agent, caught.value.budget) == ("head", 600)
     agent, _ = remembering(["done"], budget=6000)

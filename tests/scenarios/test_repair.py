@@ -15,11 +15,12 @@ from langgraph.checkpoint.memory import InMemorySaver
 
 from echelons import Agent, Session, SqliteCheckpointer
 from echelons.checkpoints.threads.repair import HideableMessage
-from echelons.errors import ThreadBusy, ThreadNotFound, UnknownMessage
+from echelons.errors import ThreadBusy, ThreadNotFound
 from echelons.memory import Memory
 from echelons.models.hidden_messages import HIDDEN_RESULT
 from echelons.testing import Call, ScriptedModel, delegate
 from echelons.testing.crash import fork
+from tests.error_codes import raises_code
 
 if TYPE_CHECKING:
     from tests.scenarios.conftest import World
@@ -196,7 +197,7 @@ def test_a_repair_names_what_is_wrong(world: World) -> None:
             world.do(session, "repair")
         assert world.send(session, "hello").text == "fine"
         assert world.do(session, "repair") == []
-        with pytest.raises(UnknownMessage, match=r"rome.*no message 'none'"):
+        with raises_code("unknown_message", match=r"rome.*no message 'none'"):
             world.do(session, "repair", "none")
 
 

@@ -21,8 +21,8 @@ from echelons import (
     Status,
     get_request,
 )
-from echelons.errors import InputTooLarge, InvalidValue, NoRequest, TurnReused
 from echelons.testing import Call, ScriptedModel, delegate, delegate_many
+from tests.error_codes import raises_code
 
 if TYPE_CHECKING:
     from tests.scenarios.conftest import World
@@ -404,10 +404,10 @@ def test_a_turn_with_a_context_that_cannot_be_taken_is_refused(
 ) -> None:
     session = Session(Agent("head", model=ScriptedModel({"head": ["done"]})), saver)
 
-    with pytest.raises(InputTooLarge, match="request_context has 70012 bytes or more"):
+    with raises_code("input_too_large", match="request_context has 70012 bytes or more"):
         run(world, session, "go", {"list": "x" * 70_000})
     for wrong in ("Ann", {"at": object()}, {1: "x"}, {"rate": float("inf")}):
-        with pytest.raises(InvalidValue, match="request_context holds"):
+        with raises_code("invalid_value", match="request_context holds"):
             run(world, session, "go", wrong)
     assert session.threads() == []
 
@@ -420,16 +420,16 @@ def test_a_turn_is_submitted_again_with_its_context(
 
     assert run(world, session, "go", {"b": 2, "a": 1}, "t-1").replayed
     for other in ({"a": 1}, None):
-        with pytest.raises(TurnReused):
+        with raises_code("turn_reused"):
             run(world, session, "go", other, "t-1")
 
 
 def test_there_is_no_request_outside_of_an_agents_work() -> None:
-    with pytest.raises(NoRequest, match="call it in a tool"):
+    with raises_code("no_request", match="call it in a tool"):
         get_request()
 
     def outside(_: str) -> DelegationRequest:
         return get_request()
 
-    with pytest.raises(NoRequest):
+    with raises_code("no_request"):
         RunnableLambda(outside).invoke("go")

@@ -27,10 +27,11 @@ from echelons import (
     SqliteCheckpointer,
 )
 from echelons.delegation.roster import MAX_LISTED, build_entry, describe_changes
-from echelons.errors import MissingAgents, MissingTool
+from echelons.errors import MissingAgents
 from echelons.nodes.dispatch import MAX_NODES
 from echelons.testing import Call, ScriptedModel, delegate, delegate_many
 from echelons.workspace_tools import file_tools
+from tests.error_codes import raises_code
 from tests.told_lines import get_last, is_own_notice, list_spawned, read_whole
 
 if TYPE_CHECKING:
@@ -405,9 +406,9 @@ def test_a_missing_tool_is_raised_and_the_turn_goes_on_once_it_is_back(
     [question] = world.send(session, "go").questions
     without = Session(tree([write]), saver)
 
-    with pytest.raises(MissingTool, match="the tools 'search'"):
+    with raises_code("missing_tool", match="the tools 'search'"):
         world.answer(without, {question.id: "north"})
-    with pytest.raises(MissingTool):
+    with raises_code("missing_tool"):
         world.resume(without)
 
     assert world.resume(session).status == "finished"
@@ -424,7 +425,7 @@ def test_a_new_call_of_one_whose_profile_is_gone_is_raised_and_goes_on_once_it_i
     world.answer(session, {question.id: "north"})
 
     without = Session(build_asking(**options), saver)
-    with pytest.raises(MissingTool, match="profile 'clerk', which Session"):
+    with raises_code("missing_tool", match="profile 'clerk', which Session"):
         world.send(without, "again")
 
     assert "read: read: found paths" in world.resume(session).text

@@ -14,7 +14,7 @@ from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from echelons import Agent, Limits, Session, SqliteCheckpointer
-from echelons.errors import InputTooLarge, UnknownPath
+from echelons.errors import UnknownPath
 from echelons.testing import Call, FakeClock, OpenAIServer, Reply, ScriptedModel, delegate
 from tests.error_codes import raises_code
 from tests.fork_server import REPOSITORY, ForkServer
@@ -249,7 +249,7 @@ def test_agent_that_cannot_be_redirected_is_refused_by_name(
     session = Session(tree(latency=0.0), saver)
     with pytest.raises(UnknownPath):
         world.do(session, "steer", "head/west", "Go.")
-    with pytest.raises(InputTooLarge):
+    with raises_code("input_too_large"):
         world.do(session, "steer", "head", "x" * 2**20)
     world.do(session, "steer", "head/north", "Look twice.")
     world.send(session, "go")

@@ -23,9 +23,10 @@ from echelons import (
     time_left,
 )
 from echelons.checkpoints.coordination.circuit_breakers import list_circuits
-from echelons.errors import InvalidSetting, NoCall
+from echelons.errors import InvalidSetting
 from echelons.testing import Call, FakeClock, OpenAIServer, ScriptedModel, delegate
 from echelons.testing.openai_server import Hang
+from tests.error_codes import raises_code
 
 if TYPE_CHECKING:
     from tests.scenarios.conftest import World
@@ -216,7 +217,7 @@ def test_a_tool_can_read_what_is_left(world: World, saver: SqliteCheckpointer) -
 
 
 def test_what_is_left_belongs_to_a_call() -> None:
-    with pytest.raises(NoCall, match=r"time_left\(\)"):
+    with raises_code("no_call", match=r"time_left\(\)"):
         time_left("search")
 
 

@@ -16,10 +16,10 @@ import pytest
 from langgraph.checkpoint.memory import InMemorySaver
 
 from echelons import Agent, Decision, Permissions, Session
-from echelons.errors import InvalidId
 from echelons.identity.lineage import choose_user_name
 from echelons.runtime.run_events import RunEvent, RunEventKind
 from echelons.testing import Call, ScriptedModel, delegate
+from tests.error_codes import raises_code
 
 KINDS = (RunEventKind.ANSWER, RunEventKind.APPROVAL, RunEventKind.ORDER, RunEventKind.QUESTION)
 
@@ -263,9 +263,9 @@ def test_a_name_that_is_none_is_refused_before_anything_is_stored(tmp_path: Path
     with Session(team(ASK), path) as session:
         [question] = session.send("paint").result().questions
 
-        with pytest.raises(InvalidId, match="by"):
+        with raises_code("invalid_id", match="by"):
             session.answer(question.id, "red", by=by)
-        with pytest.raises(InvalidId, match="by"):
+        with raises_code("invalid_id", match="by"):
             session.stop(by=by)
         assert session.inbox() == [question]
 

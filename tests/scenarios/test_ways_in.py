@@ -15,8 +15,9 @@ from langgraph.config import get_stream_writer
 from langgraph.types import Command, interrupt
 
 from echelons import Agent, Session, SqliteCheckpointer, ThreadStore
-from echelons.errors import MissingAgents, UnknownQuestion, UnknownTeam
+from echelons.errors import MissingAgents, UnknownTeam
 from echelons.testing import Call, ScriptedModel, delegate
+from tests.error_codes import raises_code
 
 
 def delete(path: str) -> str:
@@ -82,7 +83,7 @@ def test_one_answer_that_is_given_twice_is_never_taken_for_the_next_question() -
         once, twice = session.answer(first, "yes"), session.answer(first, "yes")
 
         once.result()
-        with pytest.raises(UnknownQuestion):
+        with raises_code("unknown_question"):
             twice.result()
 
         assert [question.value for question in session.inbox()] == ["delete B?"]
@@ -97,7 +98,7 @@ async def test_the_same_holds_in_an_event_loop() -> None:
         )
 
         await once.result()
-        with pytest.raises(UnknownQuestion):
+        with raises_code("unknown_question"):
             await twice.result()
 
         assert [question.value for question in await session.ainbox()] == ["delete B?"]

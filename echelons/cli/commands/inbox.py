@@ -27,7 +27,7 @@ from echelons.cli.options import (
     ThreadOptions,
 )
 from echelons.cli.stored_team import run_stored_turn
-from echelons.errors import UnknownQuestion, WrongAnswer
+from echelons.errors import QuestionError, WrongAnswer
 from echelons.tree.names import PATH_SEPARATOR
 
 if TYPE_CHECKING:
@@ -195,8 +195,9 @@ def answer(  # noqa: PLR0913  each option stands for itself
         try:
             path = str(database.resolve_path(place.db))
             question, words = match_answer(asked, first, second, path)
-        except UnknownQuestion as error:
-            unfinished_threads.explain_closed_question(saver, found, error.id)
+        except QuestionError as error:
+            if error.code == "unknown_question":
+                unfinished_threads.explain_closed_question(saver, found, error.id)
             raise
     value = _build_value(question, words, json_value, result, message)
 

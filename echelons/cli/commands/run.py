@@ -35,7 +35,7 @@ from echelons.cli.team_loader import (
     list_shipped_teams,
     load_team,
 )
-from echelons.errors import InvalidTask
+from echelons.errors import invalid_task
 from echelons.guards.budget import Budget
 
 TaskArgument = Annotated[
@@ -92,7 +92,7 @@ def run(  # noqa: PLR0913  its options
     if turn_id is not None and place.thread is None:
         raise typer.BadParameter("--turn names a turn of a thread: give --thread, too")
     if not words.strip():
-        raise InvalidTask(task)
+        raise invalid_task(task)
     limit = None if budget is None else Budget.parse(budget)
     docs = making.docs and expand_home(making.docs).absolute()
     folder = making.workspace and expand_home(making.workspace).absolute()

@@ -16,7 +16,7 @@ from echelons.cli.display.text_format import (
     format_question_value,
     format_tool_call,
 )
-from echelons.errors import NoOpenThread, QuestionNotNamed, UnknownQuestion
+from echelons.errors import QuestionError, no_open_thread, unknown_question
 from echelons.messaging.human_request import is_human_request
 from echelons.tree.names import PATH_SEPARATOR
 
@@ -213,9 +213,9 @@ def match_answer(
 
     Raises:
         BadParameter: There is no answer.
-        NoOpenThread: There is no question.
-        QuestionNotNamed: There are several, and no id is given.
-        UnknownQuestion: The id is that of no open question, or its beginning of several.
+        ThreadError: There is no question.
+        QuestionError: There are several, and no id is given; the id is that of no open question, or
+            its beginning of several.
     """
     pending = {question.id: question for question in questions}
     if first is None or (second is None and first in pending):
@@ -224,10 +224,15 @@ def match_answer(
     if second is not None:
         begun = [each for each in pending if each.startswith(first)]
         if first not in pending and (len(begun) != 1 or len(first) < SHORTEST_PREFIX):
-            raise UnknownQuestion(first, list(pending))
+            raise unknown_question(first, list(pending))
         return pending[first if first in pending else begun[0]], second
     if not pending:
-        raise NoOpenThread(database, "asks anything")
+        raise no_open_thread(database, "asks anything")
     if len(pending) > 1:
-        raise QuestionNotNamed(list(pending))
+        raise QuestionError(
+            f"{len(pending)} questions are pending; name one of {{pending}} (`echelons inbox` "
+            "shows them)",
+            code="question_not_named",
+            pending=tuple(pending),
+        )
     return questions[0], first

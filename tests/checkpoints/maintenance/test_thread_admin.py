@@ -19,9 +19,10 @@ from echelons import Agent, Session
 from echelons.checkpoints.checkpointer import SqliteCheckpointer
 from echelons.checkpoints.ledger import build_key
 from echelons.checkpoints.threads.store import ThreadStore
-from echelons.errors import InvalidStrategy, ThreadTaken
+from echelons.errors import InvalidStrategy
 from echelons.identity.lineage import derive_root_thread_id
 from echelons.testing import Call, ScriptedModel, delegate
+from tests.error_codes import raises_code
 
 TABLES = ("checkpoints", "writes", "events")
 OTHER = "11111111-2222-4333-8444-555555555555"
@@ -211,7 +212,7 @@ def test_a_copy_onto_a_thread_that_is_there_is_refused_and_changes_nothing(
     two.send("First.").result()
     before = rows(saver, two.thread_id)
 
-    with pytest.raises(ThreadTaken, match=two.thread_id):
+    with raises_code("thread_taken", match=two.thread_id):
         saver.copy_thread(one.thread_id, two.thread_id)
 
     assert rows(saver, two.thread_id) == before
@@ -311,7 +312,7 @@ def test_a_call_that_was_cut_short_is_asked_about_in_a_copy_too(saver: SqliteChe
 def test_a_thread_of_which_only_the_ledger_knows_is_taken(saver: SqliteCheckpointer) -> None:
     saver.ledger.compare_and_set(build_key(OTHER, "limit"), None, 3)
 
-    with pytest.raises(ThreadTaken):
+    with raises_code("thread_taken"):
         saver.copy_thread("trip", OTHER)
 
 

@@ -8,8 +8,8 @@ import pytest
 
 from echelons import Agent, Human, Session
 from echelons.delegation.spawned_agents import check_spawnable, get_spawnable
-from echelons.errors import InvalidOption
 from echelons.run_context import CONTEXT_KEY, RunContext
+from tests.error_codes import raises_code
 
 
 def search(query: str) -> str:
@@ -32,7 +32,7 @@ def search(query: str) -> str:
     ],
 )
 def test_what_is_no_mapping_of_agents_is_refused(wrong: Any) -> None:
-    with pytest.raises(InvalidOption, match="spawnable"):
+    with raises_code("invalid_option", match="spawnable"):
         Session(Agent("head"), ":memory:", spawnable=wrong)
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from echelons import Agent
 from echelons.capabilities import CapabilityMap
-from echelons.errors import InvalidTask, UnknownPath
+from echelons.errors import UnknownPath
 from echelons.routing import DEPTH_PENALTY, Router
 from echelons.teams.travel.team import team
 from echelons.text.stemming import stem
@@ -94,7 +94,7 @@ def test_the_threshold_is_held_against_the_match_and_not_the_score() -> None:
 
 @pytest.mark.parametrize("task", ["", "  \n", None, 3, b"food"])
 def test_a_task_that_is_none_is_refused(task: Any) -> None:
-    with pytest.raises(InvalidTask):
+    with raises_code("invalid_task"):
         Router(travel()).route(task)
 
 

@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from echelons import Agent
 from echelons.capabilities import Capability, CapabilityMap
-from echelons.errors import InvalidTask, UnknownPath
+from echelons.errors import UnknownPath
 from echelons.routing import Part, Router
 from tests.echelons.routing.trees import Fixed, below, travel
+from tests.error_codes import raises_code
 
 CLERK = Agent(
     "clerk",
@@ -279,9 +280,9 @@ def test_two_spellings_of_a_capability_cover_each_other() -> None:
 async def test_what_is_no_task_is_refused(task: Any) -> None:
     router = Router(travel())
     for ask in (router.split, router.needs):
-        with pytest.raises(InvalidTask):
+        with raises_code("invalid_task"):
             ask(task)
-    with pytest.raises(InvalidTask):
+    with raises_code("invalid_task"):
         await router.asplit(task)
 
 

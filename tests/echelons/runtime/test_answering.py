@@ -14,16 +14,9 @@ from echelons.checkpoints.ledger import build_key, get_ledger
 from echelons.checkpoints.queries import run_plan
 from echelons.checkpoints.threads import answer_outbox
 from echelons.checkpoints.threads.thread_status import read_thread_status
-from echelons.errors import (
-    AnswerMissing,
-    AnswerUnnamed,
-    InterventionPending,
-    InvalidId,
-    QuestionClosed,
-    UnfinishedTurn,
-    UnknownQuestion,
-)
+from echelons.errors import InterventionPending, QuestionClosed, UnfinishedTurn
 from echelons.testing import Call, ScriptedModel, delegate
+from tests.error_codes import raises_code
 
 # Many of these sessions are on a saver whose ledger is in memory, on purpose.
 pytestmark = pytest.mark.filterwarnings("ignore::echelons.errors.ForeignSaverWarning")
@@ -235,9 +228,9 @@ def test_a_question_without_an_answer_is_refused(saver: Any) -> None:
     session = Session(team(), saver)
     [question] = session.send("plan").result().questions
 
-    with pytest.raises(AnswerMissing) as refused:
+    with raises_code("answer_missing") as refused:
         session.answer(question.id)
-    with pytest.raises(AnswerMissing):
+    with raises_code("answer_missing"):
         session.answer({})
 
     assert refused.value.id == question.id
@@ -251,9 +244,9 @@ def test_a_value_beside_answers_by_id_is_refused_and_none_of_them_is_taken(saver
     session = Session(team(), saver)
     [question] = session.send("plan").result().questions
 
-    with pytest.raises(AnswerUnnamed) as refused:
+    with raises_code("answer_unnamed") as refused:
         session.answer({question.id: "yes"}, 2)
-    with pytest.raises(AnswerUnnamed):
+    with raises_code("answer_unnamed"):
         session.answer({}, None)
 
     assert (refused.value.value, refused.value.named) == (2, (question.id,))
@@ -266,7 +259,7 @@ def test_what_was_never_asked_is_unknown_whatever_it_is_called(saver: Any, quest
     session = Session(team(), saver)
     [asked] = session.send("plan").result().questions
 
-    with pytest.raises(UnknownQuestion) as refused:
+    with raises_code("unknown_question") as refused:
         session.answer(question, "yes")
 
     assert refused.value.pending == (asked.id,)
@@ -278,5 +271,5 @@ def test_what_is_no_text_names_no_question(saver: Any, question: Any) -> None:
     session = Session(team(), saver)
     session.send("plan").result()
 
-    with pytest.raises(InvalidId):
+    with raises_code("invalid_id"):
         session.answer(question, "yes")

@@ -23,7 +23,7 @@ from langgraph.types import interrupt
 from pydantic import BaseModel
 
 from echelons import Agent, Result, Session, SqliteCheckpointer, ThreadStore
-from echelons.errors import InputTooLarge, InvalidInput, InvalidOption
+from echelons.errors import InvalidInput
 from echelons.testing import Call, ScriptedModel, delegate
 from tests.error_codes import raises_code
 
@@ -298,9 +298,9 @@ def test_a_stored_key_that_is_neither_given_nor_stored_is_refused_before_anythin
     tmp_path: Path,
 ) -> None:
     with Session(asking(Seen()), tmp_path / "t.sqlite", stored_keys=["tenant"]) as session:
-        with pytest.raises(InvalidOption, match="'tenant': configurable= has no such key"):
+        with raises_code("invalid_option", match="'tenant': configurable= has no such key"):
             session.send("go")
-        with pytest.raises(InvalidOption, match="'tenant': configurable= has no such key"):
+        with raises_code("invalid_option", match="'tenant': configurable= has no such key"):
             asyncio.run(session.asend("go"))
         assert session.threads() == []
 
@@ -360,7 +360,7 @@ def test_a_new_turn_has_only_what_its_session_gives(tmp_path: Path) -> None:
 def test_what_cannot_be_passed_is_refused_by_name(
     tmp_path: Path, options: Mapping[str, Any], named: str
 ) -> None:
-    with pytest.raises(InvalidOption, match=named) as refused:
+    with raises_code("invalid_option", match=named) as refused:
         Session(team(Seen()), tmp_path / "t.sqlite", **options)
 
     assert isinstance(refused.value, InvalidInput)
@@ -391,7 +391,7 @@ def test_what_cannot_be_passed_is_refused_by_name(
     ],
 )
 def test_the_name_of_a_secret_is_not_stored(key: str) -> None:
-    with pytest.raises(InvalidOption, match="by its name it is a secret"):
+    with raises_code("invalid_option", match="by its name it is a secret"):
         Session(team(Seen()), ":memory:", configurable={key: "x"}, stored_keys=[key])
 
 
@@ -402,14 +402,14 @@ def test_a_name_that_only_resembles_one_is_stored(key: str) -> None:
 
 def test_too_much_to_store_is_refused() -> None:
     long = {"tenant": "x" * 5000}
-    with pytest.raises(InputTooLarge, match="metadata and stored_keys"):
+    with raises_code("input_too_large", match="metadata and stored_keys"):
         Session(team(Seen()), ":memory:", configurable=long, stored_keys=["tenant"])
 
 
 @pytest.mark.filterwarnings("ignore::echelons.errors.ForeignSaverWarning")
 def test_a_saver_that_stores_all_of_a_configurable_is_given_only_what_may_be_stored() -> None:
     why = "InMemorySaver stores every text and number of it; name it in stored_keys="
-    with pytest.raises(InvalidOption, match=f"'tenant': {why}"):
+    with raises_code("invalid_option", match=f"'tenant': {why}"):
         Session(asking(Seen()), InMemorySaver(), configurable={"tenant": "acme"})
 
     seen, saver = Seen(), InMemorySaver()
@@ -449,7 +449,7 @@ def test_a_compiled_tree_takes_a_context_schema_as_any_graph(in_loop: bool) -> N
 def test_a_compiled_tree_refuses_what_is_no_store_or_schema(
     tmp_path: Path, options: Any, named: str
 ) -> None:
-    with pytest.raises(InvalidOption, match=named):
+    with raises_code("invalid_option", match=named):
         team(Seen()).compile(tmp_path / "t.sqlite", **options)
     assert not (tmp_path / "t.sqlite").exists()
 

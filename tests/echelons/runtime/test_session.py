@@ -18,8 +18,6 @@ from echelons.errors import (
     DatabaseClosed,
     ForeignSaverWarning,
     InterventionPending,
-    InvalidTask,
-    InvalidThread,
     NoQuestionPending,
     NothingToResume,
     QuestionClosed,
@@ -27,7 +25,6 @@ from echelons.errors import (
     StorageError,
     ThreadNotFound,
     UnfinishedTurn,
-    UnknownQuestion,
 )
 from echelons.testing import Call, ScriptedModel, Step, delegate
 from tests.error_codes import raises_code
@@ -194,7 +191,7 @@ async def test_the_trace_and_the_threads_are_those_of_the_database(ways: In) -> 
 @pytest.mark.parametrize("task", ["", "  \n", None, 5, b"plan", ["plan"], {"messages": []}])
 async def test_a_task_without_words_is_refused_and_stores_nothing(ways: In, task: Any) -> None:
     with Session(plain(), ":memory:") as session:
-        with pytest.raises(InvalidTask) as refused:
+        with raises_code("invalid_task") as refused:
             await ways(session).send(task)
 
         assert refused.value.task == task
@@ -233,7 +230,7 @@ async def test_answer_without_question_is_refused(ways: In, given: Any) -> None:
     with Session(asking(), ":memory:") as session:
         [question] = (await ways(session).send("plan")).questions
 
-        with pytest.raises(UnknownQuestion) as refused:
+        with raises_code("unknown_question") as refused:
             await ways(session).answer(*given)
 
         assert refused.value.pending == (question.id,)
@@ -246,7 +243,7 @@ async def test_of_several_answers_none_is_taken_when_one_is_wrong(ways: In) -> N
     with Session(asking("eat", "walk"), ":memory:") as session:
         questions = (await ways(session).send("plan")).questions
 
-        with pytest.raises(UnknownQuestion):
+        with raises_code("unknown_question"):
             await ways(session).answer({questions[0].id: "yes", "nothing": "yes"})
 
         assert await ways(session).inbox() == list(questions)
@@ -257,7 +254,7 @@ async def test_an_answer_is_taken_once(ways: In) -> None:
         first, second = (await ways(session).send("plan")).questions
         await ways(session).answer(first.id, "yes")
 
-        with pytest.raises(UnknownQuestion):
+        with raises_code("question_closed"):
             await ways(session).answer(first.id, "no")
 
         assert [each.id for each in await ways(session).inbox()] == [second.id]
@@ -305,7 +302,7 @@ async def test_a_thread_that_never_ran_has_nothing_to_resume_or_show(ways: In, n
 
 @pytest.mark.parametrize("thread", ["", "  ", None, 5, b"trip", "half \ud83d"])
 def test_what_cannot_be_a_threads_name_is_refused(thread: Any) -> None:
-    with pytest.raises(InvalidThread) as refused:
+    with raises_code("invalid_thread") as refused:
         Session(plain(), ":memory:", thread=thread)
 
     assert refused.value.thread == thread

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from echelons import Agent, Session, SqliteCheckpointer, ThreadStore
-from echelons.errors import InvalidNote
 from echelons.testing import ScriptedModel, delegate
+from tests.error_codes import raises_code
 
 
 def team() -> Agent:
@@ -38,7 +38,7 @@ def test_what_a_session_notes_is_read_back_from_its_root_thread(tmp_path: Path) 
     ],
 )
 def test_a_note_under_a_name_of_langgraph_or_of_ours_is_refused(key: str) -> None:
-    with pytest.raises(InvalidNote, match=f"metadata '{key}' cannot be noted: checkpoints have"):
+    with raises_code("invalid_note", match=f"metadata '{key}' cannot be noted: checkpoints have"):
         Session(team(), ":memory:", metadata={key: "x"})
 
 

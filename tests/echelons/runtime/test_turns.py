@@ -15,17 +15,15 @@ from langgraph.types import Command, interrupt
 from echelons import Agent, Session, SqliteCheckpointer
 from echelons.checkpoints.ledger import build_key, get_ledger
 from echelons.errors import (
-    InvalidId,
     LeaseLost,
     NoQuestionPending,
     QuestionClosed,
     StorageError,
     ThreadBusy,
-    TurnReused,
-    UnknownQuestion,
     WrongAnswer,
 )
 from echelons.testing import Call, ScriptedModel, delegate
+from tests.error_codes import raises_code
 from tests.fork_server import ForkServer
 
 # Many of these sessions are on a saver whose ledger is in memory, on purpose.
@@ -130,7 +128,7 @@ def test_a_turn_of_another_task_is_refused(saver: Any) -> None:
     session = Session(counting(), saver, thread="Rome")
     session.send("go", turn_id="1").result()
 
-    with pytest.raises(TurnReused) as refused:
+    with raises_code("turn_reused") as refused:
         session.send("come back", turn_id="1")
 
     assert (refused.value.turn_id, refused.value.thread) == ("1", "Rome")
@@ -141,7 +139,7 @@ def test_a_turn_of_another_task_is_refused(saver: Any) -> None:
 @pytest.mark.parametrize("turn", ["", "a b", "a/b", "x" * 129, 1.5, b"1"])
 def test_what_cannot_be_a_turns_id_is_refused(turn: Any) -> None:
     with Session(counting(), ":memory:") as session:
-        with pytest.raises(InvalidId):
+        with raises_code("invalid_id"):
             session.send("go", turn_id=turn)
         assert session.threads() == []
 
@@ -360,7 +358,6 @@ def test_an_answer_that_was_taken_is_refused_by_name(saver: Any) -> None:
         session.answer(question.id, "no")
 
     assert refused.value.id == question.id
-    assert isinstance(refused.value, UnknownQuestion)
 
 
 def test_an_answer_that_arrives_during_a_run_is_delivered_by_it(tmp_path: Path) -> None:

@@ -11,15 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from echelons.errors import (
-    InputTooDeep,
-    InputTooLarge,
-    InvalidId,
-    InvalidInput,
-    InvalidNote,
-    InvalidText,
-    InvalidValue,
-)
 from echelons.text.input_limits import (
     LONGEST_ID,
     LONGEST_NAME,
@@ -35,6 +26,7 @@ from echelons.text.input_limits import (
     measure_size,
     shorten_repr,
 )
+from tests.error_codes import raises_code
 
 JSON = st.recursive(
     st.none()
@@ -61,7 +53,7 @@ def test_an_id_of_these_characters_is_taken(given_: Any) -> None:
     ids=ascii,
 )
 def test_any_other_id_is_refused(given_: Any) -> None:
-    with pytest.raises(InvalidId) as refused:
+    with raises_code("invalid_id") as refused:
         check_id(given_, "thread_id")
 
     assert refused.value.id in str(refused.value)
@@ -97,7 +89,7 @@ def test_people_may_call_something_so(name: str) -> None:
 )
 def test_reserved_name_is_refused(name: Any) -> None:
     assert not is_label(name)
-    with pytest.raises(InvalidId) as refused:
+    with raises_code("invalid_id") as refused:
         check_label(name, "name of a thing")
 
     assert refused.value.id in str(refused.value)
@@ -118,7 +110,7 @@ def test_json_is_taken_as_it_is(value: Any) -> None:
     ids=lambda value: type(value).__name__,
 )
 def test_what_is_no_json_is_refused(value: Any) -> None:
-    with pytest.raises(InvalidValue) as refused:
+    with raises_code("invalid_value") as refused:
         check_value(value, "the answer to 'q'")
 
     assert "the answer to 'q'" in str(refused.value)
@@ -129,7 +121,7 @@ def test_what_is_no_json_is_refused(value: Any) -> None:
     "value", ["\ud800", ["a", "\udfff"], {"\udc80": 1}, {"a": {"b": "x\ud83d"}}]
 )
 def test_half_a_character_is_refused_wherever_it_stands(value: Any) -> None:
-    with pytest.raises(InvalidText) as refused:
+    with raises_code("invalid_text") as refused:
         check_value(value, "the answer")
 
     str(refused.value).encode()
@@ -146,7 +138,7 @@ def nested(depth: int, mapping: bool) -> Any:
 def test_a_value_may_be_nested_so_deep_and_no_deeper(mapping: bool) -> None:
     check_value(nested(MAX_INPUT_DEPTH, mapping), "the answer")
     for depth in (MAX_INPUT_DEPTH + 1, 100_000):
-        with pytest.raises(InputTooDeep) as refused:
+        with raises_code("input_too_deep") as refused:
             check_value(nested(depth, mapping), "the answer")
         assert str(MAX_INPUT_DEPTH) in str(refused.value)
 
@@ -157,14 +149,14 @@ def test_a_value_may_not_hold_itself() -> None:
     ring: dict[str, Any] = {}
     ring["ring"] = [ring]
     for each in (circle, ring):
-        with pytest.raises(InputTooDeep):
+        with raises_code("input_too_deep"):
             check_value(each, "the answer")
 
 
 def test_a_value_may_be_so_large_and_no_larger() -> None:
     check_value("x" * MESSAGE_BYTES, "the answer")
     for value in ("x" * (MESSAGE_BYTES + 1), "é" * (MESSAGE_BYTES // 2 + 1)):
-        with pytest.raises(InputTooLarge) as refused:
+        with raises_code("input_too_large") as refused:
             check_value(value, "the answer")
         assert refused.value.size > refused.value.limit == MESSAGE_BYTES
 
@@ -173,7 +165,7 @@ def test_many_small_things_are_large_too() -> None:
     smallest: list[Any] = [None, [], {}]
     for each in smallest:
         value = [each] * MESSAGE_BYTES
-        with pytest.raises(InputTooLarge):
+        with raises_code("input_too_large"):
             check_value(value, "the answer")
 
 
@@ -182,7 +174,7 @@ def test_what_holds_the_same_again_and_again_is_given_up_soon() -> None:
     for _ in range(50):
         laughs = [laughs, laughs]
 
-    with pytest.raises(InputTooLarge):
+    with raises_code("input_too_large"):
         check_value(laughs, "the answer")
 
 
@@ -205,22 +197,22 @@ def test_notes_are_texts_and_numbers_under_plain_keys() -> None:
 @pytest.mark.parametrize(
     ("notes", "error"),
     [
-        ({"a b": "x"}, InvalidNote),
-        ({"": "x"}, InvalidNote),
-        ({5: "x"}, InvalidNote),
-        ({"a\0": "x"}, InvalidNote),
-        ({"a": None}, InvalidNote),
-        ({"a": ["x"]}, InvalidNote),
-        ({"a": {"b": 1}}, InvalidNote),
-        ({"a": b"x"}, InvalidNote),
-        ({"a": 2**70}, InvalidNote),
-        ({"a": "\ud800"}, InvalidText),
-        ({"a": "x" * NOTE_BYTES}, InputTooLarge),
-        ({str(n): "x" for n in range(NOTE_BYTES)}, InputTooLarge),
+        ({"a b": "x"}, "invalid_note"),
+        ({"": "x"}, "invalid_note"),
+        ({5: "x"}, "invalid_note"),
+        ({"a\0": "x"}, "invalid_note"),
+        ({"a": None}, "invalid_note"),
+        ({"a": ["x"]}, "invalid_note"),
+        ({"a": {"b": 1}}, "invalid_note"),
+        ({"a": b"x"}, "invalid_note"),
+        ({"a": 2**70}, "invalid_note"),
+        ({"a": "\ud800"}, "invalid_text"),
+        ({"a": "x" * NOTE_BYTES}, "input_too_large"),
+        ({str(n): "x" for n in range(NOTE_BYTES)}, "input_too_large"),
     ],
 )
-def test_notes_of_any_other_kind_are_refused(notes: Any, error: type[InvalidInput]) -> None:
-    with pytest.raises(error):
+def test_notes_of_any_other_kind_are_refused(notes: Any, error: str) -> None:
+    with raises_code(error):
         check_metadata(notes)
 
 

@@ -12,9 +12,10 @@ from langgraph.types import Command, interrupt
 
 from echelons import Agent
 from echelons.checkpoints.threads.pending_work import OpenAgent
-from echelons.errors import CheckpointNotFound, InvalidOption, MissingAgents
+from echelons.errors import MissingAgents
 from echelons.graphs.invocation.resume_check import find_missing_agents
 from echelons.testing import Call, ScriptedModel, delegate
+from tests.error_codes import raises_code
 
 TASK: Any = {"messages": [("user", "plan")]}
 CONFIG: Any = {"configurable": {"thread_id": "t"}}
@@ -176,13 +177,13 @@ async def test_a_checkpoint_that_a_thread_does_not_have_is_refused_before_anythi
         (forked(**nested), f"'t' has no checkpoint '{elsewhere}' in the namespace 'delegate:1'"),
     ):
         given = None if begins == "a resume" else TASK
-        with pytest.raises(CheckpointNotFound, match=named):
+        with raises_code("checkpoint_not_found", match=named):
             graph.update_state(config, TASK) if updates else graph.invoke(given, config)
-        with pytest.raises(CheckpointNotFound, match=named):
+        with raises_code("checkpoint_not_found", match=named):
             await (graph.aupdate_state(config, TASK) if updates else graph.ainvoke(given, config))
 
     assert list(any_saver.list(None)) == rows
-    with pytest.raises(InvalidOption, match="checkpoint_map=5: it is no mapping"):
+    with raises_code("invalid_option", match="checkpoint_map=5: it is no mapping"):
         graph.invoke(TASK, forked(checkpoint_map=5))
     assert graph.invoke(Command(resume="yes"), CONFIG)["messages"][-1].text == "planned"
 

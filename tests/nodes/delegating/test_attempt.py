@@ -78,7 +78,7 @@ async def test_an_error_of_the_subordinate_is_its_answer(error: Exception, reaso
         GraphInterrupt(()),
         GraphBubbleUp(),
         StorageError("trip.sqlite", "the disk is full"),
-        MissingAgents("1", ["head/eat"]),
+        MissingAgents("it waits in head/eat"),
         UnreadableRecord("DelegationRequest", "damaged"),
         InvalidUpdateError("two values"),
         EmptyChannelError(),

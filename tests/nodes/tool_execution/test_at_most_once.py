@@ -19,8 +19,8 @@ from pydantic import BaseModel, ValidationError
 from echelons import Agent, Session, SqliteCheckpointer, effect, idempotency_key
 from echelons.checkpoints.coordination.effect_journal import LedgerJournal
 from echelons.checkpoints.ledger import get_ledger
-from echelons.errors import NoCall
 from echelons.testing import Call, ScriptedModel, Step, delegate
+from tests.error_codes import raises_code
 from tests.failure_ids import without_ids
 
 CONFIG: RunnableConfig = {"configurable": {"thread_id": "1"}}
@@ -255,7 +255,7 @@ def test_a_run_that_keeps_only_its_end_keeps_no_journal(saver: Saver) -> None:
 
 @pytest.mark.parametrize("given", [None, {}, {"configurable": {}}, 7])
 def test_a_key_is_asked_of_a_call_and_of_nothing_else(given: Any) -> None:
-    with pytest.raises(NoCall) as refused:
+    with raises_code("no_call") as refused:
         idempotency_key(given)
 
     assert refused.value.given == repr(given)

@@ -7,8 +7,8 @@ import logging
 import pytest
 
 from echelons import Agent, Session, get_logger, subordinate
-from echelons.errors import NoRequest
 from echelons.testing import Call, ScriptedModel, delegate
+from tests.error_codes import raises_code
 
 
 def test_each_level_logs_with_its_own_path_and_thread(caplog: pytest.LogCaptureFixture) -> None:
@@ -44,5 +44,5 @@ def test_each_level_logs_with_its_own_path_and_thread(caplog: pytest.LogCaptureF
 
 
 def test_outside_of_an_agents_work_there_is_no_logger() -> None:
-    with pytest.raises(NoRequest, match="get_logger"):
+    with raises_code("no_request", match="get_logger"):
         get_logger()

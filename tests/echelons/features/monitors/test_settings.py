@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from echelons import Agent, DelegationPolicy, Session, Spawn
-from echelons.errors import InvalidOption, InvalidProfile, InvalidSetting
+from echelons.errors import InvalidProfile, InvalidSetting
 from echelons.features.monitors.settings import decide_alert
 from echelons.guards.budget import Budget
 from echelons.monitors import Alert, Monitor
@@ -118,7 +118,7 @@ def test_no_monitor_is_spawned() -> None:
     with pytest.raises(InvalidSetting, match="kinds"):
         Spawn(kinds=("monitor",))  # type: ignore[arg-type]
     profile = Agent("scout", monitors=[Monitor("watch", model=MODEL)])
-    with pytest.raises(InvalidOption, match="monitors"):
+    with raises_code("invalid_option", match="monitors"):
         Session(Agent("head"), ":memory:", spawnable={"scout": profile})
 
 
