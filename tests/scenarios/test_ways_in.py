@@ -83,7 +83,7 @@ def test_one_answer_that_is_given_twice_is_never_taken_for_the_next_question() -
         once, twice = session.answer(first, "yes"), session.answer(first, "yes")
 
         once.result()
-        with raises_code("unknown_question"):
+        with raises_code("question_closed"):
             twice.result()
 
         assert [question.value for question in session.inbox()] == ["delete B?"]
@@ -98,7 +98,7 @@ async def test_the_same_holds_in_an_event_loop() -> None:
         )
 
         await once.result()
-        with raises_code("unknown_question"):
+        with raises_code("question_closed"):
             await twice.result()
 
         assert [question.value for question in await session.ainbox()] == ["delete B?"]
