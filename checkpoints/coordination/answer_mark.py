@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from echelons.checkpoints.ledger import Fence, RecordKind, Transaction, build_key
+from echelons.checkpoints.coordination.records import Records
+from echelons.checkpoints.ledger import Fence, Transaction, build_key
 from echelons.guards.gate import HeldAttempts
 
-OPEN_EPOCH: Final[RecordKind[int]] = RecordKind("open", int)
+OPEN_EPOCH: Final = Records[int]("open", int)
 """The epoch of the run that answers may be left to."""
 CLOSED_EPOCH = 0
 """An epoch that no run has, stored while no run takes answers."""
@@ -47,22 +48,22 @@ class AnswerMark:
             LeaseLost: Another run holds the thread now.
         """
         open_.require_lease(self._fence)
-        self._version = _store_epoch(open_, self._thread_id, self._fence.epoch)
+        self._version = OPEN_EPOCH.put(open_, self._fence.epoch, self._thread_id)
 
     def close(self, open_: Transaction) -> None:
         """Let others leave no more answers to the run."""
-        _store_epoch(open_, self._thread_id, CLOSED_EPOCH)
+        OPEN_EPOCH.put(open_, CLOSED_EPOCH, self._thread_id)
 
     def take(self, open_: Transaction) -> None:
         """Note that the answers left so far are taken, in the transaction that reads them."""
-        found = open_.get_record(OPEN_EPOCH, _build_mark_key(self._thread_id))
-        self._version = found.version if found else None
+        mark = OPEN_EPOCH.find(open_, self._thread_id)
+        self._version = mark.version if mark else None
         self.has_held = False
 
     def is_left_behind(self, open_: Transaction) -> bool:
         """Return whether answers wait that the run has not taken."""
-        found = open_.get_record(OPEN_EPOCH, _build_mark_key(self._thread_id))
-        return found is not None and found.version != self._version
+        mark = OPEN_EPOCH.find(open_, self._thread_id)
+        return mark is not None and mark.version != self._version
 
 
 def mark_answers_left(open_: Transaction, thread_id: str) -> bool:
@@ -71,20 +72,9 @@ def mark_answers_left(open_: Transaction, thread_id: str) -> bool:
     Returns:
         Whether it takes answers; if not, nothing is written.
     """
-    found = open_.get_record(OPEN_EPOCH, _build_mark_key(thread_id))
-    holder = open_.get_last_holder(build_key(thread_id))
-    if found is None or holder is None or found.value != holder.epoch:
+    epoch, holder = OPEN_EPOCH.get(open_, thread_id), open_.get_last_holder(build_key(thread_id))
+    if holder is None or epoch != holder.epoch:
         return False
     # Its version grows; the value stays as earlier versions read it.
-    _store_epoch(open_, thread_id, holder.epoch)
+    OPEN_EPOCH.put(open_, holder.epoch, thread_id)
     return True
-
-
-def _store_epoch(open_: Transaction, thread_id: str, epoch: int) -> int | None:
-    name = _build_mark_key(thread_id)
-    found = open_.get_record(OPEN_EPOCH, name)
-    return open_.compare_and_set(name, found.version if found else None, epoch)
-
-
-def _build_mark_key(thread_id: str) -> str:
-    return build_key(thread_id, OPEN_EPOCH.name)

@@ -7,10 +7,11 @@ depends on them.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeAlias
 
-from echelons.checkpoints.ledger import Ledger, RecordKind, Transaction, build_key
+from echelons.checkpoints.coordination.records import Records
+from echelons.checkpoints.ledger import Transaction
 from echelons.checkpoints.thread_events import EventKind, ThreadEvent, WriteLocation
 from echelons.guards.gate import Halt, Pause
 from echelons.tree.names import PATH_SEPARATOR
@@ -66,40 +67,25 @@ class ControlOrders:
         left = (each for each in self.paused if path is not None and not is_under(each, path))
         return replace(self, paused=tuple(left))
 
-    @classmethod
-    def read(cls, open_: Transaction, name: str) -> ControlOrders:
-        """Return the orders stored under a key of the ledger."""
-        found = open_.get_record(ORDERS, name)
-        return found.value if found else cls()
 
-    @classmethod
-    def read_from(cls, ledger: Ledger, name: str) -> ControlOrders:
-        """Return the orders stored under a key, in a read of its own."""
-        return ledger.query(lambda open_: cls.read(open_, name))
-
-    def store(self, open_: Transaction, name: str) -> int | None:
-        """Store the orders under a key of the ledger, and return its version."""
-        found = open_.get(name)
-        given = [asdict(each) for each in self.given]
-        value = {"stopped": list(self.stopped), "paused": list(self.paused), "given": given}
-        return open_.compare_and_set(name, found.version if found else None, value)
-
-    def store_given(
-        self, open_: Transaction, name: str, given: GivenOrder, where: WriteLocation
-    ) -> None:
-        """Store the orders after one that was given, with its event."""
-        version = replace(self, given=(*self.given, given)).store(open_, name)
-        data = {"order": given.order, "path": given.path, "by": given.by}
-        open_.add_event(where, ThreadEvent(EventKind.ORDER, f"{name}/{version}", data))
+ORDERS: Final = Records[ControlOrders]("orders", ControlOrders, raw=1)
+"""The stops and pauses of a turn, by its id."""
 
 
-ORDERS: Final[RecordKind[ControlOrders]] = RecordKind("orders", ControlOrders)
-"""The stops and pauses of a turn."""
+def read_orders(open_: Transaction, thread_id: str, turn: str) -> ControlOrders:
+    """Return the orders of a turn."""
+    return ORDERS.get(open_, thread_id, turn) or ControlOrders()
 
 
-def build_orders_key(thread_id: str, turn: str) -> str:
-    """Return the ledger's key of a turn's orders."""
-    return build_key(thread_id, "orders", turn)
+def record_order(
+    open_: Transaction, orders: ControlOrders, given: GivenOrder, where: WriteLocation, turn: str
+) -> None:
+    """Store the orders of a turn after one that was given, with its event."""
+    thread_id = where.thread_id
+    version = ORDERS.put(open_, replace(orders, given=(*orders.given, given)), thread_id, turn)
+    data = {"order": given.order, "path": given.path, "by": given.by}
+    key = f"{ORDERS.key(thread_id, turn)}/{version}"
+    open_.add_event(where, ThreadEvent(EventKind.ORDER, key, data))
 
 
 def is_under(path: str, above: str) -> bool:

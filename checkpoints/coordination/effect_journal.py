@@ -141,7 +141,7 @@ class LedgerJournal:
 
 def build_call_key(call: EffectCall) -> str:
     """Return the ledger's key of a call; in a copy of the thread only the thread differs."""
-    return build_key(call.thread_id, EFFECT.name, call.position_id)
+    return EFFECT.key(call.thread_id, call.position_id)
 
 
 def _take_earlier(open_: Transaction, call: EffectCall) -> Any:
@@ -152,7 +152,7 @@ def _take_earlier(open_: Transaction, call: EffectCall) -> Any:
     """
     if call.entry > 1:
         return None
-    name = build_key(call.thread_id, EFFECT.name, call.path, call.call_id)
+    name = EFFECT.key(call.thread_id, call.path, call.call_id)
     found, kept = open_.get_record(EFFECT, name), open_.get(name)
     if found is None or kept is None:
         return None

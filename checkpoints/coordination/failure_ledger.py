@@ -13,9 +13,10 @@ from dataclasses import asdict, dataclass, fields, replace
 from operator import attrgetter
 from typing import Any, Final
 
+from echelons.checkpoints.coordination.records import Record, Records
 from echelons.checkpoints.coordination.turns import get_turn
 from echelons.checkpoints.inherited_config import get_saver
-from echelons.checkpoints.ledger import RecordKind, Transaction, build_key, get_ledger
+from echelons.checkpoints.ledger import Transaction, get_ledger
 from echelons.checkpoints.queries import LedgerQuery, ReadPlan
 from echelons.errors import EchelonsError
 from echelons.identity.failures import FailureLog, LoggedFailure
@@ -36,9 +37,9 @@ class StoredFailure(LoggedFailure):
     number: int
 
 
-FAILURE: Final[RecordKind[StoredFailure]] = RecordKind("failure", StoredFailure)
-"""One of the latest failures of a thread."""
-FAILURE_COUNT: Final[RecordKind[int]] = RecordKind("failures", int)
+FAILURE: Final = Records[StoredFailure]("failure", StoredFailure)
+"""One of the latest failures of a thread, by the rest of its number."""
+FAILURE_COUNT: Final = Records[int]("failures", int)
 """The number of failures that a thread has had."""
 
 
@@ -69,17 +70,17 @@ class LedgerFailures(FailureLog):
 
 def read_failures(thread_id: str) -> ReadPlan[tuple[LoggedFailure, ...]]:
     """Plan: the latest failures under a root's thread, oldest first."""
-    prefix = build_key(thread_id, FAILURE.name, "")
-
-    def read(open_: Transaction) -> list[StoredFailure]:
-        found = (open_.get_record(FAILURE, key) for key in open_.list_keys(prefix))
-        return [each.value for each in found if each]
-
-    stored: list[StoredFailure] = yield LedgerQuery(lambda ledger: ledger.query(read))
-    read_fields = attrgetter(*(each.name for each in fields(LoggedFailure)))
-    found = (LoggedFailure(*read_fields(each)) for each in sorted(stored, key=attrgetter("number")))
+    records: list[Record[StoredFailure]] = yield LedgerQuery(
+        lambda ledger: ledger.query(lambda open_: FAILURE.find_all(open_, thread_id))
+    )
+    stored = sorted((record.value for record in records), key=attrgetter("number"))
+    read_fields = attrgetter(*(field.name for field in fields(LoggedFailure)))
+    failures = (LoggedFailure(*read_fields(failure)) for failure in stored)
     # Under the thread's own id, also where it is a copy.
-    return tuple(each if each.thread_id else replace(each, thread_id=thread_id) for each in found)
+    return tuple(
+        failure if failure.thread_id else replace(failure, thread_id=thread_id)
+        for failure in failures
+    )
 
 
 def _plan_store(failure: LoggedFailure, config: Mapping[str, Any]) -> Callable[[Transaction], None]:
@@ -90,14 +91,9 @@ def _plan_store(failure: LoggedFailure, config: Mapping[str, Any]) -> Callable[[
     def store(open_: Transaction) -> None:
         if turn:
             open_.require_lease(turn.fence)
-        count_key = build_key(thread_id, FAILURE_COUNT.name)
-        counted = open_.get_record(FAILURE_COUNT, count_key)
-        number = (counted.value if counted else 0) + 1
-        open_.compare_and_set(count_key, counted.version if counted else None, number)
-        key = build_key(thread_id, FAILURE.name, str(number % MAX_KEPT_FAILURES))
-        oldest = open_.get_record(FAILURE, key)
-        record = {**asdict(failure), "thread_id": own, "number": number}
-        open_.compare_and_set(key, oldest.version if oldest else None, record)
+        number = FAILURE_COUNT.change(open_, lambda count: (count or 0) + 1, thread_id)
+        stored = StoredFailure(**{**asdict(failure), "thread_id": own}, number=number)
+        FAILURE.put(open_, stored, thread_id, str(number % MAX_KEPT_FAILURES))
 
     return store
 

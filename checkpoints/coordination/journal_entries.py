@@ -13,7 +13,8 @@ from typing import Any, Final, TypeAlias
 from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.types import Command
 
-from echelons.checkpoints.ledger import RecordKind, VersionedValue
+from echelons.checkpoints.coordination.records import Record, Records
+from echelons.checkpoints.ledger import VersionedValue
 from echelons.effects.journal import CallQuestion, CallState, EffectCall, JournalEntry
 from echelons.errors import LedgerDamaged
 
@@ -44,8 +45,8 @@ class StoredCall:
     cut: str = ""
 
 
-EFFECT: Final[RecordKind[StoredCall]] = RecordKind("effect", StoredCall)
-"""An entry of the effect journal."""
+EFFECT: Final = Records[StoredCall]("effect", StoredCall, raw=2)
+"""An entry of the effect journal, by the position of its call."""
 
 
 def entry_to_json(serde: SerializerProtocol, call: EffectCall, entry: JournalEntry) -> EntryJson:
@@ -93,7 +94,7 @@ def lost_result_to_json(
 
 
 def load_entry(
-    serde: SerializerProtocol, name: str, found: VersionedValue[StoredCall]
+    serde: SerializerProtocol, name: str, found: VersionedValue[StoredCall] | Record[StoredCall]
 ) -> JournalEntry:
     """Return a stored entry with its values.
 

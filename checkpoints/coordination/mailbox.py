@@ -19,7 +19,7 @@ from uuid import uuid5
 from langgraph.checkpoint.base import BaseCheckpointSaver
 
 from echelons.checkpoints.coordination.branches import get_root_checkpoint
-from echelons.checkpoints.coordination.control_orders import ControlOrders, build_orders_key
+from echelons.checkpoints.coordination.control_orders import ControlOrders, read_orders
 from echelons.checkpoints.coordination.records import BranchView, Record, Records
 from echelons.checkpoints.coordination.task_changes import (
     TaskChange,
@@ -163,7 +163,7 @@ def add_mail(open_: Transaction, thread_id: str, path: str, mail: StoredMail) ->
     number = MAILBOX.change(open_, _count_sent, thread_id, path).sent
     MAIL.add(open_, mail, thread_id, path, str(number))
     if mail.kind == "intervention":
-        STEERED.change(open_, lambda _: number, thread_id, path)
+        STEERED.put(open_, number, thread_id, path)
     return number
 
 
@@ -183,7 +183,7 @@ def answer_later_question(
         # It has not asked.
         mail = replace(mail, kind="message")
     add_mail(open_, thread_id, question.reader or question.path, mail)
-    LATER.change(open_, lambda _: replace(question, answered=True), thread_id, question_id)
+    LATER.put(open_, replace(question, answered=True), thread_id, question_id)
 
 
 class SentMail(NamedTuple):
@@ -334,11 +334,10 @@ class TreeMailboxes:
             Why each group is not sent; empty for one that is.
         """
         turn = str(config["metadata"].get("turn_id", ""))
-        orders_key = build_orders_key(self._thread_id, turn)
         dismissals = get_gate(config).dismissals
 
         def check(open_: Transaction) -> list[str]:
-            orders, more = ControlOrders.read(open_, orders_key), Counter[str]()
+            orders, more = read_orders(open_, self._thread_id, turn), Counter[str]()
             known = self._count_sent(open_, _get_path(config), turn)
             return [
                 _find_overflow(each, known)

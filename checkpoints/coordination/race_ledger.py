@@ -9,20 +9,14 @@ from collections.abc import Callable
 from threading import Lock
 from typing import Final, TypeVar
 
-from echelons.checkpoints.ledger import (
-    Fence,
-    Ledger,
-    RecordKind,
-    Transaction,
-    VersionedValue,
-    build_key,
-)
+from echelons.checkpoints.coordination.records import Records
+from echelons.checkpoints.ledger import Fence, Ledger, Transaction
 from echelons.checkpoints.queries import LedgerQuery, ReadPlan
 from echelons.delegation.race import RaceEntry
 
 T = TypeVar("T")
-RACE: Final[RecordKind[list[int]]] = RecordKind("race", list[int])
-"""The places in a race: the groups that have fulfilled their task, in order."""
+RACE: Final = Records[list[int]]("race", list[int], raw=2)
+"""The groups that have fulfilled their task, in order, by the turn and the race."""
 
 
 class TreeRaces:
@@ -64,17 +58,16 @@ class TreeRaces:
         Raises:
             LeaseLost: Another run has the thread now.
         """
-        name = self._build_key(entrant.race)
+        group = entrant.group
+
+        def add(placed: list[int] | None) -> list[int]:
+            placed = placed or []
+            return placed if group in placed else [*placed, group]
 
         def record(open_: Transaction) -> list[int]:
             if self._fence:
                 open_.require_lease(self._fence)
-            found = open_.get_record(RACE, name)
-            placed = found.value if found else []
-            if entrant.group not in placed:
-                placed.append(entrant.group)
-                open_.compare_and_set(name, found.version if found else None, placed)
-            return placed
+            return RACE.change(open_, add, self._thread_id, self._turn, entrant.race)
 
         placed = self._ledger.commit(record)
         with self._lock:
@@ -92,9 +85,10 @@ class TreeRaces:
     def has_lost(self, entrant: RaceEntry) -> bool:
         """Return whether a race is over and an entrant has not won."""
         if entrant.enough and entrant.race not in self._places:
-            found = self._ledger.get_record(RACE, self._build_key(entrant.race))
+            name = self._thread_id, self._turn, entrant.race
+            places = self._ledger.query(lambda open_: RACE.get(open_, *name))
             with self._lock:
-                self._places.setdefault(entrant.race, found.value if found else [])
+                self._places.setdefault(entrant.race, places or [])
         with self._lock:
             return self._is_lost(entrant)
 
@@ -130,20 +124,12 @@ class TreeRaces:
     def _is_lost(self, entrant: RaceEntry) -> bool:
         return entrant.has_lost(self._places.get(entrant.race, []))
 
-    def _build_key(self, race: str) -> str:
-        return _build_race_key(self._thread_id, self._turn, race)
-
 
 def plan_has_lost(thread_id: str, turn: str, entrant: RaceEntry) -> ReadPlan[bool]:
     """Plan: whether a race of a stored run is over and an entrant has not won."""
     if not entrant.enough:
         return False
-    name = _build_race_key(thread_id, turn, entrant.race)
-    found: VersionedValue[list[int]] | None = yield LedgerQuery(
-        lambda ledger: ledger.get_record(RACE, name)
+    places: list[int] | None = yield LedgerQuery(
+        lambda ledger: ledger.query(lambda open_: RACE.get(open_, thread_id, turn, entrant.race))
     )
-    return entrant.has_lost(found.value if found else [])
-
-
-def _build_race_key(thread_id: str, turn: str, race: str) -> str:
-    return f"{build_key(thread_id, 'race', turn)}/{race}"
+    return entrant.has_lost(places or [])

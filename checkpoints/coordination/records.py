@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, fields, is_dataclass, replace
 from functools import lru_cache
+from operator import attrgetter
 from typing import Any, Generic, Literal, NamedTuple, TypeAlias, TypeVar
 from urllib.parse import quote, unquote
 
@@ -26,6 +27,7 @@ from echelons.checkpoints.queries import ReadPlan
 from echelons.errors import LedgerDamaged
 
 T = TypeVar("T")
+_SCALARS = frozenset({str, int, float, bool, type(None)})
 After: TypeAlias = Literal["", "value", "items", "key"]
 """Where a record has the checkpoint of the root after which it was written: in its field `after`,
 in that of each of its items, at the end of its key, or nowhere, as all branches see it."""
@@ -60,6 +62,7 @@ class Records(RecordKind[T]):
         drop: Is called after pruning has deleted a record that no branch sees.
         raw: The number of parts of a name that keys have as they are; the others are quoted.
         omit: Fields that are not stored while they are empty.
+        to_json: Returns the JSON of a record; by default its fields.
     """
 
     def __init__(  # noqa: PLR0913  each option stands for itself
@@ -73,6 +76,7 @@ class Records(RecordKind[T]):
         drop: Callable[[Transaction, tuple[str, ...]], None] | None = None,
         raw: int = 0,
         omit: Collection[str] = (),
+        to_json: Callable[[T], Json] | None = None,
     ) -> None:
         super().__init__(name, shape)
         self.after = after
@@ -81,7 +85,10 @@ class Records(RecordKind[T]):
         self._drop = drop
         self._raw = raw
         self._omit = omit
-        self._fields = tuple(field.name for field in fields(shape)) if is_dataclass(shape) else ()
+        self._to_json = to_json
+        self._fields = [field.name for field in fields(shape)] if is_dataclass(shape) else []
+        # Returns a tuple, also of one field.
+        self._get_fields = attrgetter("__class__", *self._fields)
 
     def key(self, thread_id: str, *parts: str) -> str:
         """Return the key of a record; with `""` at the end, how the keys of several begin."""
@@ -94,11 +101,20 @@ class Records(RecordKind[T]):
 
     def encode(self, value: T) -> Json:
         """Return the JSON of a record."""
+        if self._to_json:
+            return self._to_json(value)
         if not self._fields:
             plain: Json = _encode(value)
             return plain
-        values = ((name, getattr(value, name)) for name in self._fields)
-        return {name: _encode(part) for name, part in values if part or name not in self._omit}
+        _, *values = self._get_fields(value)
+        record = dict(zip(self._fields, values, strict=True))
+        # Most have nothing but scalars, and are stored before each step.
+        if not _SCALARS.issuperset(map(type, values)):
+            record = {name: _encode(part) for name, part in record.items()}
+        for name in self._omit:
+            if not record[name]:
+                del record[name]
+        return record
 
     def find(self, open_: Transaction, thread_id: str, *parts: str) -> Record[T] | None:
         """Return a record, `None` if there is none.
@@ -131,6 +147,13 @@ class Records(RecordKind[T]):
         """Store a new record; return whether there was none of its name."""
         key = self.key(thread_id, *parts)
         return open_.compare_and_set(key, None, self.encode(value)) is not None
+
+    def put(self, open_: Transaction, value: T, thread_id: str, *parts: str) -> int:
+        """Store a record in place of the one of its name, if there is one; return its version."""
+        before = self.find(open_, thread_id, *parts)
+        return self._set(
+            open_, self.key(thread_id, *parts), before.version if before else None, value
+        )
 
     def change(
         self, open_: Transaction, make: Callable[[T | None], T], thread_id: str, *parts: str

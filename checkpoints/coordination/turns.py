@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import Any, Final, Literal, TypeAlias
 
@@ -21,7 +21,8 @@ from langchain_core.messages import BaseMessage
 from echelons.checkpoints.clock import utc_now
 from echelons.checkpoints.coordination.answer_mark import AnswerMark
 from echelons.checkpoints.coordination.control_orders import OrderListener
-from echelons.checkpoints.ledger import Fence, RecordKind, Transaction, build_key, require_lease
+from echelons.checkpoints.coordination.records import Records
+from echelons.checkpoints.ledger import Fence, Transaction, require_lease
 from echelons.checkpoints.ledger.records import MAX_RECORD_SIZE
 from echelons.checkpoints.ledger.sqlite_ledger import SqliteTransaction
 from echelons.delegation.request import DelegationResponse, Status
@@ -155,17 +156,15 @@ class Turn:
         """Record a turn that may be submitted again, in the transaction of its first checkpoint."""
         if self.task:
             open_ = SqliteTransaction(cursor, utc_now, MAX_RECORD_SIZE)
-            name = _build_turn_key(self.thread_id, self.id)
-            open_.compare_and_set(name, None, {"task": self.task})
+            TURN.add(open_, TurnRecord(self.task), self.thread_id, self.id)
 
     def announce(self, open_: Transaction) -> None:
         """Record a turn that may be submitted again, where the checkpoints are stored elsewhere.
 
         Its first checkpoint may never be stored: then it is known and has not begun.
         """
-        name = _build_turn_key(self.thread_id, self.id)
-        if self.task and open_.get_record(TURN, name) is None:
-            open_.compare_and_set(name, None, {"task": self.task, "announced": True})
+        if self.task:
+            TURN.add(open_, TurnRecord(self.task, announced=True), self.thread_id, self.id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +187,17 @@ class TurnRecord:
     reason: str = ""
     response: str | None = None
 
+    def to_json(self) -> dict[str, Any]:
+        """Return the record as it is stored."""
+        kept: dict[str, Any] = {"task": self.task}
+        if self.announced:
+            kept["announced"] = True
+        if self.text is not None:
+            kept |= {"text": self.text, "status": self.status, "reason": self.reason}
+        if self.response is not None:
+            kept["response"] = self.response
+        return kept
+
     def load_end(self) -> TurnEnd | None:
         """Return the end of the turn, `None` if it has not ended.
 
@@ -208,8 +218,8 @@ class TurnRecord:
         return TurnEnd(self.text, self.status, self.reason, response)
 
 
-TURN: Final[RecordKind[TurnRecord]] = RecordKind("turn", TurnRecord)
-"""A turn that may be submitted again."""
+TURN: Final = Records[TurnRecord]("turn", TurnRecord, raw=1, to_json=lambda turn: turn.to_json())
+"""A turn that may be submitted again, by its id."""
 
 
 def record_failure(configurable: Mapping[str, Any], failure: StorageError) -> None:
@@ -227,18 +237,14 @@ def get_turn(configurable: Mapping[str, Any]) -> Turn | None:
 
 def find_turn(open_: Transaction, thread_id: str, turn_id: str) -> TurnRecord | None:
     """Return the record of a turn, `None` if it is not known."""
-    found = open_.get_record(TURN, _build_turn_key(thread_id, turn_id))
-    return found.value if found else None
+    return TURN.get(open_, thread_id, turn_id)
 
 
 def finish_turn(open_: Transaction, thread_id: str, turn_id: str, end: TurnEnd) -> None:
     """Store the end of a turn, if the turn may be submitted again."""
-    name = _build_turn_key(thread_id, turn_id)
-    found = open_.get_record(TURN, name)
-    if found and found.value.text is None:
-        announced = {"announced": True} if found.value.announced else {}
-        value = {"task": found.value.task, **announced, **end.to_json()}
-        open_.compare_and_set(name, found.version, value)
+    record = TURN.get(open_, thread_id, turn_id)
+    if record and record.text is None:
+        TURN.put(open_, replace(record, **end.to_json()), thread_id, turn_id)
 
 
 def digest_task(
@@ -255,7 +261,3 @@ def digest_task(
         # Twice: in JSON all keys are texts, and can be sorted.
         whole = json.dumps(json.loads(json.dumps(whole)), sort_keys=True)
     return sha256(whole.encode()).hexdigest()
-
-
-def _build_turn_key(thread_id: str, turn_id: str) -> str:
-    return build_key(thread_id, "turn", turn_id)

@@ -13,12 +13,9 @@ from datetime import datetime
 from typing import Any, Final, Protocol, TypeGuard, runtime_checkable
 
 from echelons.checkpoints.coordination.mailbox import LATER
+from echelons.checkpoints.coordination.records import Records
 from echelons.checkpoints.ledger import (
-    Ledger,
-    RecordKind,
     Transaction,
-    VersionedValue,
-    build_key,
     get_ledger,
 )
 from echelons.checkpoints.queries import LedgerQuery, ReadPlan, Saver
@@ -55,8 +52,14 @@ class StoredAnswer:
     at: str = ""
 
 
-ANSWER: Final[RecordKind[StoredAnswer]] = RecordKind("answer", StoredAnswer)
-"""An answer to a question."""
+def _to_json(answer: StoredAnswer) -> dict[str, Any]:
+    if answer.delivered:
+        return {"delivered": True}
+    return {"value": answer.value, "by": answer.by, "at": answer.at}
+
+
+ANSWER: Final = Records[StoredAnswer]("answer", StoredAnswer, raw=1, to_json=_to_json)
+"""An answer, by the id of its question."""
 
 
 def read_open_questions(thread_id: str) -> ReadPlan[list[Question]]:
@@ -77,13 +80,11 @@ def read_stored_answers(thread_id: str, standing: ThreadStatus) -> ReadPlan[dict
         return {}
     late = yield from read_missed_answers(standing.questions)
 
-    found: dict[str, VersionedValue[StoredAnswer] | None] = yield LedgerQuery(
-        lambda ledger: {
-            each: ledger.get_record(ANSWER, _build_answer_key(thread_id, each))
-            for each in standing.question_ids
-        }
-    )
-    stored = {each: value.value.value for each, value in found.items() if _is_undelivered(value)}
+    def read(open_: Transaction) -> dict[str, StoredAnswer | None]:
+        return {id_: ANSWER.get(open_, thread_id, id_) for id_ in standing.question_ids}
+
+    answers: dict[str, StoredAnswer | None] = yield LedgerQuery(lambda ledger: ledger.query(read))
+    stored = {id_: answer.value for id_, answer in answers.items() if _is_undelivered(answer)}
     return {**late, **stored}
 
 
@@ -148,13 +149,12 @@ def read_answer_versions(
 ) -> ReadPlan[Mapping[str, int | None]]:
     """Return the ledger version of each stored answer, `None` where there is none."""
 
-    def look(ledger: Ledger) -> dict[str, int | None]:
-        known = (each for each in answers if ID_PATTERN.fullmatch(each))
-        keys = {each: _build_answer_key(thread_id, each) for each in known}
-        found = {each: ledger.get_record(ANSWER, key) for each, key in keys.items()}
-        return {each: value.version if value else None for each, value in found.items()}
+    def read(open_: Transaction) -> dict[str, int | None]:
+        ids = (id_ for id_ in answers if ID_PATTERN.fullmatch(id_))
+        records = {id_: ANSWER.find(open_, thread_id, id_) for id_ in ids}
+        return {id_: record.version if record else None for id_, record in records.items()}
 
-    return (yield LedgerQuery(look))  # type: ignore[no-any-return]  # a plan is sent what it asked for
+    return (yield LedgerQuery(lambda ledger: ledger.query(read)))  # type: ignore[no-any-return]  # a plan is sent what it asked for
 
 
 def store_answers(
@@ -181,16 +181,14 @@ def store_answers(
     """
     asked = {each.id: each for each in status.questions}
     for question, value in answers.items():
-        name = _build_answer_key(thread_id, question)
-        found = open_.get_record(ANSWER, name)
-        version = found.version if found else None
+        stored = ANSWER.find(open_, thread_id, question)
+        version = stored.version if stored else None
         overtaken = prior_versions is not None and prior_versions[question] != version
-        if _is_undelivered(found) or overtaken:
+        if (stored and _is_undelivered(stored.value)) or overtaken:
             raise QuestionClosed(question, [])
         # A delivered question that is pending again belongs to a fork of the past.
         given = StoredAnswer(value, by=by, at=open_.now)
-        entry = {"value": value, "by": by, "at": given.at}
-        number = open_.compare_and_set(name, version, entry)
+        number = ANSWER.put(open_, given, thread_id, question)
         _add_answer_event(open_, thread_id, status, asked[question], given, str(number))
 
 
@@ -211,9 +209,9 @@ def deliver_answers(
     for question in status.questions:
         if question.id not in answers:
             continue
-        stored = open_.get_record(ANSWER, _build_answer_key(thread_id, question.id))
+        stored = ANSWER.get(open_, thread_id, question.id)
         if _is_undelivered(stored):
-            found.append((question, stored.value))
+            found.append((question, stored))
             continue
         missed = question.default
         if question.reviewed_calls:
@@ -264,17 +262,15 @@ def take_due_answers(
 
     Those of questions in `delivered` have been delivered by this run.
     """
-    found: dict[str, Any] = {}
-    prefix = _build_answer_key(thread_id, "")
-    for name in open_.list_keys(prefix):
-        answer, question = open_.get_record(ANSWER, name), name.removeprefix(prefix)
-        if not _is_undelivered(answer):
+    due: dict[str, Any] = {}
+    for answer in ANSWER.find_all(open_, thread_id):
+        if not _is_undelivered(answer.value):
             continue
-        if question in pending and question not in delivered:
-            found[question] = answer.value.value
+        if answer.last_part in pending and answer.last_part not in delivered:
+            due[answer.last_part] = answer.value.value
         else:
-            open_.compare_and_set(name, answer.version, {"delivered": True})
-    return found
+            ANSWER.store(open_, answer, StoredAnswer(delivered=True))
+    return due
 
 
 @runtime_checkable
@@ -304,21 +300,21 @@ class _QuestionAsker:
             asker = saver.find_asker(self.thread_id, self.question)
             if asker is not None:
                 return asker
-        name, ledger = _build_answer_key(self.thread_id, self.question), get_ledger(saver)
-        if ledger.get_record(ANSWER, name) is not None:
-            return ""
-        asked = ledger.query(lambda open_: LATER.get(open_, self.thread_id, self.question))
-        return asked.path if asked else None
+        return get_ledger(saver).query(self._find_in_ledger)
 
     async def aget(self, saver: Saver) -> str | None:
         """Async version of `get`."""
         return await get_ledger(saver).arun(lambda: self.get(saver))
 
+    def _find_in_ledger(self, open_: Transaction) -> str | None:
+        if ANSWER.get(open_, self.thread_id, self.question) is not None:
+            return ""
+        question = LATER.get(open_, self.thread_id, self.question)
+        return question.path if question else None
 
-def _is_undelivered(
-    found: VersionedValue[StoredAnswer] | None,
-) -> TypeGuard[VersionedValue[StoredAnswer]]:
-    return found is not None and found.value.value is not _NO_VALUE
+
+def _is_undelivered(answer: StoredAnswer | None) -> TypeGuard[StoredAnswer]:
+    return answer is not None and answer.value is not _NO_VALUE
 
 
 def accept_answer(question: Question, given: Any) -> Any:
@@ -338,7 +334,3 @@ def accept_answer(question: Question, given: Any) -> Any:
     if why := find_mismatch(value, question.schema):
         raise WrongAnswer(question.id, given, why)
     return value
-
-
-def _build_answer_key(thread_id: str, question: str) -> str:
-    return build_key(thread_id, "answer", question)

@@ -15,8 +15,8 @@ from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from langgraph.checkpoint.base import CheckpointTuple
 from langgraph.types import Command
 
-from echelons.checkpoints.coordination.journal_entries import EFFECT, StoredCall, load_entry
-from echelons.checkpoints.ledger import Transaction, VersionedValue, build_key, get_ledger
+from echelons.checkpoints.coordination.journal_entries import EFFECT, load_entry
+from echelons.checkpoints.ledger import get_ledger
 from echelons.checkpoints.queries import ReadPlan, Saver
 from echelons.effects.journal import CallState, JournalEntry
 from echelons.identity.lineage import NOTICES_KEY, Identity, derive_message_id
@@ -74,20 +74,16 @@ class JournalQuery:
     def get(self, saver: Saver) -> Mapping[str, JournalEntry]:
         """Return the result."""
         entries: dict[str, JournalEntry] = {}
-        for name, found in get_ledger(saver).query(self._read_entries):
-            call_id = found.value.call_id
-            if found.value.request == self.request_id and call_id in self.call_ids:
-                entries[call_id] = load_entry(saver.serde, name, found)
+        for record in get_ledger(saver).query(lambda open_: EFFECT.find_all(open_, self.thread_id)):
+            call = record.value
+            if call.request == self.request_id and call.call_id in self.call_ids:
+                entries[call.call_id] = load_entry(saver.serde, record.key, record)
         return entries
 
     async def aget(self, saver: Saver) -> Mapping[str, JournalEntry]:
         """Async version of `get`."""
         found: Mapping[str, JournalEntry] = await get_ledger(saver).arun(lambda: self.get(saver))
         return found
-
-    def _read_entries(self, open_: Transaction) -> list[tuple[str, VersionedValue[StoredCall]]]:
-        names = open_.list_keys(build_key(self.thread_id, EFFECT.name, ""))
-        return [(name, call) for name in names if (call := open_.get_record(EFFECT, name))]
 
 
 def _build_answer(identity: Identity, tool: str, call_id: str, entry: JournalEntry) -> ToolMessage:

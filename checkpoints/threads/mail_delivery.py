@@ -10,7 +10,7 @@ from collections.abc import Collection
 from langgraph.checkpoint.base import CheckpointTuple
 
 from echelons.checkpoints.coordination.change_signals import get_signals
-from echelons.checkpoints.coordination.control_orders import ControlOrders, build_orders_key
+from echelons.checkpoints.coordination.control_orders import read_orders
 from echelons.checkpoints.coordination.mailbox import StoredMail, add_mail, check_room
 from echelons.checkpoints.ledger import Ledger, Transaction
 from echelons.checkpoints.queries import AllCheckpoints, LedgerQuery, OneCheckpoint, ReadPlan
@@ -69,7 +69,7 @@ def post_mail(
 
     def add(open_: Transaction, at: str) -> None:
         if running:
-            orders = ControlOrders.read(open_, build_orders_key(thread_id, running.turn))
+            orders = read_orders(open_, thread_id, running.turn)
             order = orders.find_order(path)
             if isinstance(order, Halt):
                 raise message_refused(path, f"{order.why}; send it in the next turn")

@@ -20,7 +20,7 @@ from langgraph.constants import START
 from langgraph.types import Interrupt
 
 from echelons.checkpoints.clock import utc_now
-from echelons.checkpoints.coordination.control_orders import ControlOrders, build_orders_key
+from echelons.checkpoints.coordination.control_orders import ControlOrders, read_orders
 from echelons.checkpoints.coordination.race_ledger import plan_has_lost
 from echelons.checkpoints.delta_channels import MESSAGES
 from echelons.checkpoints.namespaces import (
@@ -145,8 +145,10 @@ def read_pending_work(root: CheckpointTuple, thread_id: str) -> ReadPlan[Pending
     if identity is None or not found.questions:
         return found
     # The questions of stopped and dismissed agents are withdrawn.
-    name = build_orders_key(thread_id, identity.turn)
-    orders: ControlOrders = yield LedgerQuery(lambda ledger: ControlOrders.read_from(ledger, name))
+    turn = identity.turn
+    orders: ControlOrders = yield LedgerQuery(
+        lambda ledger: ledger.query(lambda open_: read_orders(open_, thread_id, turn))
+    )
     dismissals = yield from read_dismissals(thread_id, root.checkpoint["id"])
     left: list[Question] = []
     dismissed: dict[str, Dismissal] = {}

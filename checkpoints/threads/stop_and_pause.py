@@ -16,8 +16,9 @@ from echelons.checkpoints.coordination.change_signals import get_signals
 from echelons.checkpoints.coordination.control_orders import (
     ControlOrders,
     GivenOrder,
-    build_orders_key,
     is_under,
+    read_orders,
+    record_order,
 )
 from echelons.checkpoints.ledger import LeaseHolder, Ledger, Transaction, build_key
 from echelons.checkpoints.ledger.transaction import HOST
@@ -73,16 +74,15 @@ def give_order(
         begun = {str(row.metadata.get("agent_path", "")) for row in rows}
         if path not in begun:
             raise UnknownPath(path, sorted(begun.union(known)))
-    name = build_orders_key(thread_id, identity.turn)
-    where = locate_order(saved, thread_id, path)
+    turn, where = identity.turn, locate_order(saved, thread_id, path)
 
     def add_order(open_: Transaction) -> bool:
-        orders = ControlOrders.read(open_, name)
+        orders = read_orders(open_, thread_id, turn)
         paths: tuple[str, ...] = getattr(orders, order)
         if wanted not in paths:
             given = GivenOrder("stop" if order == "stopped" else "pause", wanted, by, open_.now)
             changed: dict[str, Any] = {order: (*paths, wanted)}
-            replace(orders, **changed).store_given(open_, name, given, where)
+            record_order(open_, replace(orders, **changed), given, where, turn)
         return wanted not in paths
 
     def add_and_signal(ledger: Ledger) -> None:
@@ -105,11 +105,10 @@ def lift_pauses(
         path: The agent; `None` for all.
         by: Who lifts them.
     """
-    name = build_orders_key(where.thread_id, turn)
-    orders = ControlOrders.read(open_, name)
+    orders = read_orders(open_, where.thread_id, turn)
     if orders.paused:
         given = GivenOrder("resume", where.agent_path, by, open_.now)
-        orders.lift_pauses(path).store_given(open_, name, given, where)
+        record_order(open_, orders.lift_pauses(path), given, where, turn)
 
 
 def locate_order(saved: CheckpointTuple, thread_id: str, path: str | None) -> WriteLocation:
@@ -151,9 +150,11 @@ def read_control_orders(thread_id: str) -> ReadPlan[ControlOrders]:
     identity = Identity.from_metadata(saved.metadata) if saved else None
     if identity is None:
         return ControlOrders()
-    name = build_orders_key(thread_id, identity.turn)
-    found: ControlOrders = yield LedgerQuery(lambda ledger: ControlOrders.read_from(ledger, name))
-    return found
+    turn = identity.turn
+    orders: ControlOrders = yield LedgerQuery(
+        lambda ledger: ledger.query(lambda open_: read_orders(open_, thread_id, turn))
+    )
+    return orders
 
 
 def take_over_thread(

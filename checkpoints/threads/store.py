@@ -17,7 +17,7 @@ from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
 
 from echelons.checkpoints.coordination.answer_mark import OPEN_EPOCH
 from echelons.checkpoints.coordination.branches import read_latest_branch
-from echelons.checkpoints.coordination.control_orders import ControlOrders, build_orders_key
+from echelons.checkpoints.coordination.control_orders import read_orders
 from echelons.checkpoints.coordination.failure_ledger import read_failures
 from echelons.checkpoints.ledger import Ledger, Transaction, build_key
 from echelons.checkpoints.namespaces import get_namespace_depth
@@ -319,9 +319,9 @@ def _find_damages(ledger: Ledger, turns: Mapping[str, str]) -> Mapping[str, str]
         for thread_id, turn in turns.items():
             try:
                 open_.get_last_holder(build_key(thread_id))
-                open_.get_record(OPEN_EPOCH, build_key(thread_id, OPEN_EPOCH.name))
-                open_.get_record(METER, build_key(thread_id, METER.name, turn))
-                ControlOrders.read(open_, build_orders_key(thread_id, turn))
+                OPEN_EPOCH.get(open_, thread_id)
+                METER.get(open_, thread_id, turn)
+                read_orders(open_, thread_id, turn)
             except LedgerError as error:
                 found[thread_id] = str(error)
 

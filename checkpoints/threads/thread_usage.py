@@ -148,7 +148,7 @@ def read_open_grants(thread_id: str) -> ReadPlan[list[GrantedAmount]]:
     Raises:
         LedgerDamaged: A grant is damaged.
     """
-    prefix = build_key(thread_id, GRANT.name, "")
+    prefix = GRANT.key(thread_id, "")
     stored: list[StoredRecord[GrantRecord]] = yield LedgerQuery(
         lambda ledger: ledger.query(lambda open_: open_.list_records(GRANT, prefix))
     )
@@ -213,8 +213,8 @@ def _read_accounts(ledger: Ledger, threads: Iterable[str]) -> _Accounts:
 def _list_records(
     open_: Transaction, thread_id: str
 ) -> tuple[list[StoredRecord[ChargeRecord]], list[StoredRecord[GrantRecord]]]:
-    charges = open_.list_records(CHARGE, build_key(thread_id, CHARGE.name, ""))
-    return charges, open_.list_records(GRANT, build_key(thread_id, GRANT.name, ""))
+    charges = open_.list_records(CHARGE, CHARGE.key(thread_id, ""))
+    return charges, open_.list_records(GRANT, GRANT.key(thread_id, ""))
 
 
 def _build_charged_call(
@@ -246,7 +246,7 @@ def _build_charged_call(
 
 
 def _list_amounts(record: StoredRecord[GrantRecord], thread_id: str) -> Iterator[_GrantRow]:
-    grant, prefix = record.value, build_key(thread_id, GRANT.name, "")
+    grant, prefix = record.value, GRANT.key(thread_id, "")
     turn_id, _, grant_id = record.key.removeprefix(prefix).partition("/")
     try:
         granted, spent, reserved = (

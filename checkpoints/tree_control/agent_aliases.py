@@ -11,9 +11,10 @@ from dataclasses import asdict, dataclass
 from hashlib import sha256
 from itertools import count
 from typing import Final
-from urllib.parse import quote, unquote
+from urllib.parse import quote
 
-from echelons.checkpoints.ledger import RecordKind, Transaction, build_key
+from echelons.checkpoints.coordination.records import Records
+from echelons.checkpoints.ledger import RecordKind, Transaction
 from echelons.errors import LedgerDamaged
 from echelons.tree.name_themes import NameTheme
 
@@ -35,8 +36,8 @@ class AliasOwner:
     agent_id: str
 
 
-ALIAS: Final[RecordKind[StoredAlias]] = RecordKind("alias", StoredAlias)
-"""The alias of an agent, by its root's thread and its id."""
+ALIAS: Final = Records[StoredAlias]("alias", StoredAlias)
+"""The alias of an agent, by its id."""
 ALIAS_NAME: Final[RecordKind[AliasOwner]] = RecordKind("alias-name", AliasOwner)
 """The agent that has a name, for good."""
 ALIAS_POOL: Final[RecordKind[int]] = RecordKind("alias-pool", int)
@@ -67,13 +68,12 @@ def assign_alias(
     Raises:
         LedgerDamaged: The alias of this agent is damaged, or is another's. It gets no other.
     """
-    key = _build_alias_key(root_thread, agent_id)
     owner = AliasOwner(root_thread, agent_id)
-    if found := open_.get_record(ALIAS, key):
-        if _find_owner(open_, found.value.alias) != owner:
-            why = f"{found.value.alias!r} is no name of this agent"
-            raise LedgerDamaged(key, why, ALIAS.name)
-        return found.value.alias
+    if stored := ALIAS.get(open_, root_thread, agent_id):
+        if _find_owner(open_, stored.alias) != owner:
+            why = f"{stored.alias!r} is no name of this agent"
+            raise LedgerDamaged(ALIAS.key(root_thread, agent_id), why, ALIAS.name)
+        return stored.alias
     pool_key = f"{ALIAS_POOL.name}//{theme.digest}"
     size = len(theme.names)
     first = int.from_bytes(sha256(f"{seed}/{agent_id}".encode()).digest()[:8])
@@ -82,7 +82,7 @@ def assign_alias(
             name = theme.names[(first + step) % size]
             alias = name if number == 1 else f"{name}-{number}"
             if _claim_name(open_, alias, owner):
-                open_.compare_and_set(key, None, asdict(StoredAlias(alias, root_thread, path)))
+                ALIAS.add(open_, StoredAlias(alias, root_thread, path), root_thread, agent_id)
                 return alias
         # Only a hint, by which the next agent need not try them all again.
         open_.discard(pool_key)
@@ -102,15 +102,9 @@ def list_aliases_by_path(open_: Transaction, root_thread: str) -> dict[str, str]
 
 def _iterate_aliases(open_: Transaction, root_thread: str) -> Iterator[tuple[str, StoredAlias]]:
     """Yield the aliases of a root's agents, each with the agent's id."""
-    prefix = _build_alias_key(root_thread, "")
-    for key in open_.list_keys(prefix):
-        agent_id = unquote(key.removeprefix(prefix))
-        try:
-            record = open_.get_record(ALIAS, key)
-        except LedgerDamaged:
-            continue
-        owner = AliasOwner(root_thread, agent_id)
-        if record and _find_owner(open_, record.value.alias) == owner:
+    for record in ALIAS.list_whole(open_, root_thread):
+        agent_id = record.last_part
+        if _find_owner(open_, record.value.alias) == AliasOwner(root_thread, agent_id):
             yield agent_id, record.value
 
 
@@ -135,10 +129,6 @@ def _read_number(open_: Transaction, pool_key: str) -> int:
     except LedgerDamaged:
         return 1
     return max(found.value, 1) if found else 1
-
-
-def _build_alias_key(root_thread: str, agent_id: str) -> str:
-    return build_key(root_thread, ALIAS.name, quote(agent_id, safe=""))
 
 
 def _build_name_key(alias: str) -> str:

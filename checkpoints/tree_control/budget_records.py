@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, Final, Literal, TypeAlias
 
-from echelons.checkpoints.ledger import RecordKind
+from echelons.checkpoints.coordination.records import Records
 from echelons.guards.budget import (
     Amount,
     Budget,
@@ -140,10 +140,10 @@ class ChargeRecord:
         return kept
 
 
-GRANT: Final[RecordKind[GrantRecord]] = RecordKind("grant", GrantRecord)
-"""What a request may spend."""
-CHARGE: Final[RecordKind[ChargeRecord]] = RecordKind("charge", ChargeRecord)
-"""What a call of a model or a tool is charged."""
+GRANT: Final = Records[GrantRecord]("grant", GrantRecord, raw=2)
+"""What a request may spend, by the turn and the id of the grant."""
+CHARGE: Final = Records[ChargeRecord]("charge", ChargeRecord, raw=2)
+"""What a call of a model or a tool is charged, by the turn and the call."""
 
 
 class Grant:

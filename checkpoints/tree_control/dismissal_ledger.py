@@ -274,7 +274,7 @@ def find_dismissal(
 
 def _find_cut_calls(open_: Transaction, thread_id: str, path: str) -> Iterable[CutCall]:
     """Yield the tool calls at and below a path that have begun, and not ended."""
-    for key in open_.list_keys(build_key(thread_id, EFFECT.name, "")):
+    for key in open_.list_keys(EFFECT.key(thread_id, "")):
         try:
             found = open_.get_record(EFFECT, key)
         except LedgerDamaged:

@@ -24,10 +24,10 @@ from echelons.checkpoints.coordination.change_signals import get_signals
 from echelons.checkpoints.coordination.control_orders import (
     ControlOrders,
     OrderListener,
-    build_orders_key,
+    read_orders,
 )
 from echelons.checkpoints.coordination.mailbox import TreeMailboxes
-from echelons.checkpoints.ledger import Fence, Ledger, Transaction, build_key
+from echelons.checkpoints.ledger import Fence, Ledger, Transaction
 from echelons.checkpoints.thread_events import WriteLocation
 from echelons.checkpoints.tree_control.agent_aliases import assign_alias
 from echelons.checkpoints.tree_control.dismissal_ledger import (
@@ -36,7 +36,7 @@ from echelons.checkpoints.tree_control.dismissal_ledger import (
     find_dismissal,
 )
 from echelons.checkpoints.tree_control.tree_budgets import TreeBudgets
-from echelons.checkpoints.tree_control.usage_meter import Meter
+from echelons.checkpoints.tree_control.usage_meter import METER, Meter
 from echelons.errors import LeaseLost, LedgerDamaged, StorageError
 from echelons.guards.backpressure import Backpressure
 from echelons.guards.budget import Allowance, GrantRequest, NotedCall, UsageListener
@@ -114,8 +114,8 @@ class TreeGate:
         self._root = PATH_SEPARATOR.join(root.path)
         self.budgets = TreeBudgets(ledger, thread_id, root.turn, self._root, fence, clock)
         # A tree in a tree counts for itself.
-        self._meter = Meter(build_key(thread_id, "meter", root.turn, *root.path[1:]), limits, clock)
-        self._orders_key = build_orders_key(thread_id, root.turn)
+        self._meter = Meter(METER.key(thread_id, root.turn, *root.path[1:]), limits, clock)
+        self._turn_id = root.turn
         self._orders = ControlOrders()
         self._dismissal_log = DismissalLog(thread_id)
         self._has_answers = False
@@ -397,7 +397,7 @@ class TreeGate:
             self.mailboxes.refresh(open_)
         mark = self.answer_mark
         self._has_answers = mark is not None and mark.is_left_behind(open_)
-        orders = ControlOrders.read(open_, self._orders_key)
+        orders = read_orders(open_, self._thread_id, self._turn_id)
         return orders, *self._dismissal_log.refresh(open_, self.hidden_dismissals)
 
     def _note_changes(

@@ -27,7 +27,7 @@ from echelons.checkpoints.coordination.task_changes import (
     TaskChanges,
     commit_with_task,
 )
-from echelons.checkpoints.ledger import Fence, Ledger, Transaction, build_key
+from echelons.checkpoints.ledger import Fence, Ledger, Transaction
 from echelons.checkpoints.tree_control.budget_records import (
     CHARGE,
     ChargeRecord,
@@ -117,7 +117,7 @@ class TreeBudgets:
         self._thread_id = thread_id
         self._work = WorkClock(clock)
         self._grants = TurnGrants(thread_id, turn, self._work, self._build_own_root)
-        self._charge_prefix = build_key(thread_id, CHARGE.name, turn, "")
+        self._charge_prefix = CHARGE.key(thread_id, turn, "")
         self._fence = fence
         self._lock = Lock()
         self._calls = Counter[str]()

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from echelons.checkpoints.coordination.control_orders import is_under
-from echelons.checkpoints.ledger import Transaction, build_key
+from echelons.checkpoints.ledger import Transaction
 from echelons.checkpoints.tree_control.budget_records import (
     GRANT,
     Grant,
@@ -44,7 +44,7 @@ class TurnGrants:
         find_default: Callable[[str], GrantRecord | None] = lambda _: None,
     ) -> None:
         self._clock = WorkClock() if clock is None else clock
-        self._prefix = build_key(thread_id, GRANT.name, turn, "")
+        self._prefix = GRANT.key(thread_id, turn, "")
         self._find_default = find_default
 
     def find(self, open_: Transaction, id_: str) -> Grant | None:
@@ -176,7 +176,7 @@ def close_grants_below(open_: Transaction, thread_id: str, path: str) -> None:
 
     What their calls under way have reserved counts as spent.
     """
-    prefix = build_key(thread_id, GRANT.name, "")
+    prefix = GRANT.key(thread_id, "")
     for key in open_.list_keys(prefix):
         turn, id_ = key.removeprefix(prefix).split("/", 1)
         try:
@@ -205,7 +205,7 @@ def grant_turn(
         budget: What it may spend, if this is said now.
         currency: That of its money.
     """
-    key = build_key(thread_id, GRANT.name, turn, ROOT_GRANT)
+    key = GRANT.key(thread_id, turn, ROOT_GRANT)
     try:
         found = open_.get_record(GRANT, key)
     except LedgerDamaged:

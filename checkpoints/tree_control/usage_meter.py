@@ -6,6 +6,7 @@ steps and calls are exact however a run ends.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from time import monotonic
@@ -13,7 +14,8 @@ from typing import Final
 
 from pydantic import FiniteFloat
 
-from echelons.checkpoints.ledger import RecordKind, Transaction
+from echelons.checkpoints.coordination.records import Records
+from echelons.checkpoints.ledger import Transaction
 from echelons.guards.gate import Halt, Step
 from echelons.guards.limits import Limits
 
@@ -34,19 +36,9 @@ class TurnUsage:
     tokens: int = 0
     seconds: FiniteFloat = 0.0
 
-    def to_json(self) -> dict[str, float]:
-        """Return the usage as it is stored."""
-        # Not `asdict`, which copies each value: a tree stores its usage before every step.
-        return {
-            "steps": self.steps,
-            "calls": self.calls,
-            "tokens": self.tokens,
-            "seconds": self.seconds,
-        }
 
-
-METER: Final[RecordKind[TurnUsage]] = RecordKind("meter", TurnUsage)
-"""The counts of a turn."""
+METER: Final = Records[TurnUsage]("meter", TurnUsage, raw=sys.maxsize)
+"""The counts of a turn, by its id and the path of the agent at the root of its tree."""
 
 
 class Meter:
@@ -91,7 +83,7 @@ class Meter:
         spent = TurnUsage(
             before.steps + is_step, before.calls + is_step, before.tokens + tokens, before.seconds
         )
-        open_.compare_and_set(self._name, found.version if found else None, spent.to_json())
+        open_.set_read(self._name, found.version if found else None, METER.encode(spent))
 
     def count(self, open_: Transaction, step: Step | None = None) -> Callable[[], Halt | None]:
         """Count a step, or the end of a run, with the tokens and seconds since the last step.
@@ -113,7 +105,7 @@ class Meter:
         )
         if step and (reached := self._find_reached_limit(spent, step)):
             return lambda: reached
-        open_.compare_and_set(self._name, found.version if found else None, spent.to_json())
+        open_.set_read(self._name, found.version if found else None, METER.encode(spent))
 
         def note_commit() -> None:
             self.has_counted = True

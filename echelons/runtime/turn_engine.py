@@ -23,7 +23,7 @@ from langgraph.types import Command, StateUpdate
 from echelons.background_loop import BackgroundLoop
 from echelons.checkpoints.checkpointer import SqliteCheckpointer
 from echelons.checkpoints.coordination.answer_mark import AnswerMark
-from echelons.checkpoints.coordination.control_orders import ControlOrders, build_orders_key
+from echelons.checkpoints.coordination.control_orders import ControlOrders, read_orders
 from echelons.checkpoints.coordination.shared_notes import LedgerNotes
 from echelons.checkpoints.coordination.turns import Turn
 from echelons.checkpoints.ledger import Lease, Transaction, build_key, get_ledger
@@ -309,9 +309,7 @@ class TurnEngine:
         def begin(open_: Transaction) -> tuple[list[str], list[str]]:
             mark.open(open_)
             if not isinstance(given, Mapping):
-                record.skip_orders(
-                    ControlOrders.read(open_, build_orders_key(turn.thread_id, turn.id))
-                )
+                record.skip_orders(read_orders(open_, turn.thread_id, turn.id))
             write(open_)
             budget = request.budget if isinstance(request, SendRequest) else None
             if budget or not isinstance(given, Mapping):

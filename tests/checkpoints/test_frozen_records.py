@@ -19,7 +19,7 @@ from echelons.checkpoints.coordination.circuit_breakers import TreeBreakers
 from echelons.checkpoints.coordination.control_orders import (
     ControlOrders,
     GivenOrder,
-    build_orders_key,
+    record_order,
 )
 from echelons.checkpoints.coordination.failure_ledger import LedgerFailures
 from echelons.checkpoints.coordination.mailbox import (
@@ -154,8 +154,8 @@ def store_decisions(saver: SqliteCheckpointer, lease: Lease) -> None:
     where = WriteLocation(THREAD, "", "c/1", "agent", SCOUT)
     commit_dismissal(saver.ledger, where, Dismissal(SCOUT, "user", "", graceful=False), ())
     order = GivenOrder("stop", "head/a", "user", NOW.isoformat())
-    orders, key = ControlOrders(("head/a",), ("head/b",)), build_orders_key(THREAD, "turn/1")
-    saver.ledger.commit(lambda open_: orders.store_given(open_, key, order, where))
+    orders = ControlOrders(("head/a",), ("head/b",))
+    saver.ledger.commit(lambda open_: record_order(open_, orders, order, where, "turn/1"))
     saver.ledger.commit(AnswerMark(THREAD, lease.fence).open)
 
 

@@ -17,9 +17,9 @@ from uuid import uuid5
 from langchain_core.messages import AIMessage
 
 from echelons.checkpoints.coordination.control_orders import (
-    ControlOrders,
     GivenOrder,
-    build_orders_key,
+    read_orders,
+    record_order,
 )
 from echelons.checkpoints.coordination.mailbox import (
     LATER,
@@ -30,7 +30,7 @@ from echelons.checkpoints.coordination.mailbox import (
 )
 from echelons.checkpoints.coordination.records import Records
 from echelons.checkpoints.coordination.turns import Turn
-from echelons.checkpoints.ledger import Ledger, Transaction, build_key
+from echelons.checkpoints.ledger import Ledger, Transaction
 from echelons.checkpoints.thread_events import (
     EventKind,
     ThreadEvent,
@@ -38,7 +38,7 @@ from echelons.checkpoints.thread_events import (
     build_thread_events,
 )
 from echelons.checkpoints.tree_control.dismissal_ledger import find_dismissal
-from echelons.checkpoints.tree_control.usage_meter import Meter
+from echelons.checkpoints.tree_control.usage_meter import METER, Meter
 from echelons.delegation.policy import AlertDecision
 from echelons.errors import ConfigurationError, ControlError
 from echelons.features.monitors.placing import PlacedMonitor
@@ -128,7 +128,7 @@ class MonitorLedger:
         self._name = turn.thread_id, turn.id, placed.path
         self._key = MONITOR.key(*self._name)
         # Its own clock stands still: the run counts the seconds.
-        meter = build_key(turn.thread_id, "meter", turn.id)
+        meter = METER.key(turn.thread_id, turn.id)
         self._meter = Meter(meter, limits, lambda: 0.0)
 
     def begin(self, cursor: int) -> MonitorState:
@@ -148,8 +148,7 @@ class MonitorLedger:
             state = MONITOR.get(open_, *self._name) or MonitorState()
             if held := self._find_order(open_) or self._find_exhausted(state):
                 return lambda: held
-            counted = replace(state, calls=state.calls + 1)
-            MONITOR.change(open_, lambda _: counted, *self._name)
+            MONITOR.put(open_, replace(state, calls=state.calls + 1), *self._name)
             return self._meter.count(open_, Step.MODEL)
 
         return self._ledger.commit(reserve)()
@@ -177,8 +176,7 @@ class MonitorLedger:
         path, thread_id = self._placed.path, self._turn.thread_id
         if found := find_dismissal(open_, thread_id, path, self._turn.hidden_dismissals):
             return Halt("dismissed", found.why)
-        orders = ControlOrders.read(open_, build_orders_key(thread_id, self._turn.id))
-        return orders.find_order(path)
+        return read_orders(open_, thread_id, self._turn.id).find_order(path)
 
     def store_verdict(
         self, judged: JudgedEvents, verdict: Verdict, decisions: Sequence[AlertDecision]
@@ -211,8 +209,7 @@ class MonitorLedger:
                 self._add_event(open_, EventKind.REPORT, {"text": text}, after, count)
             notes = (*state.notes, *verdict.notes)[-MAX_NOTES:]
             new = MonitorState(cursor, state.calls, state.tokens + tokens, count, notes)
-            charged = self._charge(new, state, used)
-            MONITOR.change(open_, lambda _: charged, *self._name)
+            MONITOR.put(open_, self._charge(new, state, used), *self._name)
             return self._meter.count(open_)
 
         self._ledger.commit(store)()
@@ -267,14 +264,14 @@ class MonitorLedger:
 
     def _stop(self, open_: Transaction, alert: Alert, after: str) -> bool:
         """Order an agent to stop; return whether it was not stopped yet."""
-        key = build_orders_key(self._turn.thread_id, self._turn.id)
-        orders, path = ControlOrders.read(open_, key), alert.path
+        orders, path = read_orders(open_, self._turn.thread_id, self._turn.id), alert.path
         if isinstance(orders.find_order(path), Halt):
             return False
         given = GivenOrder("stop", path, alert.monitor, open_.now)
         # With the root's thread, as all orders.
         where = self._locate(path, after, self._turn.thread_id)
-        replace(orders, stopped=(*orders.stopped, path)).store_given(open_, key, given, where)
+        stopped = replace(orders, stopped=(*orders.stopped, path))
+        record_order(open_, stopped, given, where, self._turn.id)
         return True
 
     def _add_reply(self, open_: Transaction, reply: AIMessage, after: str, call: int) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from echelons.checkpoints.coordination.control_orders import (
+    ORDERS,
     ControlOrders,
-    build_orders_key,
     is_under,
+    read_orders,
 )
 from echelons.checkpoints.ledger import MemoryLedger
 from echelons.checkpoints.thread_events import WriteLocation
@@ -46,13 +47,13 @@ def test_a_path_is_under_itself_and_what_it_begins_with() -> None:
 
 def test_orders_are_stored_for_one_turn_of_one_thread() -> None:
     ledger = MemoryLedger()
-    name = build_orders_key("t", "1")
-    ledger.commit(lambda open_: ControlOrders(("head/a",), ("head/b",)).store(open_, name))
+    orders = ControlOrders(("head/a",), ("head/b",))
+    ledger.commit(lambda open_: ORDERS.add(open_, orders, "t", "1"))
 
     where = WriteLocation("t", "", "c", "t", "head")
     ledger.commit(lambda open_: lift_pauses(open_, where, "1", None, "Ann"))
 
-    left = ControlOrders.read_from(ledger, name)
+    left = ledger.query(lambda open_: read_orders(open_, "t", "1"))
     assert (left.stopped, left.paused) == (("head/a",), ())
     assert [(each.order, each.path, each.by) for each in left.given] == [("resume", "head", "Ann")]
-    assert ControlOrders.read_from(ledger, build_orders_key("t", "2")) == ControlOrders()
+    assert ledger.query(lambda open_: read_orders(open_, "t", "2")) == ControlOrders()

@@ -16,7 +16,7 @@ from langgraph.errors import GraphDrained
 from echelons import Limits, SqliteCheckpointer
 from echelons.checkpoints.coordination.answer_mark import AnswerMark, mark_answers_left
 from echelons.checkpoints.coordination.change_signals import get_signals
-from echelons.checkpoints.coordination.control_orders import ControlOrders, build_orders_key
+from echelons.checkpoints.coordination.control_orders import ORDERS, ControlOrders
 from echelons.checkpoints.ledger import Fence, Ledger, MemoryLedger, build_key, get_ledger
 from echelons.checkpoints.tree_control.run_gate import TreeGate
 from echelons.errors import LeaseLost, StorageError
@@ -43,7 +43,7 @@ def gate(saver: SqliteCheckpointer | None, **limits: Any) -> TreeGate:
 
 
 def order(ledger: Ledger, orders: ControlOrders) -> None:
-    ledger.commit(lambda open_: orders.store(open_, build_orders_key("t", "1")))
+    ledger.commit(lambda open_: ORDERS.put(open_, orders, "t", "1"))
 
 
 def test_passing_reads_no_orders_until_a_write(tmp_path: Path) -> None:

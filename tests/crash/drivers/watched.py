@@ -22,7 +22,7 @@ from typing import Any
 from langchain_core.messages import BaseMessage
 
 from echelons import Agent, Session, SqliteCheckpointer
-from echelons.checkpoints.coordination.control_orders import ControlOrders, build_orders_key
+from echelons.checkpoints.coordination.control_orders import read_orders
 from echelons.testing.crash import Count, Death, Watch, fork, watched
 from tests.crash.drivers.trials import WORLDS, Report, place_in, spread
 from tests.crash.drivers.trip import Place
@@ -75,7 +75,7 @@ def finish(place: Place, world: str) -> dict[str, Any]:
         call_when_told(saver, field.go_on.set)
         text = submit(session, world)
         stored = saver.read_events(session.thread_id, 0)
-        orders = ControlOrders.read_from(saver.ledger, build_orders_key(session.thread_id, "1"))
+        orders = saver.ledger.query(lambda open_: read_orders(open_, session.thread_id, "1"))
         [head, *_] = session.trace().walk()
         return {
             "text": text,

@@ -8,7 +8,7 @@ import pytest
 from langchain_core.messages import AIMessage
 
 from echelons import Limits, SqliteCheckpointer
-from echelons.checkpoints.coordination.control_orders import ControlOrders, build_orders_key
+from echelons.checkpoints.coordination.control_orders import ORDERS, ControlOrders
 from echelons.checkpoints.coordination.mailbox import MAILBOX, StoredMail, add_mail
 from echelons.checkpoints.coordination.turns import Turn
 from echelons.checkpoints.ledger import Lease, build_key
@@ -56,7 +56,7 @@ def judge(cursor: int, tokens: int = 0) -> JudgedEvents:
 
 
 def read_orders(saver: SqliteCheckpointer) -> ControlOrders:
-    return ControlOrders.read_from(saver.ledger, build_orders_key(THREAD, "1"))
+    return saver.ledger.query(lambda open_: ORDERS.get(open_, THREAD, "1")) or ControlOrders()
 
 
 def count_mail(saver: SqliteCheckpointer) -> int:
