@@ -6,7 +6,15 @@ next node in a `Command`; edges between all siblings would cost the square of th
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterator, Mapping
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Callable,
+    Collection,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import aclosing
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, cast
@@ -18,6 +26,7 @@ from echelons.agent import Agent
 from echelons.checkpoints.inherited_config import get_saver, is_resuming
 from echelons.checkpoints.queries import OneCheckpoint, ReadPlan, Saver, arun_plan, run_plan
 from echelons.checkpoints.threads.pending_work import list_triggered_nodes
+from echelons.features.feature import AttemptHooks
 from echelons.graphs.edges import DelegationEntry
 from echelons.graphs.pregel.direct_entry import DirectGraph
 from echelons.graphs.pregel.inline_writes import InlineGraph
@@ -26,11 +35,11 @@ from echelons.graphs.spawned_levels import BuildLevel, SpawnedLevels
 from echelons.graphs.state import DelegationInput, DelegationOutput, DelegationState
 from echelons.langgraph_internals import CHECKPOINT_MAP_KEY
 from echelons.nodes.base_node import Node
-from echelons.nodes.delegating.request_approval import RequestApprovals
 from echelons.nodes.delegating.request_queue import DISPATCH, REFUSE, RequestQueue
 from echelons.nodes.dispatch import BuildSpawned, Dispatch
 from echelons.nodes.refuse import Refuse
 from echelons.nodes.subordinate import Subordinate
+from echelons.tree.members import Member
 
 if TYPE_CHECKING:
     from echelons.nodes.middleware.delegation_calls import DelegationCalls
@@ -43,7 +52,7 @@ def build_delegation_graph(
     superior: Agent,
     levels: Mapping[str, Runnable[Any, Any]],
     queue: RequestQueue,
-    approvals: RequestApprovals,
+    bind: Callable[[Member], Sequence[AttemptHooks]],
     wraps: DelegationCalls | None = None,
     build_spawned_level: BuildLevel | None = None,
 ) -> DirectGraph:
@@ -53,14 +62,14 @@ def build_delegation_graph(
         superior: The agent.
         levels: The level of each subordinate, by its name.
         queue: The rules for its requests.
-        approvals: The approval of the requests that a rule holds.
+        bind: Returns what features do at the requests to a subordinate.
         wraps: What the superior's middleware does around each request, if it does.
         build_spawned_level: Returns the level of an agent that the superior makes at run time; all
             these share the node `dispatch`. `None` if it may make none.
     """
     members = {each.name: each for each in superior.subordinates}
     subordinates = {
-        name: Subordinate(member, levels[name], queue, approvals, wraps)
+        name: Subordinate(member, levels[name], queue, bind(member), wraps)
         for name, member in members.items()
     }
     route = DelegationEntry(queue)
@@ -68,7 +77,7 @@ def build_delegation_graph(
     if build_spawned_level:
 
         def build_subordinate(agent: Agent, level: Runnable[Any, Any], profile: str) -> Subordinate:
-            return Subordinate(agent, level, queue, approvals, wraps, profile or DISPATCH)
+            return Subordinate(agent, level, queue, bind(agent), wraps, profile or DISPATCH)
 
         spawned = SpawnedLevels(superior, build_spawned_level, build_subordinate)
         build_spawned = spawned.get_subordinate

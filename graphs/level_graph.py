@@ -15,8 +15,8 @@ from echelons.agent import Agent
 from echelons.delegation.contract import get_inputs
 from echelons.effects.approvals import StandingDecisions
 from echelons.effects.journal import Journal, is_polling
-from echelons.features.feature import BuiltIn, Place
-from echelons.features.registry import bind_features
+from echelons.features.feature import AttemptHooks, BuiltIn, Place, RequestPlace
+from echelons.features.registry import bind_features, bind_requests
 from echelons.graphs.delegation_graph import build_delegation_graph
 from echelons.graphs.edges import AfterReason, BeforeReason, LoopNodes
 from echelons.graphs.shown_tools import choose_shown_tools, list_built_in_tools, list_shown_tools
@@ -44,7 +44,6 @@ from echelons.models import is_offline_planner
 from echelons.models.call_timeouts import takes_timeout
 from echelons.nodes.act import Act
 from echelons.nodes.base_node import Node
-from echelons.nodes.delegating.request_approval import RequestApprovals
 from echelons.nodes.delegating.request_queue import RequestQueue
 from echelons.nodes.dispatch import assign_nodes
 from echelons.nodes.memory.prompt_memory import PromptMemory
@@ -151,7 +150,11 @@ def build_agent_level(
     build_spawned = position.build_spawned_level if may_spawn else None
     if agent.subordinates or build_spawned:
         nodes_below = assign_nodes([member.name for member in agent.subordinates])
-        approvals_below = RequestApprovals(position.rules, position.decisions, position.history)
+
+        def bind(member: Member) -> list[AttemptHooks]:
+            rules, decisions = position.rules, position.decisions
+            return bind_requests(RequestPlace(member, rules, decisions, position.history))
+
         delegation = build_delegation_graph(
             agent,
             levels,
@@ -163,7 +166,7 @@ def build_agent_level(
                 position.policy,
                 position.models,
             ),
-            approvals_below,
+            bind,
             hooks.delegation_calls if hooks else None,
             build_spawned,
         )

@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
-from datetime import timedelta
 from functools import partial
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.runnables import Runnable, RunnableConfig
@@ -32,14 +30,13 @@ from echelons.delegation.request import (
 )
 from echelons.delegation.spawned_agents import NEVER_BEGUN
 from echelons.errors import ConfigurationError, DelegationError, InvalidInput, UnreadableRecord
+from echelons.features.feature import AttemptHooks, AttemptStep, collect, compose
 from echelons.guards.circuit_breaker import AttemptOutcome
 from echelons.guards.gate import HALT_KEY, Halt, Pause, Step, get_gate
 from echelons.guards.permissions import ALL_GRANTED
-from echelons.human import MAX_TIMEOUT, Human
 from echelons.identity.lineage import (
     ADDRESSEE_KEY,
     END_KEY,
-    QUESTIONS_KEY,
     REQUEST_CONTEXT_KEY,
     UNASKED_KEY,
     USER_ANSWERS_KEY,
@@ -55,7 +52,7 @@ from echelons.identity.thread_history import (
     build_past_step,
     join_path,
 )
-from echelons.langgraph_internals import NS_END, NS_SEP, TASK_ID_KEY
+from echelons.langgraph_internals import TASK_ID_KEY
 from echelons.messaging.agent_question import AgentQuestion
 from echelons.messaging.notice import MARK_KEY, create_mark
 from echelons.messaging.user_answer import UserAnswer
@@ -70,8 +67,6 @@ from echelons.nodes.delegating.attempt import (
     classify_outcome,
 )
 from echelons.nodes.delegating.queued_request import QueuedRequest
-from echelons.nodes.delegating.request_approval import RequestApprovals
-from echelons.nodes.delegating.request_grants import RequestGrants, is_asking
 from echelons.nodes.delegating.request_queue import NextStep, RequestQueue, check_request_path
 from echelons.nodes.messages import read_spent_usage
 from echelons.nodes.planning.final_answer import read_final_answer
@@ -85,11 +80,11 @@ from echelons.tree.permission_rules import get_permissions
 if TYPE_CHECKING:
     from echelons.nodes.middleware.delegation_calls import DelegationCalls
 
-_NOTHING_TOLD: tuple[UserAnswer, ...] = ()
+NOTHING_KEPT: Mapping[str, Any] = {}
 
 
 class Subordinate(Node):
-    """The node of one subordinate, whose requests may have to be approved.
+    """The node of one subordinate, whose attempts run within the hooks of features.
 
     One that was made at run time shares a `circuit` with the others of its kind.
     """
@@ -99,14 +94,13 @@ class Subordinate(Node):
         member: Member,
         level: Runnable[Any, Any],
         queue: RequestQueue,
-        approvals: RequestApprovals,
+        hooks: Sequence[AttemptHooks] = (),
         wraps: DelegationCalls | None = None,
         circuit: str = "",
     ) -> None:
         super().__init__(member.name, subgraphs=[level])
         self._circuit = circuit
         self._wraps = wraps
-        self._is_human = isinstance(member, Human)
         self._agent = member.name
         self._level = level
         # A plain answer counts with the best declared confidence, or fully.
@@ -114,9 +108,12 @@ class Subordinate(Node):
         self._contract = get_contract(member)
         grant = get_permissions(member).grant
         self._grant = grant if grant != ALL_GRANTED else None
-        self._budget = get_permissions(member).budget
         self._queue = queue
-        self._approvals = approvals
+        self._head_keys = frozenset(key for hook in hooks for key in hook.head_keys)
+        around_attempt = collect(hooks, "around_attempt", AttemptHooks)
+        around_level = collect(hooks, "around_level", AttemptHooks)
+        self._enter_within = compose(around_attempt, self._enter)
+        self._run_within = compose(around_level, self._run_level)
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         """Run the first request of the queue."""
@@ -145,14 +142,14 @@ class Subordinate(Node):
         own = attempt.config or self._build_config(order, config)
         head = yield build_head_step(history, own)
         step = self._decide_next_step(order, attempt, config)
-        if attempt.grants:
-            end = partial(_end_grants, attempt.grants, attempt.answer, step, state, own)
-            yield build_step(end, get_gate(own).arun)
+        kept: dict[str, Any] = {}
+        for settle in attempt.settles:
+            kept |= yield from settle(attempt.answer, step, state, own)
         if entry := _get_winning_entry(step):
             races = get_races(own)
             place = yield build_step(partial(races.place, entry), races.arun)
             step = step._replace(place=place)
-        return self._advance(state, step, head, attempt)
+        return self._advance(state, step, head, attempt, kept)
 
     def _load_order(self, state: Mapping[str, Any]) -> QueuedRequest:
         """Return the first request of the queue, with its input if the subordinate takes one."""
@@ -178,38 +175,36 @@ class Subordinate(Node):
     def _attempt(
         self, state: Mapping[str, Any], order: QueuedRequest, config: RunnableConfig
     ) -> Plan[Attempt]:
-        """Run a request once with the subordinate."""
+        """Run a request once with the subordinate, within the hooks of features."""
         own = self._build_config(order, config)
-        grants = RequestGrants.plan(order, self._budget, order.get_head(state), own)
-        if grants:
-            own = grants.with_allowance(own)
         options, failure = self._build_options(order, own, config)
-        begun = monotonic() if options.begun is None else options.begun
-        history, gate, told = self._queue.history, get_gate(own), _NOTHING_TOLD
+        begun, gate = monotonic() if options.begun is None else options.begun, get_gate(own)
         if gate.backpressure:
             yield gate.backpressure.build_start_step(own["configurable"][TASK_ID_KEY])
-        # A call that middleware repeats needs no second approval.
-        is_held = not failure and self._approvals.may_hold(order, own) and not order.wrap_log
-        if is_held and not (yield build_step(partial(gate.enter, Step.APPROVAL, own), gate.arun)):
-            # Before anything is counted: the node runs again when it has been answered.
-            failure, told = yield from self._approvals.plan(order, own)
-        claims = grants.requests if grants else ()
-        enter = partial(gate.enter, Step.SUBORDINATE, own, claims)
-        halt = yield build_step(enter, gate.arun)
+        head, mark = order.get_head(state), order.get_mark(state)
+        step = AttemptStep(order, head, mark, own, gate, options, failure)
+        done: Attempt = yield from self._enter_within(step)
+        # A feature may count more.
+        return done._replace(spent=max(done.spent, monotonic() - begun))
+
+    def _enter(self, step: AttemptStep) -> Plan[Attempt]:
+        """Run an attempt that was admitted with what it claims."""
+        order, own, gate, history = step.order, step.config, step.gate, self._queue.history
+        enter = partial(gate.enter, Step.SUBORDINATE, own, step.claims)
+        halt, failure = (yield build_step(enter, gate.arun)), step.failure
         if halt and not failure:
             failure = _reject_halted(halt, (yield build_head_step(history, own)))
         if failure:
             result = AttemptResult(failure)
         else:
-            start = build_level_input(order, order.get_head(state), order.get_mark(state))
+            start = build_level_input(order, step.head, step.mark)
             if self._carried_keys and "previous" in start:
                 start |= self._carry((yield build_past_step(history, start["previous"], own)))
-            if self._is_human and options.timeout is not None:
-                start = self._set_deadline(start, order, own, options.timeout)
-            with _spend_time(grants, own):
-                result = yield from attempt(self._level, start, own, options)
-        done = self._build_attempt(order, result, own, monotonic() - begun, told)
-        return done._replace(refused=failure is not None, grants=grants)
+            result = yield from self._run_within(replace(step, start=start))
+        return self._build_attempt(order, result, own)._replace(refused=failure is not None)
+
+    def _run_level(self, step: AttemptStep) -> Plan[AttemptResult]:
+        return attempt(self._level, step.start, step.config, step.options)
 
     def _build_config(self, order: QueuedRequest, config: RunnableConfig) -> RunnableConfig:
         """Return the config of the subordinate for a request."""
@@ -289,48 +284,19 @@ class Subordinate(Node):
         timeout, left = self._queue.get_timeout(order, config), order.request.seconds
         return left if left is not None and (timeout is None or left < timeout) else timeout
 
-    def _set_deadline(
-        self,
-        start: dict[str, Any],
-        order: QueuedRequest,
-        own: RunnableConfig,
-        timeout: float,
-    ) -> dict[str, Any]:
-        """Return the input of a person's level with the time by which it must answer.
-
-        The level begins with it once: when the person is asked again in the same attempt, in
-        whichever process, its deadline stays what it was.
-        """
-        deadline = get_gate(own).get_time() + timedelta(seconds=min(timeout, MAX_TIMEOUT))
-        *facts, task = start["messages"]
-        noted = {QUESTIONS_KEY: {order.request.id: {"deadline": deadline.isoformat()}}}
-        return {
-            **start,
-            "messages": [*facts, task.model_copy(update={"response_metadata": noted})],
-        }
-
     def _build_attempt(
-        self,
-        order: QueuedRequest,
-        result: AttemptResult,
-        own: RunnableConfig,
-        spent: float,
-        told: tuple[UserAnswer, ...],
+        self, order: QueuedRequest, result: AttemptResult, own: RunnableConfig
     ) -> Attempt:
         answer = build_response(order.request, result.outcome, self._confidence)
         if self._contract and self._contract.output and not order.request.route:
             answer = apply_output(answer, self._contract)
-        if told:
-            answer = answer.model_copy(update={"user_answers": (*told, *answer.user_answers)})
         answer = answer.with_thread(order.thread_id)
         if result.stop_reason:
             answer = answer.model_copy(update={"reason": f"{answer.reason}; {result.stop_reason}"})
-        if self._is_human and classify_outcome(result.outcome) is AttemptOutcome.FAILED:
-            # The time of a person goes on while no run does.
-            spent = max(spent, self._get_timeout(order, own) or 0.0)
         ended = result.outcome if isinstance(result.outcome, Mapping) else {}
         mark = str(ended.get(MARK_KEY) or "")
-        return Attempt(answer, result.stop_reason, spent, own, mark=mark)
+        end = classify_outcome(result.outcome)
+        return Attempt(answer, result.stop_reason, config=own, mark=mark, end=end)
 
     def _decide_next_step(
         self, order: QueuedRequest, attempt: Attempt, config: RunnableConfig
@@ -345,7 +311,12 @@ class Subordinate(Node):
         )
 
     def _advance(
-        self, state: Mapping[str, Any], step: NextStep, head: Head, done: Attempt | None = None
+        self,
+        state: Mapping[str, Any],
+        step: NextStep,
+        head: Head,
+        done: Attempt | None = None,
+        kept: Mapping[str, Any] = NOTHING_KEPT,
     ) -> Any:
         # A failed segment is part of the thread too; one without rows leaves the old head.
         known: Head | None = step.order.get_head(state)
@@ -358,12 +329,11 @@ class Subordinate(Node):
                 known["input"] = step.order.request.input
         if known and (mark := step.order.get_mark(state) or (done.mark if done else "")):
             known = Head(**{**known, "notice_mark": mark})
-        if known and "grants" in known:
-            known = Head(**known)
-            del known["grants"]
-        if done and done.grants and is_asking(done.answer):
-            known = Head(**(known or build_head(self._agent, "")))
-            known["grants"] = done.grants.store(require_identity(step.config).turn)
+        if known and not self._head_keys.isdisjoint(known):
+            left = {key: value for key, value in known.items() if key not in self._head_keys}
+            known = cast("Head", left)
+        if kept:
+            known = cast("Head", {**(known or build_head(self._agent, "")), **kept})
         if self._agent in step.order.spawned:
             known = Head(**(known or build_head(self._agent, "")))
             known["spawned"] = step.order.spawned[self._agent]
@@ -374,39 +344,6 @@ class Subordinate(Node):
                 known.setdefault("status", NEVER_BEGUN)
                 step = step._replace(order=replace(step.order, spawned={}))
         return self._queue.advance(state, step, known)
-
-
-@contextmanager
-def _spend_time(grants: RequestGrants | None, config: RunnableConfig) -> Iterator[None]:
-    """Let the seconds of a request's grants pass while its agent is at work."""
-    if grants is None or not grants.timed:
-        yield
-        return
-    budgets = get_gate(config).budgets
-    budgets.begin_work(grants.timed)
-    try:
-        yield
-    finally:
-        budgets.end_work(grants.timed)
-
-
-def _end_grants(
-    grants: RequestGrants,
-    answer: DelegationResponse,
-    step: NextStep,
-    state: Mapping[str, Any],
-    config: RunnableConfig,
-) -> None:
-    """Give back what an attempt has not spent, unless its agent has asked and is to go on."""
-    given = config["configurable"]
-    if not (step.next_attempt or state["queue"][1:] or state.get("waiting")):
-        # The end of a delegation graph is not stored: the answer is, with the task that runs it.
-        task = given["checkpoint_ns"].split(NS_SEP)[-2].rpartition(NS_END)[2]
-        given = {**given, TASK_ID_KEY: task}
-    ended = grants.list_ended(has_next=step.next_attempt is not None)
-    asking = ended if is_asking(answer) else ()
-    own = {**config, "configurable": given}
-    get_gate(config).budgets.end(() if asking else ended, asking, own)
 
 
 def _get_winning_entry(step: NextStep) -> RaceEntry | None:

@@ -27,18 +27,29 @@ if TYPE_CHECKING:
     from echelons.checkpoints.ledger import RecordKind, Transaction
     from echelons.delegation.policy import DelegationPolicy
     from echelons.delegation.request import Usage
+    from echelons.effects.approvals import StandingDecisions
     from echelons.graphs.compiled_tree import AgentGraph
+    from echelons.guards.budget import GrantRequest
     from echelons.guards.gate import Gate, Halt, Pause
+    from echelons.guards.permissions import RulesByName
     from echelons.guards.prices import Prices
     from echelons.identity.lineage import Identity
-    from echelons.identity.thread_history import Past, ThreadHistory
+    from echelons.identity.thread_history import Head, Past, ThreadHistory
     from echelons.messaging.sibling_messages import SiblingRule
+    from echelons.nodes.delegating.attempt import (
+        Attempt,
+        AttemptOptions,
+        AttemptResult,
+        LevelFailure,
+    )
+    from echelons.nodes.delegating.queued_request import QueuedRequest
     from echelons.nodes.planning.join_results import JoinedState
     from echelons.nodes.planning.reply_handler import ReplyContext
     from echelons.nodes.planning.tool_calls import ReplyCalls
     from echelons.nodes.tool_execution.at_most_once import Refusal
     from echelons.runtime.run_events import RunEvent
     from echelons.tree.agent_registry import AgentKind
+    from echelons.tree.members import Member
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -239,6 +250,75 @@ class AgentHooks:
         raise NotImplementedError
 
 
+@dataclass(frozen=True, slots=True)
+class RequestPlace:
+    """A subordinate at its place in a tree, to which features are bound with its superior.
+
+    Attributes:
+        member: The subordinate.
+        rules: The approval rules that hold for its superior.
+        decisions: The decisions of people that hold for a whole thread.
+        history: Knows the segments of the subordinate that have begun.
+    """
+
+    member: Member
+    rules: RulesByName
+    decisions: StandingDecisions
+    history: ThreadHistory
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptStep:
+    """One attempt of a request with one subordinate.
+
+    Attributes:
+        order: The request, as it is queued.
+        head: The end of its thread, if it has begun.
+        mark: The mark of its thread's notices, if it has one.
+        config: The config of the subordinate.
+        gate: Admits the attempt.
+        options: The options of the attempt.
+        failure: Why it must not run; `None` if it may.
+        claims: The grants that it needs, which are had in the transaction that admits it.
+        start: The input of the level, once it is admitted.
+    """
+
+    order: QueuedRequest
+    head: Head | None
+    mark: str
+    config: RunnableConfig
+    gate: Gate
+    options: AttemptOptions
+    failure: LevelFailure | None = None
+    claims: Sequence[GrantRequest] = ()
+    start: Mapping[str, Any] = field(default_factory=dict)
+
+
+class AttemptHooks:
+    """What a feature does at the requests to one subordinate. A subclass overrides what it needs.
+
+    A request may have several attempts, each a task of its own: nothing outlives one but what is
+    in the head of its thread, or in records.
+
+    Attributes:
+        head_keys: The keys of what it keeps in the head; what an attempt does not keep is dropped.
+    """
+
+    head_keys: Sequence[str] = ()
+
+    def around_attempt(
+        self, step: AttemptStep, proceed: Callable[[AttemptStep], Plan[Attempt]]
+    ) -> Plan[Attempt]:
+        """Run around an attempt, before it is admitted."""
+        raise NotImplementedError
+
+    def around_level(
+        self, step: AttemptStep, proceed: Callable[[AttemptStep], Plan[AttemptResult]]
+    ) -> Plan[AttemptResult]:
+        """Run around the subordinate's level, once the attempt was admitted with its claims."""
+        raise NotImplementedError
+
+
 class NoteEvent(Protocol):
     """Adds an event to those of a run; any thread may call it."""
 
@@ -304,6 +384,10 @@ class Feature:
 
     def bind(self, place: Place) -> AgentHooks | None:
         """Return what it does at the steps of an agent; `None` for nothing."""
+        return None
+
+    def bind_request(self, place: RequestPlace) -> AttemptHooks | None:
+        """Return what it does at the requests to a subordinate; `None` for nothing."""
         return None
 
     def compile(

@@ -17,7 +17,15 @@ if TYPE_CHECKING:
     from echelons.agent import Agent
     from echelons.checkpoints.ledger import Transaction
     from echelons.delegation.policy import DelegationPolicy
-    from echelons.features.feature import AgentHooks, Feature, Place, RunHooks, RunScope
+    from echelons.features.feature import (
+        AgentHooks,
+        AttemptHooks,
+        Feature,
+        Place,
+        RequestPlace,
+        RunHooks,
+        RunScope,
+    )
     from echelons.tree.agent_registry import AgentKind
 
 Made: TypeAlias = "Mapping[Feature, Any]"
@@ -37,6 +45,10 @@ class Entry(NamedTuple):
 
 
 FEATURES: Final[tuple[Entry, ...]] = (
+    # Outermost around an attempt: what it claims is known before a person is asked about it.
+    Entry("budget"),
+    # Before the attempt is admitted: what waits for a person must not be counted yet.
+    Entry("approvals"),
     Entry("mail"),
     Entry("questions"),
     Entry("spawning"),
@@ -66,6 +78,12 @@ def bind_features(place: Place) -> list[AgentHooks]:
         for entry in FEATURES
         if not entry.field or getattr(place.agent, entry.field)
     ]
+    return [hooks for hooks in bound if hooks is not None]
+
+
+def bind_requests(place: RequestPlace) -> list[AttemptHooks]:
+    """Return what all features do at the requests to a subordinate, in their order."""
+    bound = [feature.bind_request(place) for feature in list_features()]
     return [hooks for hooks in bound if hooks is not None]
 
 

@@ -6,11 +6,11 @@ Decides which errors of the subordinate's level become its failure.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from time import monotonic
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.errors import (
@@ -53,7 +53,6 @@ from echelons.guards.gate import HALT_KEY, get_gate
 from echelons.identity.failures import get_failure_log
 from echelons.langgraph_internals import parent_config
 from echelons.nodes.delegating.cancel_on_stop import CancelOnStop
-from echelons.nodes.delegating.request_grants import RequestGrants
 from echelons.plans import Plan, PlanStep, build_step
 from echelons.tree.names import PATH_SEPARATOR
 
@@ -120,6 +119,11 @@ class AttemptResult(NamedTuple):
     stop_reason: str = ""
 
 
+Settle: TypeAlias = Callable[
+    [DelegationResponse, Any, Mapping[str, Any], RunnableConfig], Plan[Mapping[str, Any]]
+]
+
+
 class Attempt(NamedTuple):
     """What has come of a request with one subordinate.
 
@@ -129,7 +133,9 @@ class Attempt(NamedTuple):
         spent: The seconds that it took.
         config: The config of the subordinate; `None` if a middleware has answered without it.
         refused: Whether the subordinate was not allowed to begin.
-        grants: What it could spend, if it had a budget of its own.
+        settles: What features store once it is known what follows, each with the answer, the step
+            that follows, the state and the config; each returns what the head keeps.
+        end: How it counts for the subordinate's circuit breaker.
         mark: The mark of its thread's notices, as its level ended with it; empty if it did not.
     """
 
@@ -138,7 +144,8 @@ class Attempt(NamedTuple):
     spent: float = 0.0
     config: RunnableConfig | None = None
     refused: bool = False
-    grants: RequestGrants | None = None
+    settles: tuple[Settle, ...] = ()
+    end: AttemptOutcome = AttemptOutcome.ANSWERED
     mark: str = ""
 
 

@@ -5,8 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from echelons.features.feature import AgentHooks, BuiltIn, Feature, Place
+from echelons.features.feature import (
+    AgentHooks,
+    AttemptHooks,
+    BuiltIn,
+    Feature,
+    Place,
+    RequestPlace,
+)
+from echelons.features.questions.deadlines import AnswerDeadline
 from echelons.features.questions.tools import Ask, AskLater, AskSuperior, AskUser
+from echelons.human import Human
 
 
 class QuestionHooks(AgentHooks):
@@ -44,6 +53,10 @@ class QuestionsFeature(Feature):
     def bind(self, place: Place) -> AgentHooks | None:
         """Return the tools that ask, if the agent's model can call any."""
         return QuestionHooks(place) if place.can_call else None
+
+    def bind_request(self, place: RequestPlace) -> AttemptHooks | None:
+        """Return the deadline of the requests to a person."""
+        return AnswerDeadline() if isinstance(place.member, Human) else None
 
 
 FEATURE = QuestionsFeature()

@@ -98,15 +98,6 @@ class RequestGrants(NamedTuple):
         """The grants, in the order in which they are opened."""
         return tuple(each for each in (self.request, self.agent) if each)
 
-    @property
-    def timed(self) -> tuple[str, ...]:
-        """Ids of the grants whose seconds pass while the agent is at work."""
-        return tuple(
-            each.id
-            for each in self.requests
-            if "seconds" in each.above or "seconds" in {**each.asked, **each.cap}
-        )
-
     def with_allowance(self, config: RunnableConfig) -> RunnableConfig:
         """Return the config of the agent with what it may spend."""
         return with_context(config, get_context(config)._replace(allowance=self.allowance))
@@ -130,6 +121,15 @@ class RequestGrants(NamedTuple):
                 units = {*grant.asked, *grant.cap, *grant.above}
                 kept[name] = [grant.id, *sorted(units)]
         return kept
+
+
+def list_timed(requests: Iterable[GrantRequest]) -> tuple[str, ...]:
+    """Return the ids of the grants whose seconds pass while the agent is at work."""
+    return tuple(
+        request.id
+        for request in requests
+        if "seconds" in request.above or "seconds" in {**request.asked, **request.cap}
+    )
 
 
 def is_asking(answer: DelegationResponse) -> bool:

@@ -5,8 +5,8 @@ The question comes in the node of the subordinate, before its segment has begun.
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from dataclasses import dataclass
+from collections.abc import Callable, Generator
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -20,16 +20,17 @@ from echelons.effects.approvals import (
     StandingDecisions,
     build_approval_answer,
 )
+from echelons.features.feature import AttemptHooks, AttemptStep
 from echelons.guards.circuit_breaker import AttemptOutcome
-from echelons.guards.gate import get_gate
+from echelons.guards.gate import Step, get_gate
 from echelons.guards.permissions import RulesByName, judge_call
 from echelons.identity.thread_history import ThreadHistory, build_head_step
 from echelons.messaging.user_answer import UserAnswer
-from echelons.nodes.delegating.attempt import LevelFailure
+from echelons.nodes.delegating.attempt import Attempt, LevelFailure
 from echelons.nodes.delegating.queued_request import QueuedRequest
 from echelons.nodes.tool_execution.approval import plan_approval, read_first_answer
 from echelons.nodes.tool_execution.scratchpad import MISSING, Scratchpad, peek_first_answer
-from echelons.plans import PlanStep
+from echelons.plans import Plan, PlanStep, build_step
 from echelons.tree.names import PATH_SEPARATOR, SPAWN_SUBORDINATE
 
 
@@ -46,7 +47,7 @@ class RequestVerdict(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class RequestApprovals:
+class RequestApprovals(AttemptHooks):
     """The approval of the requests of one agent to its subordinates.
 
     Attributes:
@@ -58,6 +59,28 @@ class RequestApprovals:
     rules: RulesByName
     decisions: StandingDecisions
     history: ThreadHistory
+
+    def around_attempt(
+        self, step: AttemptStep, proceed: Callable[[AttemptStep], Plan[Attempt]]
+    ) -> Plan[Attempt]:
+        """Ask about a request before anything is counted: the node runs again when it is answered.
+
+        Raises:
+            GraphInterrupt: A human is asked.
+        """
+        order, config, gate = step.order, step.config, step.gate
+        # A call that middleware repeats needs no second approval.
+        if step.failure or not self.may_hold(order, config) or order.wrap_log:
+            return (yield from proceed(step))
+        if (yield build_step(partial(gate.enter, Step.APPROVAL, config), gate.arun)):
+            return (yield from proceed(step))
+        failure, told = yield from self.plan(order, config)
+        done = yield from proceed(replace(step, failure=failure))
+        if not told:
+            return done
+        answers = (*told, *done.answer.user_answers)
+        answer = done.answer.model_copy(update={"user_answers": answers})
+        return done._replace(answer=answer)
 
     def may_hold(self, order: QueuedRequest, config: RunnableConfig) -> bool:
         """Return whether a request may have to be approved; `config` is the subordinate's.

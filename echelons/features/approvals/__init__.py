@@ -1,0 +1,1 @@
+"""Calls and requests that a person has to approve before they run."""

@@ -1,0 +1,1 @@
+"""What agents may spend: grants, charges, and what is left."""

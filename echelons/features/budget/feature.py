@@ -1,0 +1,88 @@
+"""`BudgetFeature`: the grants of requests to subordinates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any, ClassVar
+
+from langchain_core.runnables import RunnableConfig
+
+from echelons.delegation.request import DelegationResponse
+from echelons.features.budget.grants import RequestGrants, is_asking, list_timed
+from echelons.features.feature import AttemptHooks, AttemptStep, Feature, RequestPlace
+from echelons.guards.budget import Budget
+from echelons.guards.gate import get_gate
+from echelons.identity.lineage import require_identity
+from echelons.langgraph_internals import NS_END, NS_SEP, TASK_ID_KEY
+from echelons.nodes.delegating.attempt import Attempt, AttemptResult
+from echelons.nodes.delegating.request_queue import NextStep
+from echelons.plans import Plan, build_step
+from echelons.tree.permission_rules import get_permissions
+
+
+class RequestBudget(AttemptHooks):
+    """Gives the requests to one subordinate their grants, within the most that it may spend."""
+
+    head_keys = ("grants",)
+
+    def __init__(self, budget: Budget | None) -> None:
+        self._budget = budget
+
+    def around_attempt(
+        self, step: AttemptStep, proceed: Callable[[AttemptStep], Plan[Attempt]]
+    ) -> Plan[Attempt]:
+        """Let an attempt claim its grants, and give back what it has not spent."""
+        grants = RequestGrants.plan(step.order, self._budget, step.head, step.config)
+        if grants is None:
+            return (yield from proceed(step))
+        config = grants.with_allowance(step.config)
+        done = yield from proceed(replace(step, config=config, claims=grants.requests))
+        return done._replace(settles=(*done.settles, partial(_settle, grants)))
+
+    def around_level(
+        self, step: AttemptStep, proceed: Callable[[AttemptStep], Plan[AttemptResult]]
+    ) -> Plan[AttemptResult]:
+        """Let the seconds of the grants pass while the agent is at work."""
+        timed = list_timed(step.claims)
+        if not timed:
+            return (yield from proceed(step))
+        step.gate.budgets.begin_work(timed)
+        try:
+            return (yield from proceed(step))
+        finally:
+            step.gate.budgets.end_work(timed)
+
+
+def _settle(
+    grants: RequestGrants,
+    answer: DelegationResponse,
+    step: NextStep,
+    state: Mapping[str, Any],
+    config: RunnableConfig,
+) -> Plan[Mapping[str, Any]]:
+    """Give back what an attempt has not spent, unless its agent has asked and is to go on."""
+    given = config["configurable"]
+    if not (step.next_attempt or state["queue"][1:] or state.get("waiting")):
+        # The end of a delegation graph is not stored: the answer is, with the task that runs it.
+        task = given["checkpoint_ns"].split(NS_SEP)[-2].rpartition(NS_END)[2]
+        given = {**given, TASK_ID_KEY: task}
+    ended, gate = grants.list_ended(has_next=step.next_attempt is not None), get_gate(config)
+    asks, own = is_asking(answer), {**config, "configurable": given}
+    end = partial(gate.budgets.end, () if asks else ended, ended if asks else (), own)
+    yield build_step(end, gate.arun)
+    return {"grants": grants.store(require_identity(config).turn)} if asks else {}
+
+
+class BudgetFeature(Feature):
+    """What agents may spend."""
+
+    name: ClassVar[str] = "budget"
+
+    def bind_request(self, place: RequestPlace) -> AttemptHooks:
+        """Return the grants of requests, as a turn may have a budget that no agent declares."""
+        return RequestBudget(get_permissions(place.member).budget)
+
+
+FEATURE = BudgetFeature()
