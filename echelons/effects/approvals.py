@@ -76,104 +76,88 @@ class Decision:
     def __post_init__(self) -> None:
         if not isinstance(self.type, str) or self.type not in _FIELDS:
             self._refuse("type", f"give {_join_choices([*_FIELDS])}")
-        own, message, action = _FIELDS[self.type], self.message, self.edited_action
+        remedies, message = _FIELDS[self.type], self.message
         for name in ("message", "edited_action", "scope"):
-            if getattr(self, name) is not None and name not in own:
+            if getattr(self, name) is not None and name not in remedies:
                 self._refuse(name, f"{self.type!r} has no such field; leave it out")
         if not isinstance(message, str) and (message is not None or self.type == "respond"):
-            self._refuse("message", own["message"])
-        if self.type == "edit" and not _is_action(action):
-            self._refuse("edited_action", own["edited_action"])
+            self._refuse("message", remedies["message"])
+        if self.type == "edit" and not _is_action(self.edited_action):
+            self._refuse("edited_action", remedies["edited_action"])
         if self.scope not in (None, "thread"):
-            self._refuse("scope", own["scope"])
+            self._refuse("scope", remedies["scope"])
 
     def _refuse(self, name: str, why: str) -> NoReturn:
         raise InvalidSetting(type(self).__name__, name, getattr(self, name), why)
 
     @classmethod
-    def from_json(cls, given: object) -> Decision:
+    def from_json(cls, answer: object) -> Decision:
         """Return the decision that an object or a word stands for.
 
         Raises:
             InvalidSetting: It stands for none.
         """
-        if isinstance(given, Decision):
-            return given
-        values = given if isinstance(given, Mapping) else {"type": given}
-        known = [each.name for each in fields(cls)]
-        for name in values.keys() - set(known):
-            why = f"there is no such field, but {', '.join(known)}"
+        if isinstance(answer, Decision):
+            return answer
+        values = answer if isinstance(answer, Mapping) else {"type": answer}
+        names = [field.name for field in fields(cls)]
+        for name in values.keys() - set(names):
+            why = f"there is no such field, but {', '.join(names)}"
             raise InvalidSetting(cls.__name__, str(name), values[name], why)
         return cls(**{"type": None, **values})
 
     def to_json(self) -> dict[str, Any]:
         """Return the decision as a JSON object."""
-        values = {each.name: getattr(self, each.name) for each in fields(self)}
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
         return {name: value for name, value in values.items() if value is not None}
 
 
 @dataclass(frozen=True, slots=True)
 class ReviewedCall:
-    """A tool call that waits for a decision.
-
-    Attributes:
-        tool: Name of the tool.
-        arguments: Its arguments.
-        allowed: Types of the decisions that it takes.
-        description: What its graph says about it; may be empty.
-        can_be_standing: Whether a decision may hold for the same call in the rest of the thread.
-    """
+    """A tool call that waits for a decision."""
 
     tool: str
     arguments: Mapping[str, Any]
-    allowed: tuple[str, ...]
-    description: str = ""
-    can_be_standing: bool = False
+    allowed: tuple[str, ...]  # types of decisions
+    description: str = ""  # by its graph
+    can_be_standing: bool = False  # for the same call in the rest of the thread
 
 
 @dataclass(frozen=True, slots=True)
 class ToolReview:
-    """A question about tool calls.
+    """A question about tool calls."""
 
-    Attributes:
-        calls: The calls, at least one.
-        form: The form of its value, and of its answer.
-    """
-
-    calls: tuple[ReviewedCall, ...]
-    form: Literal["request", "approval", "interrupt"]
+    calls: tuple[ReviewedCall, ...]  # at least one
+    form: Literal["request", "approval", "interrupt"]  # of its value, and of its answer
 
     def build_resume_value(self, answer: object) -> Any:
         """Return an answer in the form that the asking graph expects.
 
-        Args:
-            answer: A decision for each call, in a list, also under `"decisions"`; or one decision,
-                which stands for all calls if it is to approve or to reject.
-
-        Raises:
-            ValueError: It is something else, or a call does not take its decision.
+        The answer is a list with a decision for each call, also under `"decisions"`; or one to
+        approve or to reject all. Raises `ValueError` if it is something else, or of a type that a
+        call does not take.
         """
         decisions = [
-            _read_decision(call, each)
-            for call, each in zip(self.calls, self._share_answer(answer), strict=True)
+            _read_decision(call, part)
+            for call, part in zip(self.calls, self._share_answer(answer), strict=True)
         ]
         if self.form == "request":
-            return {"decisions": [each.to_json() for each in decisions]}
+            return {"decisions": [decision.to_json() for decision in decisions]}
         if self.form == "approval":
             return decisions[0].to_json()
         return [
-            _build_human_response(call, each)
-            for call, each in zip(self.calls, decisions, strict=True)
+            _build_human_response(call, decision)
+            for call, decision in zip(self.calls, decisions, strict=True)
         ]
 
     def _share_answer(self, answer: object) -> Sequence[object]:
-        """Return what is given for each call."""
+        """Return the part of an answer for each call."""
         if isinstance(answer, Mapping) and "decisions" in answer:
             if len(answer) > 1:
-                others = ", ".join(repr(each) for each in answer if each != "decisions")
+                others = ", ".join(repr(field) for field in answer if field != "decisions")
                 raise ValueError(f"there is no field {others} beside 'decisions'")
             answer = answer["decisions"]
-        tools, count = ", ".join(each.tool for each in self.calls), len(self.calls)
+        tools, count = ", ".join(call.tool for call in self.calls), len(self.calls)
         if isinstance(answer, list | tuple):
             if len(answer) != count:
                 why = f"give a decision for each call ({tools}): {count}, not {len(answer)}"
@@ -188,40 +172,38 @@ class ToolReview:
 def find_review(value: object, schema: Mapping[str, Any] | None = None) -> ToolReview | None:
     """Return the review that an interrupt asks for, or `None` if it asks something else.
 
-    Args:
-        value: The interrupt's value.
-        schema: The JSON Schema of its answer, if it has one.
+    `schema` is the JSON Schema of its answer, if it has one.
     """
     try:
-        read = _build_adapter().validate_python(value)
+        question = _build_adapter().validate_python(value)
     except ValidationError:
         return None
-    if isinstance(read, _Request):
-        allowed = {each.action_name: each.allowed_decisions for each in read.review_configs}
-        calls = [_build_call(each, allowed.get(each.name)) for each in read.action_requests]
+    if isinstance(question, _Request):
+        allowed = {part.action_name: part.allowed_decisions for part in question.review_configs}
+        calls = [_build_call(call, allowed.get(call.name)) for call in question.action_requests]
         return ToolReview(tuple(calls), "request") if calls else None
-    if isinstance(read, _Approval):
+    if isinstance(question, _Approval):
         types, can_be_standing = _list_types(schema or {}), _has_scope(schema or {})
-        return ToolReview((_build_call(read, types, can_be_standing),), "approval")
-    interrupts = read if isinstance(read, list) else [read]
+        return ToolReview((_build_call(question, types, can_be_standing),), "approval")
+    interrupts = question if isinstance(question, list) else [question]
     calls = [
         ReviewedCall(
-            each.action_request.action,
-            each.action_request.args,
-            tuple(kind for kind, (key, _) in _OLDER_FORM.items() if each.config.get(key)),
-            each.description or "",
+            interrupt.action_request.action,
+            interrupt.action_request.args,
+            tuple(kind for kind, (key, _) in _OLDER_FORM.items() if interrupt.config.get(key)),
+            interrupt.description or "",
         )
-        for each in interrupts
+        for interrupt in interrupts
     ]
     return ToolReview(tuple(calls), "interrupt") if calls else None
 
 
-def _read_decision(call: ReviewedCall, given: object) -> Decision:
-    kind = _get_type(given)
+def _read_decision(call: ReviewedCall, answer: object) -> Decision:
+    kind = _get_type(answer)
     if kind not in call.allowed:
         choices = _join_choices(call.allowed)
         raise ValueError(f"{shorten_repr(kind)} is no decision for {call.tool}; give {choices}")
-    decision = Decision.from_json(given)
+    decision = Decision.from_json(answer)
     if decision.scope and not call.can_be_standing:
         raise ValueError(f"a decision on {call.tool} is for one call here; leave out 'scope'")
     if decision.edited_action and decision.edited_action["name"] != call.tool:
@@ -230,10 +212,10 @@ def _read_decision(call: ReviewedCall, given: object) -> Decision:
     return decision
 
 
-def _get_type(given: object) -> object:
-    if isinstance(given, Decision):
-        return given.type
-    return given.get("type") if isinstance(given, Mapping) else given
+def _get_type(answer: object) -> object:
+    if isinstance(answer, Decision):
+        return answer.type
+    return answer.get("type") if isinstance(answer, Mapping) else answer
 
 
 def _join_choices(choices: Sequence[str]) -> str:
@@ -246,10 +228,10 @@ def _join_choices(choices: Sequence[str]) -> str:
     return f"{', '.join(others)} or {last}" if others else last
 
 
-def _is_action(given: object) -> bool:
-    if not isinstance(given, Mapping) or given.keys() != {"name", "args"}:
+def _is_action(action: object) -> bool:
+    if not isinstance(action, Mapping) or action.keys() != {"name", "args"}:
         return False
-    return isinstance(given["name"], str) and isinstance(given["args"], Mapping)
+    return isinstance(action["name"], str) and isinstance(action["args"], Mapping)
 
 
 def _build_human_response(call: ReviewedCall, decision: Decision) -> dict[str, Any]:
@@ -309,17 +291,17 @@ def _build_adapter() -> TypeAdapter[_Request | _Approval | _Interrupt | list[_In
 
 
 def _build_call(
-    asked: _Call, allowed: Sequence[str] | None, can_be_standing: bool = False
+    call: _Call, allowed: Sequence[str] | None, can_be_standing: bool = False
 ) -> ReviewedCall:
     types = tuple(allowed or _FIELDS)
-    return ReviewedCall(asked.name, asked.args, types, asked.description, can_be_standing)
+    return ReviewedCall(call.name, call.args, types, call.description, can_be_standing)
 
 
 def _has_scope(schema: Mapping[str, Any]) -> bool:
     """Return whether a schema of ours lets a decision have a scope."""
-    ways = schema.get("oneOf")
-    return isinstance(ways, list) and any(
-        isinstance(each, Mapping) and "scope" in (each.get("properties") or {}) for each in ways
+    kinds = schema.get("oneOf")
+    return isinstance(kinds, list) and any(
+        isinstance(kind, Mapping) and "scope" in (kind.get("properties") or {}) for kind in kinds
     )
 
 
@@ -335,23 +317,14 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class GuardedCall:
-    """A call that the permissions of an agent have a rule for.
+    """A call that the permissions of an agent have a rule for."""
 
-    Attributes:
-        thread_id: The root's thread.
-        path: Path of the calling agent.
-        kind: Whether it calls a tool, or gives a subordinate a task.
-        name: Name of the tool or subordinate.
-        arguments: The tool's arguments, or `message` and `context` of the task.
-        call_id: The call's id in the model's message.
-    """
-
-    thread_id: str
-    path: str
+    thread_id: str  # of the root
+    path: str  # of the calling agent
     kind: Literal["tool", "subordinate"]
-    name: str
-    arguments: Mapping[str, Any]
-    call_id: str = ""
+    name: str  # of the tool or subordinate
+    arguments: Mapping[str, Any]  # of the tool, or `message` and `context` of the task
+    call_id: str = ""  # in the model's message
 
     @cached_property
     def digest(self) -> str:
@@ -362,25 +335,19 @@ class GuardedCall:
 
 
 class ApprovalAnswer(NamedTuple):
-    """What came of asking whether a call may run.
-
-    Attributes:
-        verdict: Whether it may; `"denied"` by a rule, `"rejected"` by a human.
-        decision: The decision of a human, if there was one.
-        was_asked: Whether a human was asked about this call, and no earlier decision held for it.
-    """
+    """Whether a call may run: a rule denies it, a human rejects it."""
 
     verdict: Literal["allowed", "denied", "rejected"]
-    decision: Decision | None = None
-    was_asked: bool = False
+    decision: Decision | None = None  # of a human
+    was_asked: bool = False  # about this call, as no earlier decision held for it
 
     @property
     def reason(self) -> str:
         """Why the call does not run, for the model."""
         if self.verdict == "denied":
             return "denied: the permissions of this team forbid it"
-        said = self.decision.message if self.decision else None
-        return f"rejected by a human: {said}" if said else "rejected by a human"
+        reason = self.decision.message if self.decision else None
+        return f"rejected by a human: {reason}" if reason else "rejected by a human"
 
     @property
     def edited_arguments(self) -> Mapping[str, Any] | None:
@@ -392,9 +359,7 @@ class ApprovalAnswer(NamedTuple):
 def build_approval_answer(
     kind: Literal["tool", "subordinate"], name: str, answer: ApprovalAnswer
 ) -> UserAnswer | None:
-    """Return what a superior is told of an approval, without the arguments of the call.
-
-    `None` if nobody was asked.
+    """Return what a superior is told of an approval by a human, without the call's arguments.
 
     Examples:
         >>> rejected = ApprovalAnswer("rejected", Decision("reject", "too dear"), was_asked=True)
@@ -404,15 +369,12 @@ def build_approval_answer(
     decision = answer.decision
     if decision is None or not answer.was_asked:
         return None
-    said = f"{decision.type}: {decision.message}" if decision.message else decision.type
-    return UserAnswer.shorten(f"May {name} {'run' if kind == 'tool' else 'be given a task'}?", said)
+    text = f"{decision.type}: {decision.message}" if decision.message else decision.type
+    return UserAnswer.shorten(f"May {name} {'run' if kind == 'tool' else 'be given a task'}?", text)
 
 
 class StandingDecisions(Protocol):
-    """The decisions that hold for the same call in the rest of a thread.
-
-    Its methods raise `StorageError` if the ledger could not be read or written.
-    """
+    """The decisions that hold for the same call in the rest of a thread; the ledger keeps them."""
 
     def find(self, call: GuardedCall, config: Mapping[str, Any]) -> Decision | None:
         """Return the decision that holds for a call of a run, if there is one."""
@@ -423,11 +385,7 @@ class StandingDecisions(Protocol):
         ...
 
     def keep(self, call: GuardedCall, decision: Decision, config: Mapping[str, Any]) -> None:
-        """Keep a decision for the same call, from now on.
-
-        Raises:
-            LeaseLost: Another process runs the thread now.
-        """
+        """Keep a decision for the same call, from now on."""
 
     async def arun(self, work: Callable[[], T], config: Mapping[str, Any]) -> T:
         """Call `keep` in an event loop, and again if the ledger was busy."""
@@ -437,7 +395,7 @@ class StandingDecisions(Protocol):
 def build_approval_request(call: GuardedCall, fault: str = "") -> dict[str, Any]:
     """Return the value of the interrupt that asks whether a call may run.
 
-    `fault` is what was wrong with the answer before, which is asked for again.
+    `fault` is what was wrong with the answer before, if the question is repeated.
     """
     what = "this call run" if call.kind == "tool" else "this subordinate be given this task"
     again = f" The answer before was refused: {fault}." if fault else ""
@@ -455,26 +413,24 @@ def build_approval_schema(
 ) -> dict[str, Any]:
     """Return the JSON Schema of the decisions on a call.
 
-    Args:
-        call: The call.
-        parameters: The schema of the arguments that an edit may give; `None` if it takes no edit.
+    `parameters` is the schema of the arguments that an edit may give, `None` if it takes no edit.
     """
     scope = {"const": "thread"}
-    ways: dict[str, dict[str, Any]] = {
+    kinds: dict[str, dict[str, Any]] = {
         "approve": {"scope": scope},
         "edit": {"scope": scope, "edited_action": None},
         "reject": {"scope": scope, "message": {"type": "string"}},
     }
     definitions: Mapping[str, Any] = {}
     if parameters is None:
-        del ways["edit"]
+        del kinds["edit"]
     else:
         # References lead from the root of a schema.
-        own = dict(parameters)
-        definitions = own.pop("$defs", {})
-        ways["edit"]["edited_action"] = {
+        arguments = dict(parameters)
+        definitions = arguments.pop("$defs", {})
+        kinds["edit"]["edited_action"] = {
             "type": "object",
-            "properties": {"name": {"const": call.name}, "args": own},
+            "properties": {"name": {"const": call.name}, "args": arguments},
             "required": ["name", "args"],
             "additionalProperties": False,
         }
@@ -487,11 +443,11 @@ def build_approval_schema(
                 "required": ["type", *(["edited_action"] if kind == "edit" else [])],
                 "additionalProperties": False,
             }
-            for kind, properties in ways.items()
+            for kind, properties in kinds.items()
         ],
         "discriminator": {
             "propertyName": "type",
-            "mapping": {kind: f"#/oneOf/{place}" for place, kind in enumerate(ways)},
+            "mapping": {kind: f"#/oneOf/{place}" for place, kind in enumerate(kinds)},
         },
     }
     if definitions:
@@ -500,11 +456,7 @@ def build_approval_schema(
 
 
 def parse_decision(call: GuardedCall, schema: Mapping[str, Any], answer: object) -> Decision:
-    """Return the decision that answers the question about a call.
-
-    Raises:
-        ValueError: The answer is none, or does not fit the schema.
-    """
+    """Return the decision that answers the question about a call; `ValueError` if it is none."""
     review = find_review(build_approval_request(call), schema)
     if review is None:
         raise ValueError("the arguments of the call cannot be shown")

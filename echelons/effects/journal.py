@@ -66,8 +66,9 @@ def effect(
         >>> book("Rome")
         'booked Rome'
     """
-    given = {"idempotent": idempotent, "reads_only": reads_only, "polls": polls}
-    for name, flag in given.items():
+    flags = {"idempotent": idempotent, "reads_only": reads_only, "polls": polls}
+    for name, flag in flags.items():
+        # `@effect(search)` instead of `@effect()` would declare something else.
         if type(flag) is not bool:
             raise InvalidSetting("effect", name, flag, "give True or False")
     kind = EffectKind.IDEMPOTENT if idempotent else EffectKind.ONCE
@@ -101,8 +102,8 @@ def is_polling(thing: object) -> bool:
 
 def _find_mark(thing: object, name: str) -> Any:
     metadata = (getattr(thing, "metadata", None) or {}) if _is_tool(thing) else {}
-    functions = (getattr(thing, each, None) for each in ("func", "coroutine"))
-    marks = (getattr(each, name, None) for each in (thing, *functions))
+    functions = (getattr(thing, attribute, None) for attribute in ("func", "coroutine"))
+    marks = (getattr(marked, name, None) for marked in (thing, *functions))
     return next(filter(None, (metadata.get(name), *marks)), None)
 
 
@@ -125,30 +126,21 @@ def idempotency_key(call: object) -> str:
 
 @dataclass(frozen=True)
 class EffectCall:
-    """One call of a tool or function, made by one of LangGraph's tasks.
+    """One call of a tool or function, made by one of LangGraph's tasks."""
 
-    Attributes:
-        thread_id: The root's thread.
-        call_id: The call's id in the model's message.
-        path: Names from the root to the calling agent.
-        request_id: The request that the agent works on; empty for a root.
-        entry: Its number among the entries of one call, which a middleware may make again.
-        is_wrapped: Whether a middleware is around it: another entry may follow, which is approved
-            as this was, so what is recorded keeps the answers.
-        received: The arguments as the model wrote them, where others are meant.
-    """
-
-    thread_id: str
+    thread_id: str  # of the root
     task_id: str
-    call_id: str
+    call_id: str  # in the model's message
     tool: str
-    path: str
+    path: str  # of the calling agent
     arguments: Mapping[str, Any]
     effect_kind: EffectKind
-    request_id: str = ""
-    entry: int = 1
+    request_id: str = ""  # of the request that the agent works on; empty for a root
+    entry: int = 1  # its number among the entries of one call, which middleware may repeat
+    # Middleware is around it: another entry may follow, which needs no second approval, so what is
+    # recorded keeps the answers.
     is_wrapped: bool = False
-    received: Mapping[str, Any] | None = None
+    received: Mapping[str, Any] | None = None  # as the model wrote them, where others are meant
 
     @cached_property
     def id(self) -> str:
@@ -158,10 +150,7 @@ class EffectCall:
 
     @cached_property
     def position_id(self) -> str:
-        """The call's position: unlike `id` it is the same in a copy of the thread.
-
-        With it a copy finds the calls that were under way, and asks about them.
-        """
+        """The call's position, by which a copy of the thread finds the calls under way."""
         return str(uuid5(ECHELONS_NS, sanitize_value(f"place/{self._place}")))
 
     @property
@@ -187,86 +176,51 @@ class CallState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CallQuestion:
-    """A question of a call to the user, as the superior of its agent is told.
+    """A question of a call to the user, as the superior of its agent reads it."""
 
-    Attributes:
-        id: Id of its interrupt.
-        text: The question, shortened.
-        answer: The answer, shortened; `None` while the call waits for it.
-        is_review: Whether it asks about tool calls, whose arguments are not told.
-    """
-
-    id: str
-    text: str
-    answer: str | None = None
-    is_review: bool = False
+    id: str  # of its interrupt
+    text: str  # shortened
+    answer: str | None = None  # shortened; `None` while the call waits for it
+    is_review: bool = False  # asks about tool calls: their arguments are not passed on
 
 
 @dataclass(frozen=True, slots=True)
 class JournalEntry:
-    """The journal's entry for one call.
+    """The journal's entry for one call."""
 
-    Attributes:
-        state: The call's progress. If it is still `STARTED` after a crash, the outcome is
-            unknown.
-        at: When it was last started, ISO 8601, UTC.
-        version: Version of the stored entry.
-        result: The result of a call that is done.
-        lost: Why the result of a call that is done is missing; empty if it is not.
-        answers: The answers that humans had given to the task when it was last started.
-        ours: Indices in `answers` of those that answer questions of ours, not of the tool: whether
-            the call may run, which is the first if it was asked, and whether it happened.
-        asked: Index of the answer for which the journal waits now; `None` if for none.
-        waits_for: Ids of the interrupts for which a suspended call waits.
-        heard: Number of answers it had when it was suspended.
-        told: Its questions to the user, the last ones if there are many.
-        cut: Why the call was given up before its outcome was known; empty if a crash cut it short.
-    """
-
-    state: CallState
-    at: str
-    version: int
+    state: CallState  # if it is still `STARTED` after a crash, the outcome is unknown
+    at: str  # when it was last started, ISO 8601, UTC
+    version: int  # of the stored entry
     result: Any = None
-    lost: str = ""
-    answers: tuple[Any, ...] = ()
+    lost: str = ""  # why the result of a call that is done is missing
+    answers: tuple[Any, ...] = ()  # by humans to the task, when it was last started
+    # Indices in `answers` of those to our questions, not to those of the tool: whether the call may
+    # run, which is the first if it was asked, and whether it happened.
     ours: tuple[int, ...] = ()
-    asked: int | None = None
-    waits_for: tuple[str, ...] = ()
-    heard: int = 0
-    told: tuple[CallQuestion, ...] = ()
-    cut: str = ""
+    asked: int | None = None  # index of the answer for which the journal waits now
+    waits_for: tuple[str, ...] = ()  # ids of the interrupts of a suspended call
+    heard: int = 0  # answers that it had when it was suspended
+    told: tuple[CallQuestion, ...] = ()  # the last ones if there are many
+    cut: str = ""  # why the call was given up; empty if a crash cut it short
 
 
 class CallStart(NamedTuple):
-    """The journal's entry of a call to make.
-
-    Attributes:
-        entry: The entry.
-        fresh: Whether the call was not made before.
-        halt: Why it must not be made, and is not recorded; `None` if it may.
-    """
+    """The journal's entry of a call to make."""
 
     entry: JournalEntry
-    fresh: bool
-    halt: Halt | None = None
+    fresh: bool  # not made before
+    halt: Halt | None = None  # why it must not be made, and is not recorded
 
 
 class Journal(Protocol):
-    """Records the calls that have been started and done, in the ledger of a run's saver.
-
-    Its methods raise `StorageError` if the ledger could not be read or written.
-    """
+    """Records the calls that have been started and done, in the ledger of a run's saver."""
 
     def keeps(self, config: Mapping[str, Any]) -> bool:
         """Return whether a journal is kept of a run."""
         ...
 
     def find(self, call: EffectCall, config: Mapping[str, Any]) -> JournalEntry | None:
-        """Return the entry of a call, `None` if it has not begun.
-
-        Raises:
-            LedgerError: The stored entry cannot be decoded.
-        """
+        """Return the entry of a call, `None` if it has not begun."""
         ...
 
     def begin(
@@ -274,14 +228,8 @@ class Journal(Protocol):
     ) -> CallStart:
         """Record that a call is started, or return the entry that it already has.
 
-        Args:
-            call: The call.
-            config: The config of its task. If its agent was dismissed, nothing is recorded.
-            answers: What humans have answered before it begins; the tool does not get them.
-
-        Raises:
-            LeaseLost: Another process runs the thread now.
-            LedgerError: The stored entry cannot be decoded.
+        `answers` of humans before it begins are not for the tool. Nothing is recorded for a
+        dismissed agent.
         """
         ...
 
@@ -290,9 +238,7 @@ class Journal(Protocol):
     ) -> JournalEntry:
         """Replace a call's entry and return the stored one, with the current time if `at` is empty.
 
-        Raises:
-            CallContested: Another run of the thread has changed the entry in the meantime.
-            LeaseLost: Another process runs the thread now.
+        Raises `CallContested` if another run of the thread has changed it in the meantime.
         """
         ...
 
@@ -301,8 +247,8 @@ class Journal(Protocol):
     ) -> None:
         """Record the result of a call, unless it was started again or its end is recorded.
 
-        A fact needs no lease; it also settles the question to a human about the call's outcome.
-        A result that cannot be stored is left out, with the reason.
+        It needs no lease, as it is a fact, and it settles the question about the call's outcome. A
+        result that cannot be stored is left out, with the reason.
         """
 
     async def arun(self, work: Callable[[], T], config: Mapping[str, Any]) -> T:
@@ -316,10 +262,8 @@ def _is_tool(thing: object) -> bool:
 
 
 OUTCOME_QUESTION_KIND = "outcome_unknown"
-MAX_ARGUMENT_LENGTH = 200
-"""Characters of an argument shown in the question."""
-MAX_ARGUMENTS = 20
-"""Arguments shown in the question."""
+MAX_ARGUMENT_LENGTH, MAX_ARGUMENTS = 200, 20
+"""Of a call, in the question."""
 
 
 class OutcomeUnknown(TypedDict):
@@ -401,7 +345,7 @@ def build_outcome_question(call: EffectCall, entry: JournalEntry) -> OutcomeUnkn
         started_at=entry.at,
         idempotency_key=call.id,
         happened=bool(entry.lost),
-        answers=[dict(each) for each in EXAMPLE_ANSWERS],
+        answers=[dict(example) for example in EXAMPLE_ANSWERS],
     )
 
 
@@ -426,12 +370,12 @@ def parse_outcome(answer: object) -> CallOutcome | None:
         True
     """
     try:
-        found: CallOutcome = _build_adapter_and_schema()[0].validate_python(
+        outcome: CallOutcome = _build_adapter_and_schema()[0].validate_python(
             {"outcome": answer} if isinstance(answer, str) else answer
         )
     except ValidationError:
         return None
-    return found
+    return outcome
 
 
 def build_outcome_schema() -> dict[str, Any]:
