@@ -20,7 +20,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 from echelons.errors import InvalidSetting, no_call
 from echelons.guards.gate import Halt
 from echelons.identity.lineage import ECHELONS_NS
-from echelons.text.input_limits import refuse_unreadable, shorten_repr
+from echelons.text.input_limits import shorten_repr
 from echelons.text.sanitize import sanitize_value
 
 IDEMPOTENCY_KEY = "idempotency_key"
@@ -116,12 +116,11 @@ def idempotency_key(call: object) -> str:
     Raises:
         ThreadError: It is neither, or the tool was not called by an agent of a tree.
     """
-    with refuse_unreadable(lambda _: no_call(shorten_repr(call))):
-        config = call if isinstance(call, Mapping) else getattr(call, "config", None)
-        found = (config.get("configurable") or {}) if isinstance(config, Mapping) else {}
-        if IDEMPOTENCY_KEY not in found:
-            raise no_call(shorten_repr(call))
-        return str(found[IDEMPOTENCY_KEY])
+    config = call if isinstance(call, Mapping) else getattr(call, "config", None)
+    configurable = (config.get("configurable") or {}) if isinstance(config, Mapping) else {}
+    if IDEMPOTENCY_KEY not in configurable:
+        raise no_call(shorten_repr(call))
+    return str(configurable[IDEMPOTENCY_KEY])
 
 
 @dataclass(frozen=True)

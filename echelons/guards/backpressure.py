@@ -93,7 +93,7 @@ class Backpressure:
         with self._lock:
             if not self._must_wait(task):
                 return
-            # One for each that waits: a task of an event loop that is cancelled cancels its own.
+            # Every waiting task has a future, as a cancelled task cancels the one that it awaits.
             held = asyncio.get_running_loop().create_future()
             self._awaiting.setdefault(task, []).append(held)
         await held
@@ -113,8 +113,8 @@ class Backpressure:
         with self._lock:
             held, self._held = self._held, {}
             awaiting, self._awaiting = self._awaiting, {}
-        for each in held.values():
-            each.set_result(None)
+        for future in held.values():
+            future.set_result(None)
         for futures in awaiting.values():
             _release(futures)
 
@@ -122,15 +122,15 @@ class Backpressure:
 def _release(futures: Sequence[asyncio.Future[None]]) -> None:
     """Set the futures of event loops, from the thread of a loop or from any other."""
     try:
-        own: asyncio.AbstractEventLoop | None = asyncio.get_running_loop()
+        running: asyncio.AbstractEventLoop | None = asyncio.get_running_loop()
     except RuntimeError:
-        own = None
-    for each in futures:
-        loop = each.get_loop()
-        if loop is own:
-            _set_unless_done(each)
+        running = None
+    for future in futures:
+        loop = future.get_loop()
+        if loop is running:
+            _set_unless_done(future)
         elif not loop.is_closed():
-            loop.call_soon_threadsafe(_set_unless_done, each)
+            loop.call_soon_threadsafe(_set_unless_done, future)
 
 
 def _set_unless_done(future: asyncio.Future[None]) -> None:

@@ -35,8 +35,7 @@ DEFAULT_REPLY_TOKENS: Final = 1_024
 """Tokens that are reserved for a reply whose model declares no `max_tokens`."""
 MAX_AMOUNT: Final = 10**15
 """Highest amount of a unit: sums of a tree stay exact."""
-MAX_STORED_DIGITS: Final = 60
-"""Most characters of an amount of money that is stored."""
+MAX_STORED_DIGITS: Final = 60  # characters of an amount of money
 _WHOLE_UNITS: Final = frozenset({"tokens", "calls", "tool_calls"})
 _NAMES: Final[Mapping[Unit, str]] = {
     "tokens": "tokens",
@@ -84,18 +83,18 @@ class Budget(Settings):
 
     @field_validator("money", mode="plain")
     @classmethod
-    def _read_money(cls, given: Any) -> Decimal | None:
-        amount = None if given is None else read_amount(given)
+    def _read_money(cls, value: Any) -> Decimal | None:
+        amount = None if value is None else read_amount(value)
         if amount == 0:
             raise ValueError("0 is no budget; give an amount above it")
         return amount
 
     @field_validator("estimator")
     @classmethod
-    def _check_estimator(cls, given: Any) -> Any:
-        if given is not None and not callable(given):
+    def _check_estimator(cls, value: Any) -> Any:
+        if value is not None and not callable(value):
             raise ValueError("give a function of the messages and the reply, or leave it out")
-        return given
+        return value
 
     @classmethod
     def parse(cls, text: str) -> Self:
@@ -108,19 +107,19 @@ class Budget(Settings):
             >>> Budget.parse("tokens=50000, money=0.25").amounts
             {'tokens': 50000, 'money': Decimal('0.25')}
         """
-        given: dict[str, Any] = {}
+        amounts: dict[str, Any] = {}
         for part in text.split(","):
-            unit, is_given, amount = (each.strip() for each in part.partition("="))
-            if unit not in UNITS or not is_given or unit in given:
+            unit, sign, amount = map(str.strip, part.partition("="))
+            if unit not in UNITS or not sign or unit in amounts:
                 why = f"give units with their amounts, as in 'tokens=50000,money=0.25': {UNIT_LIST}"
                 raise InvalidSetting(cls.__name__, "budget", text, why)
-            # Whatever is no number is refused as a value of its unit.
+            # A text that is no number is refused as a value of its unit.
             whole = amount.replace("_", "")
-            given[unit] = int(whole) if whole.isdecimal() and unit != "money" else amount
+            amounts[unit] = int(whole) if whole.isdecimal() and unit != "money" else amount
             if unit == "seconds":
                 with suppress(ValueError):
-                    given[unit] = float(amount)
-        return cls(**given)
+                    amounts[unit] = float(amount)
+        return cls(**amounts)
 
     @property
     def fault(self) -> str:
@@ -130,22 +129,16 @@ class Budget(Settings):
     @property
     def amounts(self) -> dict[Unit, Amount]:
         """The amounts that are given, by unit."""
-        return {unit: given for unit in UNITS if (given := getattr(self, unit)) is not None}
+        return {unit: amount for unit in UNITS if (amount := getattr(self, unit)) is not None}
 
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """What the agent at work may spend.
+    """What the agent at work may spend."""
 
-    Attributes:
-        grants: Id of the nearest grant above it that has the unit, by unit.
-        warn_at: The share of each unit at which it is told what is left.
-        estimator: Counts the tokens of replies that report none; `None` if nothing does.
-    """
-
-    grants: Mapping[Unit, str] = field(default_factory=dict)
-    warn_at: float = 0.8
-    estimator: Callable[..., Any] | None = None
+    grants: Mapping[Unit, str] = field(default_factory=dict)  # the nearest with the unit
+    warn_at: float = 0.8  # share of each unit
+    estimator: Callable[..., Any] | None = None  # of the tokens of replies that report none
 
     def extend(self, grant: str, units: Iterable[Unit], budget: Budget | None = None) -> Allowance:
         """Return it below another grant, which has some units."""
@@ -163,36 +156,21 @@ NO_ALLOWANCE: Final = Allowance()
 
 @dataclass(frozen=True, slots=True)
 class GrantRequest:
-    """A grant that a request needs before its agent begins.
+    """A grant that a request needs before its agent begins."""
 
-    Attributes:
-        id: Id of the grant; one that there is already goes on.
-        above: The grants that it is taken from, by unit.
-        asked: What was asked for. If it cannot be had, the request is refused.
-        cap: What is granted at most of further units: as much as there is.
-        continues: Id of a grant whose rest it is, since its agent has asked a question; else empty.
-        fan_out: Thread of the superior whose call makes several requests, which share the grant
-            until it goes on; empty for the grant of one request.
-        warn_at: The share of each unit at which its agents are told what is left.
-    """
-
-    id: str
-    above: Mapping[Unit, str]
-    asked: Amounts = field(default_factory=dict)
-    cap: Amounts = field(default_factory=dict)
-    continues: str = ""
+    id: str  # an existing grant goes on
+    above: Mapping[Unit, str]  # the grants that it is taken from
+    asked: Amounts = field(default_factory=dict)  # if not available, the request is refused
+    cap: Amounts = field(default_factory=dict)  # of further units: as much as there is, up to it
+    continues: str = ""  # id of a grant whose rest it is, since its agent has asked a question
+    # Thread of the superior whose call makes several requests: they share the grant until it goes
+    # on.
     fan_out: str = ""
     warn_at: float = 0.8
 
 
 class CallEstimate(NamedTuple):
-    """What a model call is expected to use.
-
-    Attributes:
-        model: Name of the model.
-        input_tokens: Tokens that it reads.
-        output_tokens: Tokens that it may write.
-    """
+    """What a model call is expected to use."""
 
     model: str
     input_tokens: int = 0
@@ -200,44 +178,26 @@ class CallEstimate(NamedTuple):
 
 
 class CallUsage(NamedTuple):
-    """What a model call has used.
+    """What a model call has used."""
 
-    Attributes:
-        model: Name of the model, as it reports it.
-        usage: Its tokens, as LangChain's `UsageMetadata`; `None` if it reports none.
-        is_estimated: Whether an estimator has counted them.
-        fault: Why nothing is known of them; empty if something is.
-    """
-
-    model: str
-    usage: Mapping[str, Any] | None
-    is_estimated: bool = False
-    fault: str = ""
+    model: str  # as it reports its name
+    usage: Mapping[str, Any] | None  # as LangChain's `UsageMetadata`; `None` if it reports none
+    is_estimated: bool = False  # an estimator has counted the tokens
+    fault: str = ""  # why the tokens are not known
 
 
 class NotedCall(NamedTuple):
-    """A model call that is recorded when it has ended, as no reply of the thread tells of it.
-
-    Attributes:
-        used: What it has used.
-        estimated_tokens: What it is taken to have used if nothing is reported.
-        was_admitted: Whether the gate has counted it as a step before it began.
-        was_charged: Whether it was reserved and charged, so that it has a record.
-        reply_id: Id of the reply, which does not count again if a thread has it; empty for none.
-        is_reply: Whether it was the agent's own step, whose reply the thread gets: only what is
-            estimated of it is recorded.
-        has_failed: Whether it has no reply: only a budget is charged, as its provider may.
-        has_left: Whether the gate has counted its tokens when it ended.
-    """
+    """A model call that is recorded when it has ended, as no reply of the thread tells of it."""
 
     used: CallUsage
-    estimated_tokens: int = 0
-    was_admitted: bool = False
-    was_charged: bool = False
-    reply_id: str = ""
+    estimated_tokens: int = 0  # counted if nothing is reported
+    was_admitted: bool = False  # the gate has counted it as a step before it began
+    was_charged: bool = False  # it was reserved and charged, so that it has a record
+    reply_id: str = ""  # the reply does not count again if a thread has it
+    # It was the agent's own step, whose reply the thread gets: only what is estimated is recorded.
     is_reply: bool = False
-    has_failed: bool = False
-    has_left: bool = False
+    has_failed: bool = False  # it has no reply: only a budget is charged, as its provider may
+    has_left: bool = False  # the gate has counted its tokens when it ended
 
     @property
     def tokens(self) -> int:
@@ -249,30 +209,20 @@ class NotedCall(NamedTuple):
 
 
 UsageListener: TypeAlias = Callable[[NotedCall], object]
-"""Is told the model calls of a run that are noted; any thread may call it."""
+"""Called with each noted model call of a run, from any thread."""
 
 
 class Budgets(Protocol):
-    """The budgets of the agents of one run. Each method takes the config of the calling node.
-
-    Each may raise `StorageError` or `LeaseLost`. One that returns a `Halt` has changed nothing.
-    """
+    """The budgets of the agents of one run; a method that returns a `Halt` has changed nothing."""
 
     def reserve(
         self, estimate: CallEstimate, allowance: Allowance, config: Mapping[str, Any]
     ) -> Any:
-        """Reserve what a model call is expected to use.
-
-        Returns:
-            What `charge` is given when the call has ended, or a `Halt` if nothing is left.
-        """
+        """Reserve what a call is expected to use, for `charge`; a `Halt` if nothing is left."""
         ...
 
     def charge(self, reserved: Any, used: CallUsage | None, config: Mapping[str, Any]) -> None:
-        """Charge what a call has used, once the writes of the node's task are stored.
-
-        Without usage, for the call has failed, what was reserved is charged.
-        """
+        """Charge what a call has used with the writes of its task; without usage, the reserve."""
         ...
 
     def charge_cancelled(self, reserved: Any) -> None:
@@ -306,13 +256,13 @@ class Budgets(Protocol):
         ...
 
 
-def _read_stored_money(given: Any) -> Decimal:
+def _read_stored_money(stored: Any) -> Decimal:
     amount = Decimal(-1)
-    if type(given) is str and len(given) <= MAX_STORED_DIGITS:
+    if isinstance(stored, str) and len(stored) <= MAX_STORED_DIGITS:
         with suppress(DecimalException):
-            amount = MONEY.create_decimal(given)
+            amount = MONEY.create_decimal(stored)
     if not (amount.is_finite() and amount >= 0):
-        raise ValueError(f"money: {shorten_repr(given)} is no amount")
+        raise ValueError(f"money: {shorten_repr(stored)} is no amount")
     return amount
 
 
@@ -331,27 +281,23 @@ def store_amounts(amounts: Amounts) -> dict[str, int | float | str]:
 
 
 def load_amounts(stored: Mapping[str, Any]) -> dict[Unit, Amount]:
-    """Return amounts from JSON, without units of a newer version.
-
-    Raises:
-        ValueError: One is no amount: of another type, negative or not finite.
-    """
-    found: dict[Unit, Amount] = {}
-    for unit, given in stored.items():
-        if type(given) is int and unit in _WHOLE_UNITS and given >= 0:
-            if given:
-                found[unit] = given
+    """Return amounts from JSON, without units of a newer version."""
+    amounts: dict[Unit, Amount] = {}
+    for unit, amount in stored.items():
+        if type(amount) is int and unit in _WHOLE_UNITS and amount >= 0:
+            if amount:
+                amounts[unit] = amount
         elif unit == "money":
-            found[unit] = _read_stored_money(given)
-        elif unit == "seconds" and type(given) in (int, float) and 0 <= given < math.inf:
-            found[unit] = given
+            amounts[unit] = _read_stored_money(amount)
+        elif unit == "seconds" and type(amount) in (int, float) and 0 <= amount < math.inf:
+            amounts[unit] = amount
         elif unit in UNITS:
-            raise ValueError(f"{unit}: {shorten_repr(given)} is no amount")
-    return found
+            raise ValueError(f"{unit}: {shorten_repr(amount)} is no amount")
+    return amounts
 
 
 def add_amount(amounts: dict[Unit, Amount], unit: Unit, more: Amount) -> None:
-    """Add an amount of a unit to others; a negative one is taken away, as far as it is there."""
+    """Add an amount of a unit to others; the sum with a negative one is at least 0."""
     before = amounts.get(unit, 0)
     if unit == "money":
         total: Any = add_money(Decimal(before), Decimal(more))

@@ -18,8 +18,7 @@ from echelons.settings import Settings
 
 T = TypeVar("T")
 
-DEFAULT_OPEN_SECONDS = 60.0
-"""Default time in seconds that a circuit stays open (source: recursive delegation)."""
+DEFAULT_OPEN_SECONDS = 60.0  # source: recursive delegation
 
 
 class BreakerPolicy(Settings):
@@ -53,38 +52,23 @@ class CircuitState(StrEnum):
 
 
 class Admission(NamedTuple):
-    """A circuit's decision about a request.
-
-    Attributes:
-        admitted: Whether the request may go through.
-        probe: The number of the probe that it is; 0 if it is not a probe.
-        wait: Seconds until a request may be admitted again; 0 if this one is.
-        failures: Consecutive failures so far.
-    """
+    """A circuit's decision about a request."""
 
     admitted: bool
-    probe: int = 0
-    wait: float = 0.0
-    failures: int = 0
+    probe: int = 0  # number of the probe that it is; 0 if it is not a probe
+    wait: float = 0.0  # seconds until a request may be admitted again
+    failures: int = 0  # consecutive ones so far
 
 
 @dataclass(frozen=True, slots=True)
 class Circuit:
-    """The circuit of one agent, at one place of a tree.
+    """The circuit of one agent, at one place of a tree."""
 
-    Attributes:
-        failures: Consecutive failures.
-        opened_at: When it opened last, in seconds since 1970; `None` while it is closed.
-        probe: The number of the latest probe.
-        probed_at: When that probe was admitted; `None` if none is under way.
-        seconds: How long it stays open by the rules that opened it, for displays that do not
-            know the rules.
-    """
-
-    failures: NonNegativeInt = 0
-    opened_at: FiniteFloat | None = None
-    probe: NonNegativeInt = 0
-    probed_at: FiniteFloat | None = None
+    failures: NonNegativeInt = 0  # consecutive ones
+    opened_at: FiniteFloat | None = None  # seconds since 1970; `None` while it is closed
+    probe: NonNegativeInt = 0  # number of the latest probe
+    probed_at: FiniteFloat | None = None  # when it was admitted; `None` if none is under way
+    # How long it stays open by the rules that opened it, for displays that do not know the rules.
     seconds: Annotated[FiniteFloat, Field(gt=0)] = DEFAULT_OPEN_SECONDS
 
     def get_state(self, rules: BreakerPolicy, now: float) -> CircuitState:
@@ -148,7 +132,7 @@ class Circuits(Protocol):
         """Record the outcome of an admitted request; return the failures if too many."""
 
     async def arun(self, work: Callable[[], T]) -> T:
-        """Call some of these methods in an event loop; all of it again if the ledger was busy."""
+        """Call some of these methods in an event loop; repeat all of it if the ledger was busy."""
         ...
 
 

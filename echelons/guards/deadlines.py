@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from echelons.errors import no_call
 from echelons.guards.gate import OPEN_GATE, Gate, Halt, ScopedGate, get_gate
 from echelons.run_context import get_context, with_context
-from echelons.text.input_limits import refuse_unreadable, shorten_repr
+from echelons.text.input_limits import shorten_repr
 
 if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
@@ -36,27 +36,23 @@ def time_left(call: object) -> float | None:
     Raises:
         ThreadError: It is neither.
     """
-    with refuse_unreadable(lambda _: no_call(shorten_repr(call))):
-        config = call if isinstance(call, Mapping) else getattr(call, "config", None)
-        if not isinstance(config, Mapping):
-            raise no_call(shorten_repr(call))
-        deadline = get_deadline(config)
-        return None if deadline is None else max(deadline - monotonic(), 0.0)
+    config = call if isinstance(call, Mapping) else getattr(call, "config", None)
+    if not isinstance(config, Mapping):
+        raise no_call(shorten_repr(call))
+    deadline = get_deadline(config)
+    return None if deadline is None else max(deadline - monotonic(), 0.0)
 
 
 def compute_deadline(config: Mapping[str, Any], seconds: Iterable[float | None]) -> float | None:
     """Return the deadline of a subordinate that is called now, or `None` if it has none.
 
-    It has at most the time that its superior, with `config`, has left; `seconds` are its own
-    limits, `None` for no limit.
-
-    Returns:
-        Seconds since 1970 (UTC), which other processes can read, unlike a monotonic clock.
+    It has at most the time that its superior, with `config`, has left; `seconds` are its limits.
     """
-    left = [each for each in seconds if each is not None]
+    limits = [limit for limit in seconds if limit is not None]
     if (deadline := get_deadline(config)) is not None:
-        left.append(max(deadline - monotonic(), 0.0))
-    return time() + min(left) if left else None
+        limits.append(max(deadline - monotonic(), 0.0))
+    # Since 1970 (UTC): unlike those of a monotonic clock, other processes can read these seconds.
+    return time() + min(limits) if limits else None
 
 
 def find_timeout(config: Mapping[str, Any], clock: Callable[[], float]) -> Halt | None:
@@ -77,11 +73,7 @@ def get_timeout_halt(config: Mapping[str, Any]) -> Halt:
 
 
 class DeadlineGate(ScopedGate):
-    """The gate of a subordinate with a deadline, after which it begins no step.
-
-    The deadline is by the clock, in seconds since any moment; `seconds` is the time that it had,
-    for the reason.
-    """
+    """The gate of a subordinate that begins no step after its deadline, by the clock."""
 
     def __init__(
         self, gate: Gate, agent: str, deadline: float, seconds: float, clock: Callable[[], float]
@@ -110,19 +102,18 @@ def with_deadline(
     clock: Callable[[], float],
     begun: float | None = None,
 ) -> RunnableConfig:
-    """Return a subordinate's config, with a deadline of its own if that is the earlier one.
+    """Return the config of a superior for a subordinate, with its deadline if that is earlier.
 
-    `config` is the superior's, `seconds` the subordinate's own time, `None` for no limit; `begun`
-    is when it began by the clock, if it was held since.
+    `seconds` is the time of the subordinate, and `begun` when it began, if it was held since.
     """
     if seconds is None:
         return config
-    context, own = get_context(config), (clock() if begun is None else begun) + seconds
-    if context.deadline is not None and context.deadline <= own:
+    context, deadline = get_context(config), (clock() if begun is None else begun) + seconds
+    if context.deadline is not None and context.deadline <= deadline:
         return config
-    around = context.gate or OPEN_GATE
-    if type(around) is DeadlineGate:
+    outer = context.gate or OPEN_GATE
+    if type(outer) is DeadlineGate:
         # Its deadline is the later one, so it would never be the first to halt.
-        around = around.gate
-    gate = DeadlineGate(around, agent, own, seconds, clock)
-    return with_context(config, context._replace(gate=gate, deadline=own))
+        outer = outer.gate
+    gate = DeadlineGate(outer, agent, deadline, seconds, clock)
+    return with_context(config, context._replace(gate=gate, deadline=deadline))

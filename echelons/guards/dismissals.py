@@ -4,31 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Final, TypeAlias
 
 from echelons.errors import AgentDismissed
 
 _SEPARATOR: Final = "/"
-"""That of the names in a path, see `echelons.tree.names`."""
+"""As `echelons.tree.names.PATH_SEPARATOR`, which is of an outer layer."""
 DISMISSED_PREFIX: Final = "dismissed: "
-"""How the reason of a response begins whose agent was dismissed."""
+"""The beginning of the reason in a response of a dismissed agent."""
 
 
 @dataclass(frozen=True, slots=True)
 class Dismissal:
-    """The dismissal of an agent and of all below it, for good.
-
-    Attributes:
-        path: The agent's path.
-        by: Who has dismissed it, as they said; the path of an agent if that was its superior.
-        at: When, ISO 8601, UTC.
-        graceful: Whether those at work finish their request. They begin no other one.
-    """
+    """The dismissal of an agent and of all below it, for good."""
 
     path: str
-    by: str = ""
-    at: str = ""
-    graceful: bool = False
+    by: str = ""  # a name that a person gave, or the path of its superior
+    at: str = ""  # ISO 8601, UTC
+    graceful: bool = False  # agents at work finish their request, and begin no other
 
     @property
     def why(self) -> str:
@@ -36,19 +30,18 @@ class Dismissal:
         return f"{self.path} was dismissed"
 
     def build_error(self, path: str) -> AgentDismissed:
-        """Return the error that what is meant for an agent at or below it is refused with."""
+        """Return the error for a message or task to an agent at or below it."""
         return AgentDismissed(path or self.path, self.path, self.at, self.by)
 
 
 DismissalListener: TypeAlias = Callable[[Sequence[Dismissal]], None]
-"""Is told the dismissals of a thread that a run has not seen before."""
+"""Called with the dismissals of a thread that a run has not seen before."""
 
 
 class Dismissals:
     """The dismissals that hold on a branch of a thread.
 
-    Args:
-        found: They. Of those of one agent the first holds, unless a later one is not graceful.
+    Of those of one agent the first holds, unless a later one is not graceful.
 
     Examples:
         >>> dismissals = Dismissals([Dismissal("head/north")])
@@ -56,70 +49,71 @@ class Dismissals:
         ('head/north was dismissed', None)
     """
 
-    def __init__(self, found: Iterable[Dismissal] = ()) -> None:
-        self._found: dict[str, Dismissal] = {}
+    def __init__(self, dismissals: Iterable[Dismissal] = ()) -> None:
+        self._by_path: dict[str, Dismissal] = {}
         self._below: dict[str, set[str]] = {}
-        for each in found:
-            self.add(each)
+        for dismissal in dismissals:
+            self.add(dismissal)
 
     def __bool__(self) -> bool:
-        return bool(self._found)
+        return bool(self._by_path)
 
     def __iter__(self) -> Iterator[Dismissal]:
-        return iter([*self._found.values()])  # a copy: another thread may add to it
+        return iter([*self._by_path.values()])  # a copy: another thread may add to it
 
     def add(self, new: Dismissal) -> bool:
-        """Add a dismissal; return whether it holds, as none of its agent is as strict."""
-        held = self._found.get(new.path)
-        if held and (new.graceful or not held.graceful):
+        """Add a dismissal; return whether it is stricter than that of its agent so far."""
+        earlier = self._by_path.get(new.path)
+        if earlier and (new.graceful or not earlier.graceful):
             return False
-        self._found[new.path] = new
+        self._by_path[new.path] = new
         names = new.path.split(_SEPARATOR)
         for end in range(1, len(names)):
-            above, below = _SEPARATOR.join(names[:end]), _SEPARATOR.join(names[end:])
-            self._below.setdefault(above, set()).add(below)
+            superior, below = _SEPARATOR.join(names[:end]), _SEPARATOR.join(names[end:])
+            self._below.setdefault(superior, set()).add(below)
         return True
 
     def get(self, path: str) -> Dismissal | None:
         """Return the dismissal of the agent itself, if there is one."""
-        return self._found.get(path)
+        return self._by_path.get(path)
 
     def find(self, path: str) -> Dismissal | None:
-        """Return the dismissal that an agent is under, that of a superior first.
-
-        One that is not graceful comes before all others.
-        """
-        if not self._found:
+        """Return the dismissal that an agent is under: the strictest, of these the uppermost."""
+        if not self._by_path:
             return None
-        names = path.split(_SEPARATOR)
-        ways = (_SEPARATOR.join(names[: end + 1]) for end in range(len(names)))
-        held = [each for way in ways if (each := self._found.get(way))]
-        return min(held, key=lambda each: each.graceful, default=None)
+        dismissals = (self._by_path.get(prefix) for prefix in _iterate_prefixes(path))
+        return min(filter(None, dismissals), key=attrgetter("graceful"), default=None)
 
     def find_heir(self, path: str) -> str | None:
-        """Return who has what a dismissed agent leaves: its nearest superior that was not.
+        """Return the superior that inherits from a dismissed agent: the nearest not dismissed.
 
         Empty for the user, as the root was dismissed; `None` if the agent was not.
 
         Examples:
-            >>> found = Dismissals([Dismissal("head/north"), Dismissal("head/north/camp")])
-            >>> found.find_heir("head/north/camp"), found.find_heir("head/south")
+            >>> dismissals = Dismissals([Dismissal("head/north"), Dismissal("head/north/camp")])
+            >>> dismissals.find_heir("head/north/camp"), dismissals.find_heir("head/south")
             ('head', None)
         """
-        names = path.split(_SEPARATOR)
-        ways = (_SEPARATOR.join(names[: end + 1]) for end in range(len(names)))
-        highest = next((way for way in ways if way in self._found), None)
+        highest = next(
+            (prefix for prefix in _iterate_prefixes(path) if prefix in self._by_path), None
+        )
         return None if highest is None else highest.rpartition(_SEPARATOR)[0]
 
     def list_below(self, path: str) -> frozenset[str]:
         """Return the paths below an agent that were dismissed themselves, as it sees them.
 
         Examples:
-            >>> found = Dismissals([Dismissal("head/north"), Dismissal("head/south/camp")])
-            >>> sorted(found.list_below("head"))
+            >>> dismissals = Dismissals([Dismissal("head/north"), Dismissal("head/south/camp")])
+            >>> sorted(dismissals.list_below("head"))
             ['north', 'south/camp']
         """
         return frozenset(self._below.get(path, ()))
+
+
+def _iterate_prefixes(path: str) -> Iterator[str]:
+    """Yield the paths from the root down to an agent."""
+    names = path.split(_SEPARATOR)
+    return (_SEPARATOR.join(names[: end + 1]) for end in range(len(names)))
 
 
 NO_DISMISSALS: Final = Dismissals()

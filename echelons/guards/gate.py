@@ -1,7 +1,7 @@
-"""`HeldAttempts`: when the attempts began whose steps a run holds, to deliver an answer.
+"""The gate of a run: limits, stops and pauses, checked before each step of an agent.
 
-A held subordinate waits for nobody, so its time goes on when it is resumed, while that of an agent
-which has waited for a person starts again.
+A run carries its `Gate` in its config. Nodes call it before they begin a step; it is implemented
+in `checkpoints`, since its counters and orders are stored in the ledger.
 """
 
 from __future__ import annotations
@@ -18,38 +18,6 @@ from echelons.guards.budget import Allowance, Budgets, GrantRequest, NotedCall
 from echelons.guards.dismissals import NO_DISMISSALS, Dismissals
 from echelons.guards.mailboxes import NO_MAILBOXES, Mailboxes
 from echelons.run_context import get_context
-
-
-class HeldAttempts:
-    """The beginnings of held attempts, by the namespaces of their tasks, in seconds of a clock."""
-
-    def __init__(self) -> None:
-        self._begun: dict[str, tuple[str, float]] = {}
-
-    def find_begin(self, config: Mapping[str, Any]) -> float | None:
-        """Return when the attempt of a config began, `None` if it was not held."""
-        found = self._begun.get(_get_namespace(config))
-        return found[1] if found else None
-
-    def keep(self, config: Mapping[str, Any], begun: float) -> None:
-        """Keep when the attempt of a config began, which is held now."""
-        path = str(config["metadata"].get("agent_path", ""))
-        self._begun[_get_namespace(config)] = path, begun
-
-    def forget(self, config: Mapping[str, Any]) -> None:
-        """Forget an attempt that waits for a person, or has ended."""
-        self._begun.pop(_get_namespace(config), None)
-
-    def restart(self, paths: Collection[str]) -> None:
-        """Let the time of the agents at some paths start again, as a person has answered there."""
-        for namespace, (path, _) in [*self._begun.items()]:
-            if path in paths:
-                del self._begun[namespace]
-
-
-def _get_namespace(config: Mapping[str, Any]) -> str:
-    return str(config["configurable"].get("checkpoint_ns", ""))
-
 
 T = TypeVar("T")
 
@@ -71,20 +39,13 @@ class Step(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Halt:
-    """An order to begin no more steps: the agent ends with what it has.
-
-    Attributes:
-        kind: Its kind.
-        why: The limit reached, who was stopped or dismissed, or the call that was refused or
-            repeated too often.
-        finishes: Whether what has begun already is to come to its end.
-    """
+    """An order to begin no more steps: the agent ends with what it has."""
 
     kind: Literal[
         "limit", "budget", "over_grant", "stopped", "timeout", "refused", "repeated", "dismissed"
     ]
     why: str
-    finishes: bool = False
+    finishes: bool = False  # steps that have begun come to their end
 
     @property
     def reason(self) -> str:
@@ -114,18 +75,49 @@ class Pause:
         return {PAUSE_KEY: self.path}
 
 
+class HeldAttempts:
+    """When the attempts began whose steps a run holds to deliver an answer, by their namespaces.
+
+    The time of a held subordinate goes on when it is resumed, as it waits for no answer, while that
+    of an agent which has waited for a person starts again.
+    """
+
+    def __init__(self) -> None:
+        self._begun: dict[str, tuple[str, float]] = {}
+
+    def find_begin(self, config: Mapping[str, Any]) -> float | None:
+        """Return when the attempt of a config began, `None` if it was not held."""
+        attempt = self._begun.get(_get_namespace(config))
+        return attempt[1] if attempt else None
+
+    def keep(self, config: Mapping[str, Any], begun: float) -> None:
+        """Keep when the attempt of a config began, which is held now."""
+        path = str(config["metadata"].get("agent_path", ""))
+        self._begun[_get_namespace(config)] = path, begun
+
+    def forget(self, config: Mapping[str, Any]) -> None:
+        """Forget an attempt that waits for a person, or has ended."""
+        self._begun.pop(_get_namespace(config), None)
+
+    def restart(self, paths: Collection[str]) -> None:
+        """Let the time of the agents at some paths start again, as a person has answered there."""
+        for namespace, (path, _) in [*self._begun.items()]:
+            if path in paths:
+                del self._begun[namespace]
+
+
+def _get_namespace(config: Mapping[str, Any]) -> str:
+    return str(config["configurable"].get("checkpoint_ns", ""))
+
+
 class Gate(Protocol):
     """Decides whether an agent of a run may begin its next step.
 
-    Each method takes the config of the calling node, whose metadata identifies the agent, and
-    raises `StorageError` if the ledger could not be read or written.
-
-    Attributes:
-        backpressure: What holds back its steps, `None` if nothing does. `enter` waits for it in
-            threads; in an event loop, the node does before.
-        held_attempts: Where the attempts are kept whose steps it holds, `None` if it holds none.
+    The methods take the config of the calling node, whose metadata identifies the agent, and raise
+    `StorageError` if the ledger could not be read or written.
     """
 
+    # `enter` waits for it in threads; in an event loop, the node does before.
     backpressure: Backpressure | None
     held_attempts: HeldAttempts | None
 
@@ -141,7 +133,7 @@ class Gate(Protocol):
 
     @property
     def mailboxes(self) -> Mailboxes:
-        """The mail of its agents, looked for at each step."""
+        """The mailboxes of its agents, read at each step."""
         ...
 
     @property
@@ -157,17 +149,12 @@ class Gate(Protocol):
     def find_dismissal(self, open_: Any, config: Mapping[str, Any]) -> Halt | None:
         """Return the dismissal that an agent is under in an open transaction of the ledger.
 
-        With it nothing begins that is recorded in the transaction, also if the agent was dismissed
-        since it was admitted.
+        It may be newer than the admission of the step: then the transaction records no beginning.
         """
         ...
 
     def dismiss(self, name: str, config: Mapping[str, Any]) -> Sequence[str]:
-        """Dismiss a subordinate of the agent, and all below it, for good.
-
-        Returns:
-            The tool calls of theirs that were under way, each in a few words.
-        """
+        """Dismiss a subordinate and all below it; return their tool calls under way, in words."""
         ...
 
     def enter(
@@ -176,7 +163,7 @@ class Gate(Protocol):
         """Count a step, or return the order that forbids it.
 
         Only model calls are paused. An approval is not counted, and only a stop forbids it. The
-        run of a subordinate is also forbidden if the grants of its request cannot be had.
+        run of a subordinate is also forbidden if the grants of its request are not available.
         """
 
     def check_hold(self) -> None:
@@ -207,10 +194,7 @@ class Gate(Protocol):
     def listen(
         self, config: Mapping[str, Any], callback: Callable[[Halt], None]
     ) -> Callable[[], None]:
-        """Register a callback for when the agent is stopped; return a function to remove it.
-
-        The callback may be called from any thread.
-        """
+        """Register a callback from any thread for a stop; return a function to remove it."""
         ...
 
 
@@ -228,16 +212,12 @@ class OpenGate:
         """Find none."""
 
     def dismiss(self, name: str, config: Mapping[str, Any]) -> Sequence[str]:
-        """Dismiss nobody: there is no tree."""
+        """Dismiss no agent: there is no tree."""
         return ()
 
     @property
     def budgets(self) -> Budgets:
-        """There are none.
-
-        Raises:
-            LookupError: Always: nothing outside of a tree has an allowance.
-        """
+        """There are none: no agent outside of a tree has an allowance."""
         raise LookupError("an open gate has no budgets")
 
     def enter(
@@ -297,7 +277,10 @@ def is_pause(value: object) -> bool:
 
 
 class ScopedGate(ABC):
-    """The gate of a subordinate that may have to end before the run; it wraps its superior's."""
+    """The gate of a subordinate that may have to end before the run: at a deadline or a lost race.
+
+    It wraps the superior's gate, and stands in the subordinate's config.
+    """
 
     def __init__(self, gate: Gate) -> None:
         self.gate = gate

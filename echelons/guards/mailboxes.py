@@ -10,20 +10,13 @@ if TYPE_CHECKING:
 
 
 class Mailboxes(Protocol):
-    """The mailboxes of the agents of one run.
-
-    Attributes:
-        has_mail: Whether any agent of the thread was ever sent a message. Only then anything else
-            is called.
-    """
+    """The mailboxes of the agents of one run; the methods take the config of an agent's node."""
 
     has_mail: bool
+    """Whether any agent of the thread was ever sent a message; nothing else is called otherwise."""
 
     def begin_reply(self, config: Mapping[str, Any], cut: Callable[[Sequence[Any]], None]) -> None:
-        """Let interventions cut off the reply that the agent of a node's config begins.
-
-        `cut` is called with its chunks so far, at a chunk.
-        """
+        """Let interventions cut off the reply that the agent begins, with its chunks so far."""
         ...
 
     def end_reply(self, config: Mapping[str, Any], *, has_failed: bool) -> None:
@@ -31,7 +24,7 @@ class Mailboxes(Protocol):
         ...
 
     def read(self, config: Mapping[str, Any]) -> Sequence[Mail]:
-        """Return the unread messages of the agent of a node's config, oldest first."""
+        """Return the unread messages of the agent, oldest first."""
         ...
 
     async def aread(self, config: Mapping[str, Any]) -> Sequence[Mail]:
@@ -49,11 +42,7 @@ class Mailboxes(Protocol):
     def post(
         self, groups: Sequence[Sequence[OutgoingMail]], config: Mapping[str, Any]
     ) -> list[str]:
-        """Send groups of messages once the writes of the node's task are stored.
-
-        Returns:
-            Why each group is not sent; empty for one that is.
-        """
+        """Send groups with the writes of the task; return why each is not sent, or ""."""
         ...
 
     async def apost(
@@ -65,10 +54,7 @@ class Mailboxes(Protocol):
     def keep_question(
         self, question: Mapping[str, Any], call_id: str, config: Mapping[str, Any]
     ) -> str:
-        """Keep a question of an agent for the user, as JSON, once for each call.
-
-        Return its id; empty if it was not kept.
-        """
+        """Keep a question for the user, once for each call; return its id, or ""."""
         ...
 
 
@@ -101,7 +87,7 @@ class NoMailboxes:
         self, groups: Sequence[Sequence[OutgoingMail]], config: Mapping[str, Any]
     ) -> list[str]:
         """Refuse all messages."""
-        return [UNSTORED if each else "" for each in groups]
+        return [UNSTORED if group else "" for group in groups]
 
     def keep_question(
         self, question: Mapping[str, Any], call_id: str, config: Mapping[str, Any]

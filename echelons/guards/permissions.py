@@ -56,26 +56,17 @@ class ApprovalRules(Mapping[str, ApprovalRule]):
 
 
 class Grant(NamedTuple):
-    """What an agent may use; `None` for all.
-
-    Attributes:
-        tools: Names of tools.
-        paths: Files and folders of the workspace.
-        network: Hosts.
-    """
+    """What an agent may use: tools, files and folders of the workspace, hosts; `None` for all."""
 
     tools: tuple[str, ...] | None = None
     paths: tuple[str, ...] | None = None
     network: tuple[str, ...] | None = None
 
-    def narrow(self, own: Grant) -> Grant:
-        """Return the grant of an agent with a grant of its own, below one with this.
-
-        Of its own counts what is granted above, too: a tree may run within another.
-        """
+    def narrow(self, inner: Grant) -> Grant:
+        """Return what both this grant and that of an agent below allow."""
         narrowed = (
-            above if mine is None else mine if above is None else _intersect(field, above, mine)
-            for field, above, mine in zip(self._fields, self, own, strict=True)
+            wide if narrow is None else narrow if wide is None else _intersect(field, wide, narrow)
+            for field, wide, narrow in zip(self._fields, self, inner, strict=True)
         )
         return Grant(*narrowed)
 
@@ -92,7 +83,7 @@ class Grant(NamedTuple):
             >>> Grant(paths=("docs",)).allows_path("docs.md")
             False
         """
-        return self.paths is None or any(_covers("paths", each, path) for each in self.paths)
+        return self.paths is None or any(_covers("paths", name, path) for name in self.paths)
 
     def allows_host(self, host: str) -> bool:
         """Return whether a host may be reached.
@@ -103,28 +94,26 @@ class Grant(NamedTuple):
             >>> Grant(network=("*.example.org",)).allows_host("example.org")
             False
         """
-        return self.network is None or any(_covers("network", each, host) for each in self.network)
+        return self.network is None or any(_covers("network", name, host) for name in self.network)
 
 
 ALL_GRANTED: Final = Grant()
 """The grant of an agent that declares none."""
 
 
-def find_wider(above: Grant, own: Grant) -> tuple[str, str] | None:
-    """Return the field and the name that a grant has and one above it has not, if there is one."""
-    for field, outer, inner in zip(above._fields, above, own, strict=True):
-        if outer is None:
-            continue
-        for name in inner or ():
-            if not any(_covers(field, each, name) for each in outer):
+def find_wider(outer: Grant, inner: Grant) -> tuple[str, str] | None:
+    """Return the field and the name that an inner grant has and the outer one has not, if any."""
+    for field, outer_names, names in zip(outer._fields, outer, inner, strict=True):
+        for name in (names or ()) if outer_names is not None else ():
+            if not any(_covers(field, wide, name) for wide in outer_names or ()):
                 return field, name
     return None
 
 
-def _intersect(field: str, above: tuple[str, ...], own: tuple[str, ...]) -> tuple[str, ...]:
-    kept = [name for name in own if any(_covers(field, each, name) for each in above)]
-    kept += [name for name in above if any(_covers(field, each, name) for each in own)]
-    return tuple(dict.fromkeys(kept))
+def _intersect(field: str, outer: tuple[str, ...], inner: tuple[str, ...]) -> tuple[str, ...]:
+    common = [name for name in inner if any(_covers(field, wide, name) for wide in outer)]
+    common += [name for name in outer if any(_covers(field, wide, name) for wide in inner)]
+    return tuple(dict.fromkeys(common))
 
 
 def _covers(field: str, wide: str, narrow: str) -> bool:
@@ -189,33 +178,34 @@ class Permissions(Settings):
 
     @field_validator("tools", "paths", "network", mode="before")
     @classmethod
-    def _refuse_text(cls, given: Any) -> Any:
-        if not (given is None or isinstance(given, list | tuple)):
+    def _refuse_text(cls, value: Any) -> Any:
+        # Pydantic takes a text for a list of its letters.
+        if not (value is None or isinstance(value, list | tuple)):
             raise ValueError("give a list of names")
-        return given
+        return value
 
     @field_validator("budget")
     @classmethod
-    def _check_budget(cls, given: Budget | None) -> Budget | None:
-        if given and given.fault:
-            raise ValueError(given.fault)
-        return given
+    def _check_budget(cls, budget: Budget | None) -> Budget | None:
+        if budget and budget.fault:
+            raise ValueError(budget.fault)
+        return budget
 
     @field_validator("paths")
     @classmethod
-    def _check_paths(cls, given: tuple[str, ...] | None) -> tuple[str, ...] | None:
-        for path in given or ():
+    def _check_paths(cls, paths: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        for path in paths or ():
             if path.startswith("/") or "\\" in path or ".." in path.split("/"):
                 raise ValueError(f"{path!r} is no path below the workspace")
-        return given
+        return paths
 
     @field_validator("network")
     @classmethod
-    def _check_hosts(cls, given: tuple[str, ...] | None) -> tuple[str, ...] | None:
-        for host in given or ():
+    def _check_hosts(cls, hosts: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        for host in hosts or ():
             if not _HOST.fullmatch(host):
                 raise ValueError(f"{host!r} is no host; give one such as 'example.org'")
-        return given
+        return hosts
 
     @property
     def grant(self) -> Grant:
@@ -224,34 +214,32 @@ class Permissions(Settings):
 
     @field_validator("approvals", mode="plain")
     @classmethod
-    def _check_approvals(cls, given: Any) -> ApprovalRules:
-        if isinstance(given, ApprovalRules):
-            return given
-        if not isinstance(given, Mapping):
+    def _check_approvals(cls, rules: Any) -> ApprovalRules:
+        if isinstance(rules, ApprovalRules):
+            return rules
+        if not isinstance(rules, Mapping):
             why = "give a mapping from the name of a tool or subordinate to its rule"
-            raise InvalidSetting(cls.__name__, "approvals", given, why)
-        for name, rule in given.items():
+            raise InvalidSetting(cls.__name__, "approvals", rules, why)
+        for name, rule in rules.items():
             if why := _find_fault(name, rule):
                 raise InvalidSetting(cls.__name__, f"approvals[{shorten_repr(name)}]", rule, why)
-        return ApprovalRules(given)
+        return ApprovalRules(rules)
 
 
 NO_PERMISSIONS: Final = Permissions()
 """The permissions of an agent that declares none: it adds nothing to its superiors' rules."""
 
 
-def extend_rules(above: RulesByName, permissions: Permissions) -> RulesByName:
-    """Return the rules that hold for an agent, of those of its superiors and its own permissions.
-
-    What is only `"allow"` is left out, as it changes nothing.
+def extend_rules(inherited: RulesByName, permissions: Permissions) -> RulesByName:
+    """Return the rules that hold for an agent: those of its superiors and its own, but `"allow"`.
 
     Examples:
         >>> extend_rules({"pay": ("ask",)}, Permissions(approvals={"pay": "deny", "look": "allow"}))
         {'pay': ('ask', 'deny')}
     """
     if permissions is NO_PERMISSIONS:
-        return above
-    rules = dict(above)
+        return inherited
+    rules = dict(inherited)
     for name, rule in permissions.approvals.items():
         if rule != "allow":
             rules[name] = (*rules.get(name, ()), rule)
@@ -269,12 +257,7 @@ def describe_rule(rule: ApprovalRule) -> str:
 
 
 def judge_call(rules: Iterable[ApprovalRule], name: str, arguments: Mapping[str, Any]) -> Verdict:
-    """Return the strictest verdict of some rules on a call.
-
-    Args:
-        rules: The rules for the name on the path to the agent.
-        name: Name of the tool or subordinate, for the log.
-        arguments: The arguments of the call.
+    """Return the strictest verdict of some rules on a call; the name is for the log.
 
     Examples:
         >>> judge_call(["allow", lambda arguments: "ask"], "pay", {"amount": 7})
@@ -293,15 +276,15 @@ def _apply_predicate(
 ) -> Verdict:
     try:
         # A copy: what it changes must not reach the tool.
-        found: Any = predicate(deepcopy(dict(arguments)))
-    except Exception as error:  # noqa: BLE001  code of others: whatever it raises, a human decides
+        verdict: Any = predicate(deepcopy(dict(arguments)))
+    except Exception as error:  # noqa: BLE001  foreign code: if it fails, a human decides
         LOG.warning("the predicate for %r failed: %s", name, describe_error(error))
         return "ask"
-    if isinstance(found, str) and found in _RANKS:
-        return cast("Verdict", found)
-    if inspect.iscoroutine(found):
-        found.close()
-    LOG.warning("the predicate for %r returned %s", name, shorten_repr(found))
+    if isinstance(verdict, str) and verdict in _RANKS:
+        return cast("Verdict", verdict)
+    if inspect.iscoroutine(verdict):
+        verdict.close()
+    LOG.warning("the predicate for %r returned %s", name, shorten_repr(verdict))
     return "ask"
 
 
@@ -314,9 +297,7 @@ def _find_fault(name: object, rule: object) -> str:
     if not callable(rule) or isinstance(rule, type):
         return "give 'allow', 'ask', 'deny' or a function from the arguments to one of these"
     # An object of a class with an `async def __call__` is asynchronous, too.
-    bodies = (rule, type(rule).__call__)
-    if any(map(inspect.iscoroutinefunction, bodies)) or any(
-        map(inspect.isasyncgenfunction, bodies)
-    ):
-        return "a predicate is not asynchronous; let it decide by the arguments alone"
+    for function in (rule, type(rule).__call__):
+        if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
+            return "a predicate is not asynchronous; let it decide by the arguments alone"
     return ""

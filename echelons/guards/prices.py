@@ -8,13 +8,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from decimal import Context, Decimal, DecimalException, FloatOperation, Inexact, InvalidOperation
 from difflib import get_close_matches
+from functools import reduce
 from math import isfinite
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from echelons.errors import ConfigurationError
-from echelons.text.input_limits import is_label, read_text, shorten_repr
+from echelons.text.input_limits import is_label, shorten_repr
 from echelons.text.toml_lines import describe_toml_fault, find_key_line
 
 if TYPE_CHECKING:
@@ -23,23 +24,17 @@ if TYPE_CHECKING:
 MAX_PRICE = 1_000_000_000
 """The highest price, which leaves room for any currency."""
 MAX_DECIMALS = 9
-"""Decimals that a price may have."""
 PRICED_TOKENS = (1, 1_000, 1_000_000)
 """For how many tokens prices may be: only powers of ten divide every price exactly."""
-MAX_FILE_SIZE = 1 << 20
-"""Bytes that a file of prices may have."""
+MAX_FILE_SIZE = 1 << 20  # bytes
 MONEY: Final = Context(prec=100, traps=[InvalidOperation, Inexact, FloatOperation])
 """How money is computed: exactly, or not at all."""
 _CURRENCY = re.compile(r"[A-Z]{3}")
 _DATED = re.compile(r"(.+)[-@](?:\d{3,8}(?:-\d\d){0,2}|latest)")
 
 
-def read_amount(given: object) -> Decimal:
-    """Return an amount of money as it is given: a text, an `int` or a `Decimal`.
-
-    Raises:
-        ValueError: It is none, negative or not finite, or more than `MAX_PRICE`, or it has more
-            than `MAX_DECIMALS` decimals.
+def read_amount(value: object) -> Decimal:
+    """Return an amount of money from a text, an `int` or a `Decimal`; `ValueError` if it is none.
 
     Examples:
         >>> read_amount("0.25")
@@ -49,23 +44,23 @@ def read_amount(given: object) -> Decimal:
         ...
         ValueError: a float is not exact; pass the text '0.25', an int or a Decimal
     """
-    if type(given) is float and isfinite(given):
-        raise ValueError(f"a float is not exact; pass the text '{given}', an int or a Decimal")
-    if type(given) not in (str, int, float, Decimal):
-        raise ValueError(f"{shorten_repr(given)} is no amount; pass a text, an int or a Decimal")
+    if type(value) is float and isfinite(value):
+        raise ValueError(f"a float is not exact; pass the text '{value}', an int or a Decimal")
+    if type(value) not in (str, int, float, Decimal):
+        raise ValueError(f"{shorten_repr(value)} is no amount; pass a text, an int or a Decimal")
     try:
-        amount = MONEY.create_decimal(str(given))
+        amount = MONEY.create_decimal(str(value))
     except (DecimalException, ValueError):
         amount = Decimal("NaN")
     if not amount.is_finite():
-        raise ValueError(f"{shorten_repr(given)} is no amount; pass a number such as '0.25'")
+        raise ValueError(f"{shorten_repr(value)} is no amount; pass a number such as '0.25'")
     if amount.is_signed() and amount:
-        raise ValueError(f"{shorten_repr(given)} is negative")
+        raise ValueError(f"{shorten_repr(value)} is negative")
     if amount > MAX_PRICE:
-        raise ValueError(f"{shorten_repr(given)} is more than {MAX_PRICE:,}")
+        raise ValueError(f"{shorten_repr(value)} is more than {MAX_PRICE:,}")
     plain = amount.copy_abs().normalize(MONEY)
     if -int(plain.as_tuple().exponent) > MAX_DECIMALS:
-        raise ValueError(f"{shorten_repr(given)} has more than {MAX_DECIMALS} decimals")
+        raise ValueError(f"{shorten_repr(value)} has more than {MAX_DECIMALS} decimals")
     return amount.copy_abs()
 
 
@@ -81,10 +76,7 @@ def format_money(amount: Decimal) -> str:
 
 def add_money(*amounts: Decimal) -> Decimal:
     """Return the sum of amounts, exactly."""
-    total = Decimal(0)
-    for each in amounts:
-        total = MONEY.add(total, each)
-    return total
+    return reduce(MONEY.add, amounts, Decimal(0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,17 +108,17 @@ class Price:
         ) -> None: ...
 
     def __post_init__(self) -> None:
-        for each in fields(self):
-            given: object = getattr(self, each.name)
-            if given is None and each.name == "cached_input":
+        for name in PRICE_NAMES:
+            amount: object = getattr(self, name)
+            if amount is None and name == "cached_input":
                 continue
             try:
-                object.__setattr__(self, each.name, read_amount(given))
+                object.__setattr__(self, name, read_amount(amount))
             except ValueError as error:
-                raise _invalid_prices("Price", (each.name,), str(error)) from error
+                raise _invalid_prices("Price", (name,), str(error)) from error
 
 
-PRICE_NAMES: Final = tuple(each.name for each in fields(Price))
+PRICE_NAMES: Final = tuple(field.name for field in fields(Price))
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +151,7 @@ class Prices:
     per: int = 1_000_000
 
     def __post_init__(self) -> None:
-        if type(self.currency) is not str or not _CURRENCY.fullmatch(self.currency):
+        if not isinstance(self.currency, str) or not _CURRENCY.fullmatch(self.currency):
             why = f"{shorten_repr(self.currency)} is none; pass three capital letters, as in 'EUR'"
             raise _invalid_prices("Prices", ("currency",), why)
         if type(self.per) is not int or self.per not in PRICED_TOKENS:
@@ -170,12 +162,13 @@ class Prices:
         if not isinstance(self.models, Mapping) or not self.models:
             why = f"{shorten_repr(self.models)} has no prices; pass a Price by the name of a model"
             raise _invalid_prices("Prices", ("models",), why)
-        for name, price in self.models.items():
+        models: Mapping[Any, Any] = self.models
+        for name, price in models.items():
             if not is_label(name):
                 raise _invalid_prices("Prices", ("models",), f"{shorten_repr(name)} is no name")
-            if type(price) is not Price:
+            if not isinstance(price, Price):
                 why = f"{shorten_repr(price)} is no Price"
-                raise _invalid_prices("Prices", ("models", name), why)
+                raise _invalid_prices("Prices", ("models", str(name)), why)
         object.__setattr__(self, "models", dict(self.models))
 
     @classmethod
@@ -266,16 +259,16 @@ class Prices:
         )
         return MONEY.divide(cost, self.per).normalize(MONEY)
 
-    def _find_price(self, model: str) -> Price | None:
-        if type(model) is not str:
+    def _find_price(self, model: object) -> Price | None:
+        if not isinstance(model, str):  # a reply's metadata may hold anything
             return None
-        if found := self.models.get(model):
-            return found
+        if price := self.models.get(model):
+            return price
         dated = _DATED.fullmatch(model)
         return self.models.get(dated[1]) if dated else None
 
 
-_TABLE_NAMES = tuple(each.name for each in fields(Prices))
+_TABLE_NAMES = tuple(field.name for field in fields(Prices))
 
 
 def _count(tokens: object) -> int:
@@ -289,13 +282,13 @@ def _read_table(table: Mapping[str, Any]) -> dict[str, Any]:
     if not isinstance(table["models"], Mapping):
         return {**table}
     prices: dict[str, Price] = {}
-    for name, given in table["models"].items():
+    for name, price in table["models"].items():
         place = ("models", name)
-        if not isinstance(given, Mapping):
+        if not isinstance(price, Mapping):
             raise _invalid_prices("", place, f"it is no table with {', '.join(PRICE_NAMES)}")
-        _check_keys(place, given, PRICE_NAMES, ("input", "output"))
+        _check_keys(place, price, PRICE_NAMES, ("input", "output"))
         try:
-            prices[name] = Price(**given)
+            prices[name] = Price(**price)
         except ConfigurationError as error:
             raise _invalid_prices("", (*place, *error.keys), error.why) from error
     return {**table, "models": prices}
@@ -304,30 +297,24 @@ def _read_table(table: Mapping[str, Any]) -> dict[str, Any]:
 def _check_keys(
     place: tuple[str, ...],
     table: Mapping[str, Any],
-    known: tuple[str, ...],
-    needed: tuple[str, ...],
+    keys: tuple[str, ...],
+    required: tuple[str, ...],
 ) -> None:
     """Refuse a table of a file that has unknown keys, or lacks one."""
     for key in table:
-        if key not in known:
-            raise _invalid_prices(
-                "", (*place, key), f"there is no such key, but {', '.join(known)}"
-            )
-    for key in needed:
+        if key not in keys:
+            raise _invalid_prices("", (*place, key), f"there is no such key, but {', '.join(keys)}")
+    for key in required:
         if key not in table:
             raise _invalid_prices("", (*place, key), "it is missing")
 
 
 def check_prices(prices: object) -> Prices | None:
-    """Return what was given for prices as a table; `None` for nothing.
-
-    Raises:
-        ConfigurationError: It is neither a table nor the path of a file with one.
-    """
+    """Return prices, or the path of a file with them, as a table; `None` for nothing."""
     if prices is None or isinstance(prices, Prices):
         return prices
-    if read_text(prices) is not None or isinstance(prices, PathLike):
-        return Prices.from_file(prices)  # type: ignore[arg-type]
+    if isinstance(prices, str | PathLike):
+        return Prices.from_file(prices)
     raise _invalid_prices(shorten_repr(prices), (), "pass Prices, or the path of a file with them")
 
 

@@ -51,41 +51,40 @@ class Spawn(Settings):
 
     @field_validator("kinds", "profiles", "tools", mode="before")
     @classmethod
-    def _refuse_text(cls, given: Any) -> Any:
+    def _refuse_text(cls, value: Any) -> Any:
         # Pydantic takes a text for a list of its letters.
-        return given if isinstance(given, list | tuple) else None
+        return value if isinstance(value, list | tuple) else None
 
-    def narrow(self, own: Spawn | None = None) -> Spawn | None:
+    def narrow(self, profile: Spawn | None = None) -> Spawn | None:
         """Return what an agent that was spawned under these rules may spawn, `None` for nothing.
 
-        Args:
-            own: What its profile declares; without one, it may spawn what its superior may.
+        Its profile may narrow the rules; without one, it may spawn what its superior may.
         """
         if self.levels == 1:
             return None
-        return self.model_copy(update={"levels": self.levels - 1}).intersect(own or self)
+        return self.model_copy(update={"levels": self.levels - 1}).intersect(profile or self)
 
-    def intersect(self, own: Spawn) -> Spawn | None:
+    def intersect(self, other: Spawn) -> Spawn | None:
         """Return what both these and other rules allow, `None` for nothing."""
-        kinds: tuple[SpawnedKind, ...] = tuple(each for each in own.kinds if each in self.kinds)
+        kinds: tuple[SpawnedKind, ...] = tuple(kind for kind in other.kinds if kind in self.kinds)
         if not kinds:
             return None
         return Spawn(
             kinds=kinds,
-            profiles=tuple(each for each in own.profiles if each in self.profiles),
-            tools=tuple(each for each in own.tools if each in self.tools),
-            at_once=min(self.at_once, own.at_once),
-            total=min(self.total, own.total),
-            levels=min(self.levels, own.levels),
+            profiles=tuple(name for name in other.profiles if name in self.profiles),
+            tools=tuple(name for name in other.tools if name in self.tools),
+            at_once=min(self.at_once, other.at_once),
+            total=min(self.total, other.total),
+            levels=min(self.levels, other.levels),
         )
 
-    def find_wider(self, own: Spawn) -> tuple[str, object] | None:
+    def find_wider(self, other: Spawn) -> tuple[str, object] | None:
         """Return the field in which other rules allow more than these, with its value."""
         for field in ("kinds", "profiles", "tools"):
-            for name in getattr(own, field):
+            for name in getattr(other, field):
                 if name not in getattr(self, field):
                     return field, name
         for field in ("at_once", "total", "levels"):
-            if getattr(own, field) > getattr(self, field):
-                return field, getattr(own, field)
+            if getattr(other, field) > getattr(self, field):
+                return field, getattr(other, field)
         return None

@@ -28,27 +28,16 @@ _OUTSIDE = Identity("", (), "", "")
 
 @dataclass(frozen=True, slots=True)
 class LoggedFailure:
-    """One exception of a tool, or of an agent's model, function or graph.
+    """One exception of a tool, or of an agent's model, function or graph."""
 
-    Attributes:
-        id: Its reference: 12 hexadecimal digits, in the answer, the log and the trace.
-        at: When it was logged, ISO 8601, UTC.
-        path: Path of the agent, such as `head/flights`.
-        thread_id: The agent's thread.
-        request_id: The request that the agent worked on; a root's has the id of its turn.
-        tool: The tool that failed; empty if it was the agent itself.
-        error: The exception's type and the first line of its text.
-        traceback: Its traceback, of at most 64 KiB, without the values of variables.
-    """
-
-    id: str
-    at: str
-    path: str
-    thread_id: str
-    request_id: str
-    tool: str
-    error: str
-    traceback: str
+    id: str  # 12 hexadecimal digits, in the answer, the log and the trace
+    at: str  # ISO 8601, UTC
+    path: str  # of the agent
+    thread_id: str  # of the agent
+    request_id: str  # a root's is the id of its turn
+    tool: str  # empty if the agent itself failed
+    error: str  # type, and first line of the text
+    traceback: str  # at most 64 KiB, without the values of variables
 
     @property
     def reason(self) -> str:
@@ -61,11 +50,7 @@ class LoggedFailure:
 
 
 class FailureLog:
-    """Redacts and logs failures. A subclass also stores them.
-
-    Args:
-        redactor: Returns a text without what must not be seen.
-    """
+    """Redacts and logs failures. A subclass also stores them."""
 
     def __init__(self, redactor: Redactor = redact_secrets) -> None:
         self.redactor = redactor
@@ -79,15 +64,11 @@ class FailureLog:
     ) -> LoggedFailure:
         """Log and store an exception, unless it was logged in a tree within the agent.
 
-        Args:
-            error: The exception.
-            config: The config of the agent, or of the call of its tool.
-            tool: The tool that raised it; empty for the agent itself.
-            leaves: Whether it goes on to the caller of the tree, which may be another tree.
+        It `leaves` if it goes on to the caller of the tree, which may be another tree.
         """
         identity = Identity.from_metadata(config.get("metadata") or {}) or _OUTSIDE
-        if known := _find_logged(error, identity):
-            return known
+        if logged := _find_logged(error, identity):
+            return logged
         failure = self._log(error, identity, tool, leaves)
         self.store(failure, config)
         return failure
@@ -97,8 +78,8 @@ class FailureLog:
     ) -> LoggedFailure:
         """Async version of `record`."""
         identity = Identity.from_metadata(config.get("metadata") or {}) or _OUTSIDE
-        if known := _find_logged(error, identity):
-            return known
+        if logged := _find_logged(error, identity):
+            return logged
         failure = self._log(error, identity, tool, leaves)
         await self.astore(failure, config)
         return failure
@@ -139,10 +120,10 @@ class FailureLog:
 
 def _find_logged(error: Exception, identity: Identity) -> LoggedFailure | None:
     """Return the failure of an exception that has come out of a tree within this agent."""
-    found = vars(error).get(_LOGGED_KEY)
+    logged = vars(error).get(_LOGGED_KEY)
     inside = f"{PATH_SEPARATOR.join(identity.path)}{PATH_SEPARATOR}"
     # The same exception object may be raised twice: then it is another failure.
-    return found if isinstance(found, LoggedFailure) and found.path.startswith(inside) else None
+    return logged if isinstance(logged, LoggedFailure) and logged.path.startswith(inside) else None
 
 
 _UNSTORED = FailureLog()

@@ -84,7 +84,7 @@ USER_ANSWERS_KEY = "user_answers"
 """Likewise, of the answer to a call: what the user was asked for it, and answered."""
 
 UNANSWERED_KEY = "unanswered"
-"""Likewise: the question to the user that nobody has answered, which its superior gets."""
+"""Likewise: a question to the user that was not answered in time, which its superior gets."""
 
 INPUT_KEY = "input"
 """Likewise, of a task for a root with a contract: the input, as JSON."""
@@ -93,11 +93,10 @@ DELEGATED_KEY = "delegated"
 """Likewise: marks the answer to a call of the tool that is named after a subordinate."""
 
 WARNING_KEY = "warning"
-"""Likewise, of the answer to a call: what its agent is warned of, which `content` ends with."""
+"""Likewise, of the answer to a call: the warning for its agent, at the end of `content`."""
 
 NOTICES_KEY = "notices"
-"""Likewise: what the library says beside a message, a list of lines; `True` of a message all of
-which it says itself."""
+"""Likewise: lines of the library beside a message; `True` if it wrote the whole message."""
 
 FAILURE_KEY = "failure"
 """Metadata key of a recorded answer: the class of the exception that its tool has raised."""
@@ -108,9 +107,9 @@ SHORTENED_KEY = "shortened"
 PIN_KEY = "pin"
 """Metadata key of the answer to a call of `pin`: the text."""
 MENDED_KEY = "mended"
-"""Metadata key of a reply: the arguments that are meant by calls that say them otherwise, by id."""
+"""Metadata key of a reply: the arguments that its calls mean, where these differ, by call id."""
 ASKED_KEY = "asked"
-"""Metadata key of a reply whose calls of `ask` are of the library's tool, not of an agent's own."""
+"""Metadata key of a reply whose calls of `ask` are of the library's tool, not of a user's."""
 PAGE_KEY = "page"
 """Metadata key of the answer to a call of `read_result`: the id of the result it is a part of."""
 
@@ -163,16 +162,13 @@ _NOT_FROM_MODEL = frozenset({HALT_KEY, FORWARDED_KEY, RETURNED_KEY})
 
 
 def is_from_model(metadata: Mapping[str, Any]) -> bool:
-    """Return whether a model wrote the reply that has this `response_metadata`.
-
-    The last message of a halted agent, and what others have written, come from none.
-    """
+    """Return whether a model wrote the reply that has this `response_metadata`."""
     return _NOT_FROM_MODEL.isdisjoint(metadata)
 
 
 def strip_own_metadata(message: BaseMessage) -> dict[str, Any]:
     """Return the `response_metadata` of a message without `OWN_KEYS`."""
-    return {key: each for key, each in message.response_metadata.items() if key not in OWN_KEYS}
+    return {key: value for key, value in message.response_metadata.items() if key not in OWN_KEYS}
 
 
 def derive_agent_id(root_thread_id: str, path: str) -> str:
@@ -198,15 +194,9 @@ def derive_root_thread_id(name: str) -> str:
 
 
 def derive_subordinate_thread_id(superior: str, message: str, call: str, attempt: int = 1) -> str:
-    """Return the id of the thread that a call starts.
-
-    Args:
-        superior: Thread id of the calling agent.
-        message: Id of the message with the call; call ids alone are not unique, since some
-            models repeat them between turns.
-        call: Id of the call in that message.
-        attempt: 1 for the first attempt; each later one has a thread of its own.
-    """
+    """Return the id of the thread that a call in a message of a superior's thread starts."""
+    # Some models repeat call ids between turns, so the message's id is needed too. Each attempt
+    # has a thread.
     suffix = "" if attempt == 1 else f"/{attempt}"
     return str(uuid5(ECHELONS_NS, f"{superior}/{message}/{call}{suffix}"))
 
@@ -223,27 +213,16 @@ def derive_message_id(thread: str, position: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """The agent, thread and request of a run, as kept in its metadata.
-
-    Attributes:
-        agent: The agent's name.
-        path: Names from the root down to the agent.
-        thread_id: Id of its own thread.
-        tree: Fingerprint of the running tree.
-        superior_thread_id: Thread of the agent that called it; empty for a root.
-        request_id: The request that it works on; empty for a root.
-        thread_name: Display name of the root thread; empty if it has none.
-        turn: The root's turn that the run is part of, the same after a resume.
-    """
+    """The agent, thread and request of a run, as kept in its metadata."""
 
     agent: str
-    path: tuple[str, ...]
-    thread_id: str
-    tree: str
-    superior_thread_id: str = ""
-    request_id: str = ""
-    thread_name: str = ""
-    turn: str = ""
+    path: tuple[str, ...]  # names from the root down to the agent
+    thread_id: str  # of the agent's thread
+    tree: str  # fingerprint
+    superior_thread_id: str = ""  # empty for a root
+    request_id: str = ""  # empty for a root
+    thread_name: str = ""  # display name of the root thread
+    turn: str = ""  # of the root; the same after a resume
 
     def to_metadata(self) -> dict[str, str]:
         """Return the identity as metadata, scalars only: LangGraph stores nothing else."""
@@ -263,7 +242,7 @@ class Identity:
         """Return the identity in a run's metadata, or `None` if there is none."""
         values = tuple(map(metadata.get, METADATA_KEYS, _DEFAULTS))
         if set(map(type, values)) != {str}:
-            if not all(isinstance(each, str) for each in values):
+            if not all(isinstance(value, str) for value in values):
                 return None
             # The name of an agent may be of a subclass, such as a `StrEnum`.
             values = tuple(map(str.__str__, values))
@@ -280,11 +259,7 @@ def _read_identity(values: tuple[str, ...]) -> Identity | None:
 
 
 def require_identity(config: Mapping[str, Any] | None) -> Identity:
-    """Return the identity in the config of a run.
-
-    Raises:
-        RuntimeError: There is none: the level was not started by its tree.
-    """
+    """Return the identity in the config of a run; fail if its tree did not start the level."""
     identity = Identity.from_metadata((config or {}).get("metadata") or {})
     if identity is None:
         raise RuntimeError("a level runs without an identity; start it through Agent.compile()")
@@ -299,18 +274,15 @@ STORED_KEYS_KEY = "stored_keys"
 _DEFAULTS = ("",) * len(METADATA_KEYS)
 
 
-def choose_user_name(given: object = None) -> str:
-    """Return a name that was given, or else that of the operating system's user.
-
-    Raises:
-        InvalidInput: It is no text of 1 to 512 characters that can be printed.
+def choose_user_name(name: object = None) -> str:
+    """Return the name for answers and orders of a person: unverified, else the system user's.
 
     Examples:
         >>> choose_user_name("Ann")
         'Ann'
     """
-    if given is not None:
-        return check_label(given, "by")
+    if name is not None:
+        return check_label(name, "by")
     try:
         name = getpass.getuser()
     except (ImportError, KeyError, OSError):  # a container's user may have no name

@@ -12,35 +12,22 @@ from echelons.tree.names import PATH_SEPARATOR
 
 
 class Head(TypedDict, total=False):
-    """The end of a thread's latest segment, as kept in the superior's state.
+    """The end of a thread's latest segment, as kept in the superior's state."""
 
-    Attributes:
-        agent: The agent that owns the thread.
-        way: The path from below that agent down to the one for which the thread relays requests;
-            missing if the agent works on them itself.
-        input: The latest input that the agent was given, if its contract declares one.
-        spawned: The specification of an agent that was made at run time.
-        status: The status of the latest response of such an agent; missing before the first.
-        side: Whether it is a side conversation, which a task goes on with only if it names it;
-            missing if it is not.
-        grants: The grants with which a request that answers the agent's question goes on; missing
-            if it has none.
-        notice_mark: The mark of the notices that its agent reads; missing in a head of an earlier
-            version, until the thread is called again.
-        checkpoint_ns: Namespace of the segment; missing while the thread has not run.
-        checkpoint_id: The segment's last checkpoint; likewise.
-    """
-
-    agent: str
+    agent: str  # the owner of the thread
+    # The path from below that agent down to the one for which the thread relays requests; missing
+    # if the agent works on them itself.
     way: str
-    input: dict[str, Any]
-    spawned: Mapping[str, Any]
-    status: str
-    side: bool
-    grants: Mapping[str, Any]
+    input: dict[str, Any]  # the latest one, if its contract declares one
+    spawned: Mapping[str, Any]  # specification of an agent that was made at run time
+    status: str  # of the latest response of such an agent
+    side: bool  # a side conversation: only a task that names it goes on with it
+    grants: Mapping[str, Any]  # for a request that answers the agent's question
+    # Of the notices that its agent reads; missing in a head of an earlier version, until the thread
+    # is called again.
     notice_mark: str
-    checkpoint_ns: str
-    checkpoint_id: str
+    checkpoint_ns: str  # of the segment; missing while the thread has not run
+    checkpoint_id: str  # the segment's last one; likewise
 
 
 def build_head(agent: str, way: str) -> Head:
@@ -59,19 +46,12 @@ def join_path(names: Iterable[str]) -> str:
 
 
 class Past(NamedTuple):
-    """The state that a thread's earlier segments hand to the next one.
+    """The state that a thread's earlier segments hand to the next one."""
 
-    Attributes:
-        messages: Their messages, oldest first.
-        heads: The heads of the threads that they started, by thread id, in order of start.
-        values: The state with which the latest of them ended, as far as it is stored as a value.
-        cuts: Whether a middleware has cut off what was before these messages.
-    """
-
-    messages: tuple[Any, ...] = ()
-    heads: Mapping[str, Head] = MappingProxyType({})
-    values: Mapping[str, Any] = MappingProxyType({})
-    cuts: bool = False
+    messages: tuple[Any, ...] = ()  # oldest first
+    heads: Mapping[str, Head] = MappingProxyType({})  # by thread id, in order of start
+    values: Mapping[str, Any] = MappingProxyType({})  # at the end of the latest of them
+    cuts: bool = False  # middleware has cut off the messages before these
 
     def hide_cut(self, state: Mapping[str, Any]) -> Past:
         """Return it without messages if the state of the segment after it cuts them off."""
@@ -80,11 +60,7 @@ class Past(NamedTuple):
 
 
 class CarriedState(NamedTuple):
-    """The state with which a foreign graph begins a request, if its thread has one.
-
-    Attributes:
-        messages: The messages that it holds already.
-    """
+    """The state with which a foreign graph begins a request, with the messages in it."""
 
     messages: tuple[Any, ...]
 
@@ -137,15 +113,9 @@ class GraphHistory(ThreadHistory, Protocol):
         channels: Mapping[str, Any],
         config: Mapping[str, Any],
     ) -> CarriedState | None:
-        """Give a graph that is about to run with `config` the state that it had, and return it.
+        """Give a graph that is about to run with `config` the state of its thread, and return it.
 
         Returns `None` if it had none, or if it has begun with the request.
-
-        Args:
-            previous: The end of its thread's latest segment.
-            past: The state of all its segments.
-            channels: Its channels.
-            config: The config of the task that runs it.
         """
         ...
 
