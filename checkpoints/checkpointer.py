@@ -118,10 +118,9 @@ class SqliteCheckpointer(AsyncMethods, Backups):
         ConfigurationError: The path is neither a text nor a path.
         InvalidSetting: A number is negative, `synchronous` is another word, or `offload` is no
             boolean.
-        InvalidAllowedType: One of the types cannot be stored.
-        InvalidSealKey: A key is not bytes, or too short.
-        StorageError: The file cannot be opened, or is not a database.
-        DatabaseTooNew: A newer version of Echelons has migrated it.
+        ConfigurationError: One of the types cannot be stored; a key is not bytes, or too short.
+        StorageError: The file cannot be opened, or is not a database; a newer version of Echelons
+            has migrated it.
     """
 
     def __init__(  # noqa: PLR0913  each option stands for itself
@@ -193,7 +192,7 @@ class SqliteCheckpointer(AsyncMethods, Backups):
             The number of rows.
 
         Raises:
-            InvalidSealKey: There is no key.
+            ConfigurationError: There is no key.
             CheckpointTampered: A row does not match its seal; nothing was changed.
         """
         with self.cursor() as cursor:

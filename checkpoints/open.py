@@ -11,7 +11,7 @@ from langgraph.checkpoint.base import BaseCheckpointSaver
 
 from echelons.checkpoints.checkpointer import SqliteCheckpointer
 from echelons.checkpoints.storage.connection import wrap_storage_errors
-from echelons.errors import DatabaseMissing, StorageError, invalid_database
+from echelons.errors import StorageError, invalid_database
 
 
 def open_checkpointer(
@@ -36,13 +36,19 @@ def open_existing(path: str | Path) -> SqliteCheckpointer:
     """Return a saver on an existing database of threads; no file is created.
 
     Raises:
-        DatabaseMissing: There is no file at the path.
-        StorageError: It cannot be opened, or is not a database of threads.
+        StorageError: There is no file at the path; it cannot be opened, or is not a database of
+            threads.
     """
     file = Path(path)
     with wrap_storage_errors(str(path)):
         if not file.exists():
-            raise DatabaseMissing(str(path))
+            raise StorageError(
+                str(path),
+                "there is no such file",
+                "there is no database {path!r}; `echelons run` makes one, or name the one that "
+                "you mean with --db or ECHELONS_DB",
+                code="database_missing",
+            )
         if not file.is_file():
             # Opening a pipe would wait for its other end.
             raise StorageError(str(path), f"it is {'a folder' if file.is_dir() else 'no file'}")

@@ -310,8 +310,8 @@ class Agent(_Compiled):
             trusted: Whether the Python in it may be executed.
 
         Raises:
-            InvalidTeam: There is no such folder.
-            InvalidProfile: Something is wrong with its files; it names each with its line.
+            TeamError: There is no such folder; something is wrong with its files; it names each
+                with its line.
             TeamNotTrusted: It has Python, and is not trusted.
         """
         from echelons.profiles.builder import load_team_folder

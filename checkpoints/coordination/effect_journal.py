@@ -26,7 +26,7 @@ from echelons.checkpoints.coordination.turns import get_turn
 from echelons.checkpoints.inherited_config import get_saver, stores_each_step
 from echelons.checkpoints.ledger import Transaction, VersionedValue, build_key, get_ledger
 from echelons.effects.journal import CallStart, CallState, EffectCall, JournalEntry
-from echelons.errors import CallContested, RecordTooLarge
+from echelons.errors import LedgerError
 from echelons.guards.gate import Halt, get_gate
 
 T = TypeVar("T")
@@ -100,7 +100,13 @@ class LedgerJournal:
             build_call_key(call), entry.version, value, fence=turn.fence if turn else None
         )
         if version is None:
-            raise CallContested(call.tool, call.call_id)
+            raise LedgerError(
+                "call {call_id:short} of {tool} is carried out by another run of this thread; it "
+                "was not carried out here. Run a thread in one place at a time, with a Session",
+                code="call_contested",
+                tool=call.tool,
+                call_id=call.call_id,
+            )
         return replace(timed, version=version)
 
     def end(self, call: EffectCall, entry: JournalEntry, result: Any, config: Config) -> None:
@@ -122,7 +128,9 @@ class LedgerJournal:
                 return None
             try:
                 return open_.compare_and_set(name, version, value)
-            except RecordTooLarge as error:
+            except LedgerError as error:
+                if error.code != "record_too_large":
+                    raise
                 why = f"it has {error.size} bytes, and the limit is {error.limit}"
                 lost = lost_result_to_json(saver.serde, call, done, why)
                 return open_.compare_and_set(name, version, lost)

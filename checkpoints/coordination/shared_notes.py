@@ -18,7 +18,7 @@ from echelons.checkpoints.coordination.records import Records, Versions
 from echelons.checkpoints.coordination.turns import get_turn
 from echelons.checkpoints.ledger import Transaction, get_ledger
 from echelons.checkpoints.queries import run_plan
-from echelons.errors import NoteRefused
+from echelons.errors import note_refused
 from echelons.identity.lineage import require_identity
 from echelons.tree.names import PATH_SEPARATOR
 from echelons.workspace.notes import MAX_NOTES, Note, check_note_name, check_note_text
@@ -60,7 +60,7 @@ class LedgerNotes:
         """Write a note, in the place of one of the same name; once for a call.
 
         Raises:
-            NoteRefused: It is too large, or there are too many.
+            WorkspaceError: It is too large, or there are too many.
             LeaseLost: Another process runs the thread now.
         """
         name = check_note_name(name)
@@ -78,7 +78,7 @@ class LedgerNotes:
                 return
             if before is None and len(notes.list(open_)) >= MAX_NOTES:
                 why = f"there are {MAX_NOTES} notes, which is the limit; write into one of them"
-                raise NoteRefused(repr(name), why)
+                raise note_refused(repr(name), why)
             calls = [*calls, call][-_KEPT_CALLS:] if call else calls
             notes.replace(open_, before, StoredNote(name, text, author, open_.now, calls), key)
 

@@ -14,7 +14,7 @@ from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from echelons.errors import InvalidLedgerName, LedgerDamaged, NotJson, RecordTooLarge
+from echelons.errors import LedgerDamaged, LedgerError
 
 T = TypeVar("T")
 Json: TypeAlias = dict[str, Any] | list[Any] | str | int | float | bool | None
@@ -44,17 +44,24 @@ def encode_record(
         is_plain: Whether it is known to have texts as keys, no tuples, and little depth.
 
     Raises:
-        NotJson: It would be read back as another value, or not at all.
-        RecordTooLarge: It is larger than the limit.
+        LedgerError: It would be read back as another value, or not at all; it is larger than the
+            limit.
     """
     try:
         # As `encode` does it, without its checks.
         text = "".join(_ENCODER.iterencode(value, _one_shot=True))
         size = len(text.encode())
     except (TypeError, ValueError, RecursionError) as error:
-        raise NotJson(where, str(error)) from error
+        raise _not_json(where, str(error)) from error
     if size > limit:
-        raise RecordTooLarge(where, size, limit)
+        raise LedgerError(
+            "what was given for {where!r} has {size} bytes as JSON, and the limit is {limit}; "
+            "store it elsewhere and keep its address here. Nothing was changed",
+            code="record_too_large",
+            where=where,
+            size=size,
+            limit=limit,
+        )
     # Most values are flat, of scalars that JSON has.
     if is_plain or (
         type(value) is dict
@@ -64,9 +71,11 @@ def encode_record(
         return text
     # Few brackets cannot nest deeply, so most values need no walk.
     if text.count("[") + text.count("{") > MAX_NESTING and _is_deeper(value, MAX_NESTING):
-        raise NotJson(where, f"it is nested more than {MAX_NESTING} deep")
+        raise _not_json(where, f"it is nested more than {MAX_NESTING} deep")
     if json.loads(text) != value:
-        raise NotJson(where, "a tuple, or a key that is no text, would come back as another value")
+        raise _not_json(
+            where, "a tuple, or a key that is no text, would come back as another value"
+        )
     return text
 
 
@@ -120,25 +129,25 @@ def validate_name(name: object) -> str:
     """Return a name, if every ledger can store it.
 
     Raises:
-        InvalidLedgerName: It is no text, empty, too long, or has a NUL or a lone surrogate.
+        LedgerError: It is no text, empty, too long, or has a NUL or a lone surrogate.
     """
     if not isinstance(name, str):
-        raise InvalidLedgerName(repr(name)[:80], "it is no text")
+        raise _invalid_name(repr(name)[:80], "it is no text")
     return _validate_text(name)
 
 
 @lru_cache(maxsize=1024)
 def _validate_text(name: str) -> str:
     if not name:
-        raise InvalidLedgerName(name, "it is empty")
+        raise _invalid_name(name, "it is empty")
     if "\0" in name:
-        raise InvalidLedgerName(name[:80], "it holds a NUL")
+        raise _invalid_name(name[:80], "it holds a NUL")
     try:
         size = len(name.encode())
     except UnicodeEncodeError as error:
-        raise InvalidLedgerName(ascii(name[:80]), "it holds half a character") from error
+        raise _invalid_name(ascii(name[:80]), "it holds half a character") from error
     if size > MAX_NAME_SIZE:
-        raise InvalidLedgerName(name[:80], f"it has {size} bytes, and the limit is {MAX_NAME_SIZE}")
+        raise _invalid_name(name[:80], f"it has {size} bytes, and the limit is {MAX_NAME_SIZE}")
     return name
 
 
@@ -155,3 +164,22 @@ def _is_deeper(value: Json, limit: int) -> bool:
 
 def _list_containers(values: Iterable[Any]) -> list[dict[str, Any] | list[Any]]:
     return [each for each in values if isinstance(each, (dict, list))]
+
+
+def _invalid_name(name: str, why: str) -> LedgerError:
+    return LedgerError(
+        "{name!r} is no name for the ledger: {why}; nothing was changed",
+        code="invalid_ledger_name",
+        name=name,
+        why=why,
+    )
+
+
+def _not_json(where: str, why: str) -> LedgerError:
+    return LedgerError(
+        "what was given for {where!r} is no JSON: {why}; give null, booleans, finite numbers, "
+        "texts, lists, and objects with text keys. Nothing was changed",
+        code="not_json",
+        where=where,
+        why=why,
+    )

@@ -115,7 +115,7 @@ def check_number(where: str, number: object, kind: str = ANY_RECORD.name) -> int
 class Transaction(ABC):
     """Operations on the ledger that are committed together, or not at all.
 
-    Each raises `InvalidLedgerName` for a stream, key or lease whose name cannot be kept.
+    Each raises `LedgerError` for a stream, key or lease whose name cannot be kept.
 
     Args:
         clock: Tells the times that are stored.
@@ -158,8 +158,8 @@ class Transaction(ABC):
         """Add a record to the end of a stream, and return its sequence, counted from 1.
 
         Raises:
-            NotJson: The record would not be read back as it is.
-            RecordTooLarge: The record is larger than the ledger keeps.
+            LedgerError: The record would not be read back as it is; the record is larger than the
+                ledger keeps.
         """
         text = encode_record(validate_name(stream), record, self._limit)
         sequence = self._read_last(stream) + 1
@@ -213,8 +213,8 @@ class Transaction(ABC):
             The new version, or `None` if the key has another version than expected.
 
         Raises:
-            NotJson: The value would not be read back as it is.
-            RecordTooLarge: The value is larger than the ledger keeps.
+            LedgerError: The value would not be read back as it is; the value is larger than the
+                ledger keeps.
         """
         text = encode_record(validate_name(key), value, self._limit)
         if self._read_version(key) != expected:

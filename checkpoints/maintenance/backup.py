@@ -21,7 +21,7 @@ from echelons.checkpoints.storage.connection import (
     create_private_file,
     wrap_storage_errors,
 )
-from echelons.errors import BackupExists
+from echelons.errors import StorageError
 
 
 class Backups(ThreadAdmin):
@@ -54,8 +54,8 @@ class Backups(ThreadAdmin):
             path: The new file. It is empty until the copy is complete.
 
         Raises:
-            BackupExists: The file exists already; it is not changed.
-            StorageError: SQLite could not read or write; no file is left.
+            StorageError: The file exists already; it is not changed; SQLite could not read or
+                write; no file is left.
         """
         target = str(path)
         with (
@@ -88,7 +88,13 @@ def _reserve_file(path: str) -> Iterator[str]:
     try:
         create_private_file(path, os.O_EXCL)
     except FileExistsError:
-        raise BackupExists(path) from None
+        raise StorageError(
+            path,
+            "there is such a file already",
+            "no backup was made at {path!r}: {why}, and none is ever overwritten; name another "
+            "file, or move it away",
+            code="backup_exists",
+        ) from None
     part = f"{path}.{uuid4().hex}.part"
     try:
         create_private_file(part, os.O_EXCL)

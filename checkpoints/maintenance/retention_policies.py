@@ -17,7 +17,7 @@ from typing import Any
 from langgraph.checkpoint.base import CheckpointTuple
 
 from echelons.checkpoints.threads.pending_work import has_work_left
-from echelons.errors import InvalidStrategy
+from echelons.errors import invalid_strategy
 from echelons.text.input_limits import shorten_repr
 
 
@@ -42,7 +42,7 @@ class KeepLatest(Strategy):
         count: Number of checkpoints for each segment.
 
     Raises:
-        InvalidStrategy: It is no integer, or less than 1.
+        InvalidInput: It is no integer, or less than 1.
     """
 
     count: int = 1
@@ -68,7 +68,7 @@ class KeepYounger(Strategy):
         age: The maximum age.
 
     Raises:
-        InvalidStrategy: It is no timedelta, or negative.
+        InvalidInput: It is no timedelta, or negative.
     """
 
     age: timedelta
@@ -95,7 +95,7 @@ class KeepTurns(Strategy):
         count: Number of finished turns.
 
     Raises:
-        InvalidStrategy: It is no integer, or less than 0.
+        InvalidInput: It is no integer, or less than 0.
     """
 
     count: int
@@ -130,4 +130,4 @@ def _get_namespace(row: CheckpointTuple) -> str:
 
 def _refuse_invalid(wrong: bool, name: str, given: object, limit: str) -> None:
     if wrong:
-        raise InvalidStrategy(f"{name}({shorten_repr(given)})", f"takes {limit}")
+        raise invalid_strategy(f"{name}({shorten_repr(given)})", f"takes {limit}")

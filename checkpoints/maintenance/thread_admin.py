@@ -37,7 +37,7 @@ from echelons.checkpoints.storage.cached_saver import CachedSaver
 from echelons.checkpoints.storage.json_text import to_json_text
 from echelons.checkpoints.storage.rows import PUT_CHECKPOINT, CheckpointRow
 from echelons.checkpoints.storage.verified_saver import VerifiedSaver
-from echelons.errors import InvalidStrategy, ThreadError
+from echelons.errors import ThreadError, invalid_strategy
 
 T = TypeVar("T")
 KEEP_LATEST = "keep_latest"
@@ -150,7 +150,7 @@ class ThreadAdmin(CachedSaver):
                 `"keep_latest"` is `KeepLatest()`; `"delete"` keeps nothing.
 
         Raises:
-            InvalidStrategy: There is no such strategy.
+            InvalidInput: There is no such strategy.
         """
         if isinstance(strategy, Strategy):
             self.retain(thread_ids, strategy)
@@ -162,7 +162,7 @@ class ThreadAdmin(CachedSaver):
                     delete_thread_rows(cursor, thread_id)
         else:
             known = ", ".join((KEEP_LATEST, *DELETE_STRATEGIES))
-            raise InvalidStrategy(repr(strategy), f"is no strategy; use one of {known}")
+            raise invalid_strategy(repr(strategy), f"is no strategy; use one of {known}")
 
     async def aprune(
         self, thread_ids: Sequence[str], *, strategy: str | Strategy = KEEP_LATEST

@@ -18,7 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, TypeVar
 
-from echelons.errors import DatabaseClosed, StorageError
+from echelons.errors import StorageError
 
 T = TypeVar("T")
 Synchronous = Literal["NORMAL", "FULL"]
@@ -84,7 +84,15 @@ def _build_storage_error(path: str, error: Exception) -> StorageError:
     if getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY:
         why += ": another process has been within a write for longer than busy_timeout; end it, or"
         why += " wake it if it is stopped"
-    return (DatabaseClosed if is_closed else StorageError)(path, why)
+    if not is_closed:
+        return StorageError(path, why)
+    return StorageError(
+        path,
+        why,
+        "database {path!r} is closed; use the session or the saver before it is closed, within its "
+        "`with`, or open another one",
+        code="database_closed",
+    )
 
 
 def read_data_version(connection: sqlite3.Connection) -> int:

@@ -27,7 +27,7 @@ from echelons.checkpoints.storage.schema import (
     USER_ACTIONS_VIEW,
 )
 from echelons.checkpoints.storage.seals import SEALS_SCHEMA
-from echelons.errors import DatabaseTooNew
+from echelons.errors import StorageError
 
 # Databases from before the steps were counted have all of step 1, so it must be idempotent.
 MIGRATION_STEPS = (
@@ -58,11 +58,19 @@ def refuse_newer(connection: sqlite3.Connection, path: str) -> None:
     """Refuse a database that a newer version of Echelons has migrated.
 
     Raises:
-        DatabaseTooNew: It has steps that this version does not know.
+        StorageError: It has steps that this version does not know.
     """
     taken = _count_steps_taken(connection)
     if taken > len(MIGRATION_STEPS):
-        raise DatabaseTooNew(path, taken, len(MIGRATION_STEPS))
+        raise StorageError(
+            path,
+            f"its schema is at step {taken}, and this version knows up to {len(MIGRATION_STEPS)}",
+            "database {path!r} is of a newer version of Echelons: {why}; update Echelons, or name "
+            "another database. Nothing was changed",
+            code="database_too_new",
+            found=taken,
+            known=len(MIGRATION_STEPS),
+        )
 
 
 def migrate(connection: sqlite3.Connection, path: str, clock: Clock) -> None:

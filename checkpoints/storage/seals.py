@@ -15,7 +15,7 @@ from struct import pack
 from typing import Any
 
 from echelons.checkpoints.storage.rows import CHECKPOINT_INDEX, CheckpointRow, StoredRow, WriteRow
-from echelons.errors import CheckpointTampered, InvalidSealKey, SealKeyMissing, UnknownSealKey
+from echelons.errors import CheckpointTampered, ConfigurationError, StorageError
 from echelons.text.input_limits import list_items, refuse_unreadable
 
 MIN_KEY_BYTES = 16
@@ -48,7 +48,7 @@ class Seals:
             replace: Whether they replace existing rows.
 
         Raises:
-            SealKeyMissing: The database is sealed, and there is no key.
+            StorageError: The database is sealed, and there is no key.
         """
 
     def check_row(self, row: StoredRow, seal: object) -> None:
@@ -56,7 +56,7 @@ class Seals:
 
         Raises:
             CheckpointTampered: The row has no seal, or does not match it.
-            UnknownSealKey: It was sealed with another key.
+            CheckpointTampered: It was sealed with another key.
         """
 
     def check_thread(self, cursor: Cursor, thread_id: str) -> None:
@@ -73,9 +73,9 @@ class Seals:
             adopt: Whether rows without a seal are accepted.
 
         Raises:
-            InvalidSealKey: There is no key.
+            ConfigurationError: There is no key.
         """
-        raise InvalidSealKey("no key", MIN_KEY_BYTES)
+        raise _invalid_key("no key", MIN_KEY_BYTES)
 
 
 class MissingKeySeals(Seals):
@@ -86,28 +86,28 @@ class MissingKeySeals(Seals):
 
     def seal_rows(self, cursor: Cursor, rows: Iterable[StoredRow], replace: bool = True) -> None:
         """Refuse to write."""
-        raise SealKeyMissing(self._path)
+        raise _key_missing(self._path)
 
     def seal_thread(self, cursor: Cursor, thread_id: str) -> None:
         """Refuse to write."""
-        raise SealKeyMissing(self._path)
+        raise _key_missing(self._path)
 
 
 class KeyedSeals(Seals):
     """The seals of a sealed database: the first key signs, and each key can verify.
 
     Raises:
-        InvalidSealKey: A key is not bytes, or too short.
+        ConfigurationError: A key is not bytes, or too short.
     """
 
     def __init__(self, keys: Sequence[bytes]) -> None:
         for key in keys:
             if not isinstance(key, bytes):
-                raise InvalidSealKey(f"a key of type {type(key).__name__}", MIN_KEY_BYTES)
+                raise _invalid_key(f"a key of type {type(key).__name__}", MIN_KEY_BYTES)
             if len(key) < MIN_KEY_BYTES:
-                raise InvalidSealKey(f"a key of {len(key)} bytes", MIN_KEY_BYTES)
+                raise _invalid_key(f"a key of {len(key)} bytes", MIN_KEY_BYTES)
         if not keys:
-            raise InvalidSealKey("an empty list of keys", MIN_KEY_BYTES)
+            raise _invalid_key("an empty list of keys", MIN_KEY_BYTES)
         self._keys = {_compute_key_id(key): key for key in keys}
         self._signing_key = _compute_key_id(keys[0])
 
@@ -124,7 +124,15 @@ class KeyedSeals(Seals):
             raise CheckpointTampered(row.description, "its seal is damaged")
         key = seal[:_KEY_ID_BYTES]
         if key not in self._keys:
-            raise UnknownSealKey(row.description, key.hex(), [each.hex() for each in self._keys])
+            raise CheckpointTampered(
+                row.description,
+                f"it is sealed with key {key.hex()}",
+                "{where} is sealed with key {key}, and the keys given are {known}; add that key "
+                "to seal=[...], behind the one that is to sign",
+                code="unknown_seal_key",
+                key=key.hex(),
+                known=tuple(each.hex() for each in self._keys),
+            )
         if not hmac.compare_digest(seal, self._compute_seal(key, row)):
             raise CheckpointTampered(
                 row.description, "it or its place was changed after it was sealed"
@@ -164,7 +172,7 @@ def choose_seals(keys: bytes | Sequence[bytes] | None, connection: Connection, p
     """Return the `Seals` for the keys that a database was opened with."""
     if keys is not None:
         with refuse_unreadable(
-            lambda why: InvalidSealKey(f"keys that are none ({why})", MIN_KEY_BYTES)
+            lambda why: _invalid_key(f"keys that are none ({why})", MIN_KEY_BYTES)
         ):
             return KeyedSeals(
                 [keys] if isinstance(keys, (bytes, bytearray, str)) else list_items(keys)
@@ -220,3 +228,24 @@ SELECT_WRITES = _build_select("writes", WriteRow._fields, "writes.task_id", "wri
 _SEAL_COLUMNS = "seals (thread_id, checkpoint_ns, checkpoint_id, task_id, idx, seal)"
 _REPLACE_SEAL = f"INSERT OR REPLACE INTO {_SEAL_COLUMNS} VALUES (?, ?, ?, ?, ?, ?)"  # noqa: S608
 _KEEP_SEAL = f"INSERT OR IGNORE INTO {_SEAL_COLUMNS} VALUES (?, ?, ?, ?, ?, ?)"  # noqa: S608
+
+
+def _invalid_key(found: str, shortest: int) -> ConfigurationError:
+    return ConfigurationError(
+        "{found} cannot seal a database; give bytes, {shortest} or more, best 32 from "
+        "secrets.token_bytes(32), and keep them out of the database's folder",
+        code="invalid_seal_key",
+        found=found,
+        shortest=shortest,
+    )
+
+
+def _key_missing(path: str) -> StorageError:
+    return StorageError(
+        path,
+        "it is sealed, and no key was given",
+        "database {path!r} is sealed, and no key was given; it can be read like this, but rows "
+        "without a seal would be refused later. Open it with SqliteCheckpointer(path, seal=key). "
+        "Nothing was changed",
+        code="seal_key_missing",
+    )

@@ -31,7 +31,7 @@ from echelons.checkpoints.storage.type_codecs import (
     make_model_codec,
     make_named_tuple_codec,
 )
-from echelons.errors import CheckpointTampered, InvalidAllowedType, NotStorable
+from echelons.errors import CheckpointTampered, ConfigurationError, NotStorable
 from echelons.langgraph_internals import DeltaSnapshot
 from echelons.text.input_limits import list_items, refuse_unreadable, shorten_repr
 from echelons.text.redaction import redact_secrets
@@ -59,13 +59,13 @@ class AllowlistSerializer(SerializerProtocol):
         types: The user's own types: pydantic models, dataclasses, named tuples, enumerations.
 
     Raises:
-        InvalidAllowedType: A type is none of these, or has the module and name of another.
+        ConfigurationError: A type is none of these, or has the module and name of another.
     """
 
     def __init__(self, types: Iterable[type[Any]] = ()) -> None:
-        with refuse_unreadable(lambda why: InvalidAllowedType(shorten_repr(types), why)):
+        with refuse_unreadable(lambda why: _invalid_type(shorten_repr(types), why)):
             if not isinstance(types, Iterable):
-                raise InvalidAllowedType(shorten_repr(types), "it is no list of types")
+                raise _invalid_type(shorten_repr(types), "it is no list of types")
             own = {kind: _build_codec(kind) for kind in list_items(types)}
         self._by_type = {**CODECS_BY_TYPE, **own}
         self._by_key: Mapping[CodecKey, TypeCodec] = {
@@ -74,7 +74,7 @@ class AllowlistSerializer(SerializerProtocol):
         }
         for kind, form in self._by_type.items():
             if self._by_key[form.key] != form:
-                raise InvalidAllowedType(
+                raise _invalid_type(
                     _qualified_name(kind), "another type has the same module and name"
                 )
 
@@ -248,7 +248,7 @@ def _encode_error(value: Any) -> str:
 
 def _build_codec(kind: Any) -> TypeCodec:
     if not issubclass(type(kind), type):
-        raise InvalidAllowedType(shorten_repr(kind), "it is no type")
+        raise _invalid_type(shorten_repr(kind), "it is no type")
     if kind in CODECS_BY_TYPE:
         return CODECS_BY_TYPE[kind]
     if issubclass(kind, BaseModel):
@@ -260,7 +260,7 @@ def _build_codec(kind: Any) -> TypeCodec:
     elif issubclass(kind, tuple) and hasattr(kind, "_asdict"):
         form = make_named_tuple_codec(kind)
     else:
-        raise InvalidAllowedType(_qualified_name(kind), "it is none of these")
+        raise _invalid_type(_qualified_name(kind), "it is none of these")
     return form._replace(given=True)
 
 
@@ -274,3 +274,13 @@ def _error_line(error: Exception) -> str:
 
 def _qualified_name(kind: type[Any]) -> str:
     return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _invalid_type(kind: str, why: str) -> ConfigurationError:
+    return ConfigurationError(
+        "{kind} cannot be in allowed_types: {why}; name pydantic models, dataclasses, named "
+        "tuples and enumerations, each under a name of its own",
+        code="invalid_allowed_type",
+        kind=kind,
+        why=why,
+    )

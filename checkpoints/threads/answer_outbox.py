@@ -121,7 +121,7 @@ def check_answers(
     Raises:
         NoQuestionPending: There is no pending question.
         QuestionClosed: A question has been answered or withdrawn.
-        AgentDismissed: It was withdrawn, as the agent that has asked was dismissed.
+        ControlError: It was withdrawn, as the agent that has asked was dismissed.
         QuestionError: A question was never asked.
         WrongAnswer: An answer does not match the schema of its question, or is no decision on
             its tool calls.

@@ -45,9 +45,8 @@ def post_mail(
         InvalidInput: The text is refused.
         ThreadNotFound: The thread has never run, and nothing is known of its tree.
         UnknownPath: There is no such agent.
-        ControlError: It was stopped in this turn, or is no agent.
-        AgentDismissed: It was dismissed.
-        ControlError: It has too many unread messages.
+        ControlError: It was stopped in this turn, or is no agent; it was dismissed; it has too many
+            unread messages.
     """
     text = check_mail_text(text)
     saved: CheckpointTuple | None = yield OneCheckpoint(thread_id)

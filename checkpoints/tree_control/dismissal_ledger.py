@@ -228,7 +228,7 @@ def refuse_dismissed(thread_id: str, path: str) -> ReadPlan[None]:
     """Refuse what is meant for an agent that was dismissed, and does not finish its request.
 
     Raises:
-        AgentDismissed: It was, or an agent above it.
+        ControlError: It was, or an agent above it.
     """
     dismissal = (yield from read_dismissals(thread_id)).find(path)
     if dismissal and not dismissal.graceful:

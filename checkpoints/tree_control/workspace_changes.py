@@ -25,7 +25,7 @@ from echelons.checkpoints.coordination.turns import Turn, get_turn
 from echelons.checkpoints.ledger import Ledger, Transaction, get_ledger
 from echelons.checkpoints.queries import LedgerQuery, ReadPlan, run_plan
 from echelons.checkpoints.tree_control.dismissal_ledger import read_dismissals
-from echelons.errors import FileTooLarge, LedgerDamaged, UnknownPath
+from echelons.errors import LedgerDamaged, UnknownPath, file_too_large
 from echelons.guards.permissions import ALL_GRANTED
 from echelons.identity.lineage import require_identity
 from echelons.messaging.mail import USER
@@ -111,7 +111,7 @@ class LedgerChanges:
         """Store a change, or remove it, if it is still the one from before; return whether it was.
 
         Raises:
-            FileTooLarge: The agent would have too many changes, or too large ones.
+            WorkspaceError: The agent would have too many changes, or too large ones.
             LeaseLost: Another process runs the thread now.
         """
         name, expected = _hash_name(file), before.version if before else None
@@ -146,11 +146,11 @@ class LedgerChanges:
         others = [record for record in self._list(open_) if record.value.file != file]
         if len(others) + 1 > MAX_CHANGES:
             why = "the changed files of the agent are too many; merge or discard some"
-            raise FileTooLarge(file, why, len(others) + 1, MAX_CHANGES)
+            raise file_too_large(file, why, len(others) + 1, MAX_CHANGES)
         size = sum(_measure(_decode(record)) for record in others) + _measure(after)
         if size > MAX_CHANGES_BYTES:
             why = "the bytes of all changes of the agent are too many; merge or discard some"
-            raise FileTooLarge(file, why, size, MAX_CHANGES_BYTES)
+            raise file_too_large(file, why, size, MAX_CHANGES_BYTES)
 
     def _list(self, open_: Transaction) -> list[Record[StoredChange]]:
         records = self._records.list(open_).values()

@@ -12,7 +12,7 @@ from echelons.cli.database import root_label
 from echelons.cli.exit_codes import ExitCode
 from echelons.cli.options import RunOutputOptions, StoredTeamOptions, ThreadOptions
 from echelons.cli.team_loader import TeamSpec, load_team
-from echelons.errors import TeamNotRecorded
+from echelons.errors import TeamError
 
 if TYPE_CHECKING:
     from echelons.checkpoints.threads.store import RootThread
@@ -24,7 +24,7 @@ def resolve_stored_team(root: RootThread, options: StoredTeamOptions) -> TeamSpe
     """Return the team of a stored thread, with what the options replace.
 
     Raises:
-        TeamNotRecorded: Neither the thread nor the command line names a team.
+        TeamError: Neither the thread nor the command line names a team.
     """
     name = TeamSpec.from_metadata(root.metadata)
     if options.team is not None:
@@ -32,7 +32,12 @@ def resolve_stored_team(root: RootThread, options: StoredTeamOptions) -> TeamSpe
         same = name is not None and name.team == given.team
         name = replace(name, trusted=True) if name and same else given
     if name is None:
-        raise TeamNotRecorded(root_label(root))
+        raise TeamError(
+            "thread {thread!r} does not say which team it belongs to (`echelons run` notes it); "
+            "name it with --team TEAM",
+            code="team_not_recorded",
+            thread=root_label(root),
+        )
     if options.docs is not None:
         name = replace(name, docs=expand_home(options.docs).absolute())
     if options.workspace is not None:

@@ -15,6 +15,7 @@ import pkgutil
 import sys
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -22,7 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from echelons.checkpoints.default_path import expand_home
 from echelons.cli.output import Tracker
-from echelons.errors import EchelonsError, InvalidTeam, UnknownTeam
+from echelons.errors import EchelonsError, TeamError, invalid_team
 
 if TYPE_CHECKING:
     from asyncio import Runner
@@ -162,7 +163,15 @@ def find_team_source(name: TeamSpec, track: Tracker | None = None) -> TeamSource
     elif ":" in team:
         found = TeamSource(lambda loop: _load_own_agent(team, name.trusted, loop))
     elif team not in list_shipped_teams():
-        raise UnknownTeam(team, list_shipped_teams())
+        close = get_close_matches(team, list_shipped_teams(), n=1)
+        meant = f"did you mean {close[0]!r}? " if close else ""
+        raise TeamError(
+            f"there is no team {{team!r}}; {meant}teams are {{known}}, and one of your own is "
+            "named by its folder, or module:agent",
+            code="unknown_team",
+            team=team,
+            known=tuple(list_shipped_teams()),
+        )
     else:
         module = importlib.import_module(f"{TEAMS_PACKAGE}.{team}.team")
         wanted = inspect.signature(module.team).parameters.get("docs")
@@ -170,14 +179,14 @@ def find_team_source(name: TeamSpec, track: Tracker | None = None) -> TeamSource
         if wanted is not None and not (docs is None and wanted.default is None):
             if docs is None:
                 why = "it answers from documents; name their folder with --docs FOLDER"
-                raise InvalidTeam(team, why)
+                raise invalid_team(team, why)
             more = {"track": track} if track else {}
             survey = cache(lambda: module.survey(docs, **more))  # a big folder takes a while
             return TeamSource(lambda _: module.team(survey()), lambda: survey().report())
         found = TeamSource(lambda _: module.team())
     if docs is not None:
         why = f"it takes no documents, and --docs names {str(docs)!r}; leave it out"
-        raise InvalidTeam(team, why)
+        raise invalid_team(team, why)
     return found
 
 
@@ -230,7 +239,7 @@ def _load_own_agent(team: str, trusted: bool, loop: Runner | None) -> Agent:
     """Return an agent in a module of the user, or what a function there returns.
 
     Raises:
-        InvalidTeam: It cannot be imported, its function fails or may not be called, or it
+        TeamError: It cannot be imported, its function fails or may not be called, or it
             is no agent.
     """
     from echelons.text.error_lines import describe_error
@@ -260,13 +269,13 @@ def _import_agent(team: str, trusted: bool, loop: Runner | None) -> Agent:
     for part in path.split("."):
         if not hasattr(found, part):
             has = ", ".join(_list_agent_names(module)) or "no agents"
-            raise InvalidTeam(team, f"the module has no {part!r}; it has {has}")
+            raise invalid_team(team, f"the module has no {part!r}; it has {has}")
         found = getattr(found, part)
     # What an object says of its class may be anything.
     if not issubclass(type(found), Agent):
         found = _call_function(team, found, trusted, loop)
     if not issubclass(type(found), Agent):
-        raise InvalidTeam(team, f"it is of type {type(found).__name__}, no Agent; {WANTED}")
+        raise invalid_team(team, f"it is of type {type(found).__name__}, no Agent; {WANTED}")
     return found  # type: ignore[no-any-return]
 
 
@@ -274,7 +283,7 @@ def _call_function(team: str, make: Any, trusted: bool, loop: Runner | None) -> 
     if not inspect.isroutine(make):
         return make
     if not trusted and not _returns_agent(make):
-        raise InvalidTeam(
+        raise invalid_team(
             team,
             "a function that only a database names is not called unless it is annotated "
             f"`-> Agent`: annotate it, or name it yourself with --team {team}",
@@ -283,7 +292,7 @@ def _call_function(team: str, make: Any, trusted: bool, loop: Runner | None) -> 
         inspect.signature(make).bind()
     except (TypeError, ValueError) as error:
         why = f"it is a function with parameters ({error}); {WANTED}"
-        raise InvalidTeam(team, why) from error
+        raise invalid_team(team, why) from error
     made = make()
     if not isinstance(made, Coroutine):
         return made
@@ -292,9 +301,9 @@ def _call_function(team: str, make: Any, trusted: bool, loop: Runner | None) -> 
     return (loop.run if loop else asyncio.run)(made)
 
 
-def _build_load_error(team: str, why: str) -> InvalidTeam:
+def _build_load_error(team: str, why: str) -> TeamError:
     advice = "write it as module:agent, the module as Python imports it from this folder"
-    return InvalidTeam(team, f"it cannot be loaded: {why}; {advice}")
+    return invalid_team(team, f"it cannot be loaded: {why}; {advice}")
 
 
 def _list_agent_names(module: Any) -> list[str]:

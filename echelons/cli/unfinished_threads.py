@@ -94,7 +94,7 @@ def explain_closed_question(
 
     Raises:
         QuestionClosed: It has been answered or withdrawn.
-        AgentDismissed: It was withdrawn, as the agent that has asked was dismissed.
+        ControlError: It was withdrawn, as the agent that has asked was dismissed.
     """
     from echelons.checkpoints.queries import run_plan
     from echelons.checkpoints.threads.answer_outbox import check_answers

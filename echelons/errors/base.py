@@ -54,6 +54,11 @@ class _MessageFormatter(Formatter):
         return shown if len(shown) <= LONGEST_FIELD else f"{shown[: LONGEST_FIELD - 1]}…"
 
 
+def escape_braces(text: str) -> str:
+    """Return a text as a part of a message's template."""
+    return text.replace("{", "{{").replace("}", "}}")
+
+
 class _FieldSignature:
     """The signature of an error: a parameter for each field, computed when it is needed."""
 

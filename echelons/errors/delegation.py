@@ -62,33 +62,6 @@ class UnknownPath(ControlError, RoutingError):
         )
 
 
-class AgentDismissed(ControlError):
-    """Something was meant for an agent that was dismissed, or that is below one.
-
-    Attributes:
-        path: The agent's path.
-        dismissed: Path of the agent that was dismissed.
-        at: When, ISO 8601, UTC; empty if that is not known.
-        by: Who has dismissed it, as they said; empty if that is not known.
-    """
-
-    path: str
-    dismissed: str
-    at: str = ""
-    by: str = ""
-
-    def _describe(self) -> str:
-        who = "it" if self.path == self.dismissed else SHORT.repr(self.dismissed)
-        by, at = self.by and f" by {SHORT.repr(self.by)}", self.at and f" at {self.at}"
-        way = "another agent"
-        if "/" not in self.dismissed:
-            way = "another thread, or a fork of this one from before"
-        return (
-            f"nothing reaches {SHORT.repr(self.path)}: {who} was dismissed{by}{at}, for good; use "
-            f"{way}. Nothing was stored"
-        )
-
-
 def too_wide(wanted: int, begun: int, limit: int) -> DelegationError:
     """Return the error of a message with too many calls side by side."""
     more = "1 more is" if wanted == 1 else "{wanted} more are"

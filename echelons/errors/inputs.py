@@ -176,3 +176,10 @@ def unknown_question(id: str, pending: Sequence[str]) -> QuestionError:
         id=id,
         pending=tuple(pending),
     )
+
+
+def invalid_strategy(strategy: str, why: str) -> InvalidInput:
+    """Return the error of a strategy of pruning that is unknown, or has an invalid limit."""
+    return InvalidInput(
+        "{strategy} {why}; nothing was changed", code="invalid_strategy", strategy=strategy, why=why
+    )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Final, TypeAlias
 
-from echelons.errors import AgentDismissed
+from echelons.errors import ControlError
 
 _SEPARATOR: Final = "/"
 """As `echelons.tree.names.PATH_SEPARATOR`, which is of an outer layer."""
@@ -31,7 +31,15 @@ class Dismissal:
 
     def build_error(self, path: str) -> AgentDismissed:
         """Return the error for a message or task to an agent at or below it."""
-        return AgentDismissed(path or self.path, self.path, self.at, self.by)
+        return ControlError(
+            "nothing reaches {path:short}: {who} was dismissed{note}, for good; use {way}. "
+            "Nothing was stored",
+            code="agent_dismissed",
+            path=path or self.path,
+            dismissed=self.path,
+            at=self.at,
+            by=self.by,
+        )
 
 
 DismissalListener: TypeAlias = Callable[[Sequence[Dismissal]], None]

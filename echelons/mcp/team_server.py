@@ -66,7 +66,7 @@ class ServedTeam:
         workspace: The folder whose files they read and propose to change, as of `Session`.
 
     Raises:
-        InvalidWorkspace: The workspace is no folder that can be written, or a link.
+        WorkspaceError: The workspace is no folder that can be written, or a link.
     """
 
     agent: Agent

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 from echelons.agent import Agent
 from echelons.errors import (
     EchelonsError,
-    InvalidProfile,
     ModelError,
     PermissionsWidened,
+    TeamError,
     TeamNotTrusted,
-    UnknownProfile,
+    escape_braces,
     get_error_name,
 )
 from echelons.guards.permissions import NO_PERMISSIONS, Permissions
@@ -54,8 +55,7 @@ def load_team_folder(folder: str | Path, trusted: bool) -> Agent:
     """Return the root agent of a team's folder, whose Python is executed only if it is trusted.
 
     Raises:
-        InvalidTeam: There is no such folder.
-        InvalidProfile: Something is wrong with its files.
+        TeamError: There is no such folder; something is wrong with its files.
         TeamNotTrusted: It has Python, and is not trusted.
     """
     team = read_team(folder)
@@ -72,14 +72,20 @@ def load_profile(folder: str | Path, name: str, *, trusted: bool = False) -> Age
         trusted: Whether the Python that the agents use may be executed.
 
     Raises:
-        UnknownProfile: The folder has none of that name.
-        TeamError: As of `load_team_folder`.
+        TeamError: The folder has none of that name; As of `load_team_folder`.
     """
     team = read_team(folder)
     _refuse_faults(folder, team.faults)
     known = {each.name: each for each in team.profiles}
     if name not in known:
-        raise UnknownProfile(name, list(known))
+        close = get_close_matches(name, known, n=1)
+        meant = f"did you mean {close[0]!r}? " if close else ""
+        raise TeamError(
+            f"there is no profile {{profile!r}}; {meant}the folder has {{known}}",
+            code="unknown_profile",
+            profile=name,
+            known=tuple(known),
+        )
     return _load(replace(team, root=known[name], spare=()), folder, trusted)
 
 
@@ -111,8 +117,7 @@ def sketch_team_folder(folder: str | Path) -> Agent:
     """Return the root agent of a team's folder without executing anything; its tools cannot run.
 
     Raises:
-        InvalidTeam: There is no such folder.
-        InvalidProfile: Something is wrong with its files.
+        TeamError: There is no such folder; something is wrong with its files.
     """
     team = read_team(folder)
     _refuse_faults(folder, team.faults)
@@ -123,7 +128,7 @@ def check_team_folder(folder: str | Path) -> tuple[Team, tuple[Fault, ...]]:
     """Return the profiles of a team's folder and all that is wrong; nothing is executed.
 
     Raises:
-        InvalidTeam: There is no such folder.
+        TeamError: There is no such folder.
     """
     team = read_team(folder)
     builder = _TeamBuilder(team, execute=False)
@@ -143,7 +148,15 @@ def _load(team: Team, folder: str | Path, trusted: bool) -> Agent:
 
 def _refuse_faults(folder: str | Path, faults: Sequence[Fault]) -> None:
     if faults:
-        raise InvalidProfile(str(folder), [(each.place, each.why) for each in faults])
+        shown = "; ".join(f"{each.place}: {each.why}" for each in faults[:3])
+        if len(faults) > 3:
+            shown += f"; and {len(faults) - 3} more, which `echelons check` lists"
+        raise TeamError(
+            f"the team in {{folder!r}} cannot be used: {escape_braces(shown)}",
+            code="invalid_profile",
+            folder=str(folder),
+            faults=tuple((each.place, each.why) for each in faults),
+        )
 
 
 class _TeamBuilder:
@@ -164,7 +177,7 @@ class _TeamBuilder:
         """Return the root agent.
 
         Raises:
-            InvalidProfile: An agent cannot be made.
+            TeamError: An agent cannot be made.
         """
         root = self.build_members()
         _refuse_faults(folder, self.faults)

@@ -14,7 +14,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final
 
-from echelons.errors import ConfigurationError, InvalidTeam
+from echelons.errors import ConfigurationError, invalid_team
 from echelons.guards.limits import MAX_DEPTH
 from echelons.guards.permissions import NO_PERMISSIONS
 from echelons.profiles.faults import Fault
@@ -151,7 +151,7 @@ def read_team(folder: str | Path) -> Team:
     """Return the profiles of a team's folder, with all that is wrong with them.
 
     Raises:
-        InvalidTeam: There is no such folder.
+        TeamError: There is no such folder.
     """
     try:
         root = Path(folder).expanduser().resolve(strict=True)
@@ -159,9 +159,9 @@ def read_team(folder: str | Path) -> Team:
         why = f"it cannot be read: {getattr(error, 'strerror', None) or error}"
         if isinstance(error, (FileNotFoundError, ValueError)):
             why = "there is no such folder; check the path"
-        raise InvalidTeam(str(folder), why) from error
+        raise invalid_team(str(folder), why) from error
     if not root.is_dir():
-        raise InvalidTeam(str(folder), f"it is a file; name its folder, {str(root.parent)!r}")
+        raise invalid_team(str(folder), f"it is a file; name its folder, {str(root.parent)!r}")
     return _TeamReader(FolderReader(root)).read()
 
 

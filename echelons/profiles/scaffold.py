@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from echelons.errors import ConfigurationError, InvalidTeam, invalid_name
+from echelons.errors import ConfigurationError, invalid_name, invalid_team
 from echelons.tree.names import check_name
 
 EXAMPLE_TASK: Final = "Add 3 and 4"
@@ -78,7 +78,7 @@ def write_scaffold(folder: Path) -> list[str]:
 
     Raises:
         ConfigurationError: The name of the folder is none of an agent.
-        InvalidTeam: There is something already, or it cannot be written.
+        TeamError: There is something already, or it cannot be written.
     """
     try:
         check_name(folder.absolute().name)
@@ -92,7 +92,7 @@ def write_scaffold(folder: Path) -> list[str]:
             path.write_text(text, encoding="utf-8")
     except FileExistsError as error:
         why = "there is something of that name already; choose another name"
-        raise InvalidTeam(str(folder), why) from error
+        raise invalid_team(str(folder), why) from error
     except OSError as error:
-        raise InvalidTeam(str(folder), f"it cannot be written: {error.strerror}") from error
+        raise invalid_team(str(folder), f"it cannot be written: {error.strerror}") from error
     return list(_FILES)

@@ -48,7 +48,6 @@ from echelons.errors import (
     EchelonsError,
     ForeignSaverWarning,
     InvalidSetting,
-    NoWorkspace,
     SpawnRefused,
     ThreadBusy,
     ThreadNotFound,
@@ -57,6 +56,7 @@ from echelons.errors import (
     invalid_option,
     invalid_thread,
     message_refused,
+    no_workspace,
 )
 from echelons.graphs.agent_models import check_budgets
 from echelons.graphs.probe import probe_tree
@@ -139,7 +139,7 @@ class Session:
             stored.
         ConfigurationError: The theme has no names, or such that cannot be used; the prices cannot
             be used.
-        InvalidWorkspace: The workspace is no folder that can be written, or a link.
+        WorkspaceError: The workspace is no folder that can be written, or a link.
         StorageError: The database cannot be opened.
         CheckpointTampered: The thread of that name was damaged.
         ModelError: A named model is unknown, or lacks a key, its package or what else it needs.
@@ -501,7 +501,7 @@ class Session:
 
         They start nothing more, and async work in progress is cancelled; its superior reads
         `unable`, and goes on. Their questions are withdrawn, and nothing reaches them any more
-        (`AgentDismissed`). If the root is dismissed, the turn ends, and the thread takes no other
+        (`agent_dismissed`). If the root is dismissed, the turn ends, and the thread takes no other
         task. A fork from an earlier checkpoint begins without the dismissal.
 
         Args:
@@ -664,7 +664,7 @@ class Session:
             path: The agent, such as `"head/north"`; all agents if left out.
 
         Raises:
-            NoWorkspace: The session has none.
+            WorkspaceError: The session has none.
             UnknownPath: The tree has no such agent.
         """
         return run_plan(self._saver, self._list_changes(path))
@@ -686,7 +686,7 @@ class Session:
             The files `merged`, and those `left`, each with the reason.
 
         Raises:
-            NoWorkspace: The session has none.
+            WorkspaceError: The session has none.
             UnknownPath: The tree has no such agent.
         """
         return run_plan(self._saver, self._merge_changes(path))
@@ -703,9 +703,9 @@ class Session:
             files: The files whose changes are forgotten; all if left out.
 
         Raises:
-            NoWorkspace: The session has none.
+            WorkspaceError: The session has none.
             UnknownPath: The tree has no such agent.
-            InvalidPath: One of the files has no path of a workspace.
+            WorkspaceError: One of the files has no path of a workspace.
         """
         return run_plan(self._saver, self._discard_changes(path, files))
 
@@ -844,7 +844,7 @@ class Session:
 
     def _get_workspace(self) -> Workspace:
         if self._engine.workspace is None:
-            raise NoWorkspace
+            raise no_workspace()
         return self._engine.workspace.workspace
 
     def _list_paths(self) -> frozenset[str]:

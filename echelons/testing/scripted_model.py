@@ -21,7 +21,7 @@ from langchain_core.runnables.config import ensure_config
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import PrivateAttr
 
-from echelons.errors import InvalidScript, RequestRefused
+from echelons.errors import ScriptError, invalid_script
 from echelons.testing.clock import Clock, SystemClock
 from echelons.testing.provider_rules import (
     MESSAGE_RULES,
@@ -172,11 +172,11 @@ class ScriptedModel(BaseChatModel):
             `"agent"`.
         clock: The clock on which a reply's latency is waited; the system clock if left out.
         repeat_ids: Whether call ids start over in each message, as some providers' do.
-        strict: Whether it refuses what a provider would refuse, with `RequestRefused`.
+        strict: Whether it refuses what a provider would refuse, with a `ScriptError`.
         **options: Further options of `BaseChatModel`.
 
     Raises:
-        InvalidScript: A script, or a step in a list, is of no known kind.
+        ScriptError: A script, or a step in a list, is of no known kind.
 
     Examples:
         >>> from echelons.testing import Call, ScriptedModel
@@ -361,7 +361,13 @@ class ScriptedModel(BaseChatModel):
             is_foreign = record.metadata.get("langgraph_node", "reason") != "reason"
             rules = OUTSIDE_RULES if is_foreign else MESSAGE_RULES
             if fault := find_fault(rules, ModelRequest(messages, tools)):
-                raise RequestRefused(record.agent, fault)
+                caller = "{agent}" if record.agent else "a caller without a name"
+                raise ScriptError(
+                    f"a provider would refuse this request of {caller}: {{fault}}",
+                    code="request_refused",
+                    agent=record.agent,
+                    fault=fault,
+                )
         return record
 
     def _next_outcome(self, record: CallRecord) -> StepOutcome:
@@ -369,7 +375,7 @@ class ScriptedModel(BaseChatModel):
         if inspect.iscoroutine(step):
             step.close()
         if inspect.isawaitable(step):
-            raise InvalidScript("an async function in a sync call", "ainvoke or astream")
+            raise invalid_script("an async function in a sync call", "ainvoke or astream")
         return as_outcome(step)
 
     async def _anext_outcome(self, record: CallRecord) -> StepOutcome:

@@ -16,7 +16,7 @@ from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, Huma
 from langchain_core.messages.ai import UsageMetadata
 from langchain_core.messages.tool import invalid_tool_call, tool_call, tool_call_chunk
 
-from echelons.errors import InvalidScript, ScriptExhausted, ScriptMissing
+from echelons.errors import ScriptError, invalid_script, script_exhausted
 from echelons.identity.lineage import MAIL_KEY
 from echelons.testing.steps import (
     Call,
@@ -67,7 +67,7 @@ def as_outcome(step: object) -> StepOutcome:
         return step
     reply = as_reply(step)
     if reply is None:
-        raise InvalidScript(f"the step {step!r}", STEP_KINDS)
+        raise invalid_script(f"the step {step!r}", STEP_KINDS)
     return reply
 
 
@@ -82,7 +82,7 @@ class ListScript:
         """Return the next step of a conversation."""
         index = self.position(messages)
         if index >= len(self.steps):
-            raise ScriptExhausted(agent, index, len(self.steps))
+            raise script_exhausted(agent, index, len(self.steps))
         return self.steps[index]
 
 
@@ -122,7 +122,7 @@ def as_script(script: object) -> ListScript | FunctionScript:
         return ListScript(tuple(as_outcome(step) for step in script))
     if callable(script) and not isinstance(script, type):
         return FunctionScript(cast("StepFunction", script))
-    raise InvalidScript(f"the script {script!r}", "a list of steps or a function of the messages")
+    raise invalid_script(f"the script {script!r}", "a list of steps or a function of the messages")
 
 
 class AgentScripts:
@@ -139,7 +139,14 @@ class AgentScripts:
         stem = name.rpartition("-")[0]
         script = self._scripts.get(name) or self._scripts.get(stem) or self._scripts.get(ANY_AGENT)
         if script is None:
-            raise ScriptMissing(agent, sorted(self._scripts))
+            caller = "a caller without a name" if agent is None else "agent {agent!r}"
+            raise ScriptError(
+                f"no script for {caller}; scripts exist for {{known}}; add one under its name, or "
+                'one for any agent under "*"',
+                code="script_missing",
+                agent=agent,
+                known=tuple(sorted(self._scripts)),
+            )
         return script
 
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from echelons.errors import InvalidScript
+from echelons.errors import invalid_script
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Reply:
             made from the calls if left out.
 
     Raises:
-        InvalidScript: The latency is negative or not finite, a call is no `Call`, or the
+        ScriptError: The latency is negative or not finite, a call is no `Call`, or the
             usage is not two whole numbers from 0.
     """
 
@@ -58,18 +58,18 @@ class Reply:
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.latency) and self.latency >= 0):
-            raise InvalidScript(f"a latency of {self.latency} s", "a finite number from 0")
+            raise invalid_script(f"a latency of {self.latency} s", "a finite number from 0")
         calls = (self.calls,) if isinstance(self.calls, Call) else tuple(self.calls)
         for call in calls:
             if not isinstance(call, Call):
-                raise InvalidScript(f"{call!r} among the calls of a reply", "Call(name, args)")
+                raise invalid_script(f"{call!r} among the calls of a reply", "Call(name, args)")
         usage: object = self.usage
         if usage is not None and not (
             isinstance(usage, tuple)
             and len(usage) == 2
             and all(isinstance(count, int) and count >= 0 for count in usage)
         ):
-            raise InvalidScript(f"the usage {usage!r}", "(tokens in, tokens out)")
+            raise invalid_script(f"the usage {usage!r}", "(tokens in, tokens out)")
         object.__setattr__(self, "calls", calls)
 
 

@@ -16,7 +16,7 @@ from langchain_core.tools import BaseTool, StructuredTool
 from pydantic import BaseModel, Field
 
 from echelons.effects.journal import effect
-from echelons.errors import InvalidExpression
+from echelons.errors import ToolRefusal
 from echelons.tools.answers import raise_refusals
 
 MAX_LENGTH: Final = 500
@@ -85,20 +85,20 @@ def evaluate_expression(expression: str) -> Number:
     """
     if len(expression) > MAX_LENGTH:
         why = f"it has {len(expression)} characters, the limit is {MAX_LENGTH}"
-        raise InvalidExpression(expression, why)
+        raise _invalid_expression(expression, why)
     try:
         tree = ast.parse(expression.strip(), mode="eval")
     except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
         why = f"it is no arithmetic ({type(error).__name__}); {_POSSIBLE}"
-        raise InvalidExpression(expression, why) from error
+        raise _invalid_expression(expression, why) from error
     if sum(1 for _ in ast.walk(tree)) > MAX_NODES:
-        raise InvalidExpression(expression, f"it has over {MAX_NODES} parts; calculate fewer")
+        raise _invalid_expression(expression, f"it has over {MAX_NODES} parts; calculate fewer")
     try:
         value = _evaluate(tree.body, expression)
     except (ArithmeticError, ValueError, TypeError) as error:
-        raise InvalidExpression(expression, f"its value is undefined ({error})") from error
+        raise _invalid_expression(expression, f"its value is undefined ({error})") from error
     if isinstance(value, float) and not math.isfinite(value):
-        raise InvalidExpression(expression, "its value is not finite")
+        raise _invalid_expression(expression, "its value is not finite")
     return value
 
 
@@ -144,7 +144,7 @@ def _evaluate(node: ast.expr, expression: str) -> Number:
             values = [_evaluate(argument, expression) for argument in args]
             return _check_size(_FUNCTIONS[name](*values), expression)
     part = ast.unparse(node)[:60]
-    raise InvalidExpression(expression, f"{part!r} is no arithmetic; {_POSSIBLE}")
+    raise _invalid_expression(expression, f"{part!r} is no arithmetic; {_POSSIBLE}")
 
 
 def _is_huge_power(base: Number, exponent: Number) -> bool:
@@ -155,12 +155,21 @@ def _is_huge_power(base: Number, exponent: Number) -> bool:
 def _check_size(value: Number, expression: str) -> Number:
     # A negative number to a fractional power is complex.
     if not isinstance(value, int | float):
-        raise InvalidExpression(expression, "its value is no real number")
+        raise _invalid_expression(expression, "its value is no real number")
     if isinstance(value, int) and value.bit_length() > MAX_BITS:
         raise _refuse_size(expression)
     return value
 
 
-def _refuse_size(expression: str) -> InvalidExpression:
+def _refuse_size(expression: str) -> ToolRefusal:
     why = f"a whole number in it has more than {MAX_BITS} bits, the limit; use fractions (1e300)"
-    return InvalidExpression(expression, why)
+    return _invalid_expression(expression, why)
+
+
+def _invalid_expression(expression: str, why: str) -> ToolRefusal:
+    return ToolRefusal(
+        "{expression:short} is not calculated: {why}",
+        code="invalid_expression",
+        expression=expression,
+        why=why,
+    )

@@ -19,12 +19,7 @@ from langchain_core.tools import BaseTool, StructuredTool
 from pydantic import BaseModel, Field
 
 from echelons.effects.journal import effect
-from echelons.errors import (
-    AddressRefused,
-    FetchFailed,
-    InvalidSetting,
-    ResponseTooLarge,
-)
+from echelons.errors import InvalidSetting, ToolRefusal, address_refused, fetch_failed
 from echelons.guards.permissions import ALL_GRANTED
 from echelons.run_context import get_context
 from echelons.tools.answers import raise_refusals
@@ -85,7 +80,7 @@ def fetch(url: str, policy: FetchPolicy) -> FetchedResponse:
         if response.status not in _REDIRECTS or "location" not in response.headers:
             return response
         current = check_redirect(current, response.headers["location"], policy.rules)
-    raise FetchFailed(url, f"there are more than {MAX_REDIRECTS} redirects; fetch another page")
+    raise fetch_failed(url, f"there are more than {MAX_REDIRECTS} redirects; fetch another page")
 
 
 def check_redirect(current: httpx.URL, location: str, rules: HostRules) -> httpx.URL:
@@ -95,10 +90,10 @@ def check_redirect(current: httpx.URL, location: str, rules: HostRules) -> httpx
     try:
         joined = str(current.join(location))
     except (httpx.InvalidURL, ValueError) as error:
-        raise AddressRefused(location, f"a redirect leads there, no URL ({error})") from error
+        raise address_refused(location, f"a redirect leads there, no URL ({error})") from error
     following = rules.check_url(joined)
     if current.scheme == "https" and following.scheme == "http":
-        raise AddressRefused(joined, "a redirect leads from https to http; fetch it on its own")
+        raise address_refused(joined, "a redirect leads from https to http; fetch it on its own")
     return following
 
 
@@ -129,12 +124,18 @@ def _read_body(response: httpx.Response, limit: int) -> bytes:
     url, headers = str(response.url), response.headers
     if headers.get("content-encoding", "identity") != "identity":
         why = f"its encoding is {headers['content-encoding']!r}, and none was asked for"
-        raise FetchFailed(url, why)
+        raise fetch_failed(url, why)
     body = bytearray()
     for chunk in response.iter_raw():
         body += chunk
         if len(body) > limit:
-            raise ResponseTooLarge(url, limit)
+            raise ToolRefusal(
+                "the response of {url:short} is larger than {limit} bytes, the limit; fetch a "
+                "smaller page, or a part of this one",
+                code="response_too_large",
+                url=url,
+                limit=limit,
+            )
     return bytes(body)
 
 
@@ -147,7 +148,7 @@ def _translate_errors(url: str, timeout: float) -> Iterator[None]:
         yield
     except (httpx.TimeoutException, httpcore.TimeoutException) as error:
         why = f"there is no whole response after {timeout:g} s, the limit; try later"
-        raise FetchFailed(url, why) from error
+        raise fetch_failed(url, why) from error
     except (
         httpx.HTTPError,
         httpx.InvalidURL,
@@ -156,7 +157,7 @@ def _translate_errors(url: str, timeout: float) -> Iterator[None]:
         OSError,
     ) as error:
         why = f"{type(error).__name__}: {error}; check the address, or try later"
-        raise FetchFailed(url, why) from error
+        raise fetch_failed(url, why) from error
 
 
 _TEXT_TYPE: Final = re.compile(
@@ -210,7 +211,7 @@ def build_http_get(
 
     >>> get = build_http_get(allow=["example.org"])
     >>> print(get.invoke({"url": "http://169.254.169.254/latest/meta-data/"}))
-    AddressRefused: 'http://169.254.169.254/latest/meta-data/' is not fetched: host ...
+    ToolRefusal: 'http://169.254.169.254/latest/meta-data/' is not fetched: host ...
     """
     rules = HostRules(allow, allow_private)
     headers = {"user-agent": "echelons", "accept": "text/*, application/json, application/xml"}
@@ -224,7 +225,7 @@ def build_http_get(
         response = fetch(url.strip(), replace(policy, rules=replace(rules, grant=grant)))
         if not 200 <= response.status < 300:
             why = f"the server answers with status {response.status}"
-            raise FetchFailed(response.url, why)
+            raise fetch_failed(response.url, why)
         return f"{response.url}\n\n{decode_response(response)}"
 
     hosts = ", ".join(sorted({*rules.allow, *rules.allow_private})) or "no host at all"
@@ -241,10 +242,10 @@ def decode_response(response: FetchedResponse) -> str:
     """Return the text of a response, in the character set that it names, or UTF-8."""
     kind, _, parameters = response.headers.get("content-type", "").partition(";")
     if kind and not _TEXT_TYPE.fullmatch(kind.strip().lower()):
-        raise FetchFailed(response.url, f"it is {kind.strip()[:100]!r}; only text is returned")
+        raise fetch_failed(response.url, f"it is {kind.strip()[:100]!r}; only text is returned")
     charset = _find_charset(parameters, response.content)
     if b"\0" in response.content and not charset.startswith(("utf-16", "utf-32")):
-        raise FetchFailed(response.url, "it has zero bytes, so it is no text")
+        raise fetch_failed(response.url, "it has zero bytes, so it is no text")
     return response.content.decode(charset, errors="replace")
 
 

@@ -11,7 +11,7 @@ from langchain_core.tools import BaseTool, StructuredTool
 from pydantic import BaseModel, Field
 
 from echelons.effects.journal import effect
-from echelons.errors import InvalidLines
+from echelons.errors import ToolRefusal
 from echelons.tools.answers import raise_refusals
 
 MAX_TEXT_LENGTH: Final = 1_000_000
@@ -64,7 +64,7 @@ def extract_lines(text: str, containing: str) -> str:
     lines = text.splitlines()
     matches = [f"{i}: {line}" for i, line in enumerate(lines, 1) if wanted in line.casefold()]
     if not matches:
-        raise InvalidLines(f"none of {len(lines)} contains {containing[:200]!r}; ask for less")
+        raise _invalid_lines(f"none of {len(lines)} contains {containing[:200]!r}; ask for less")
     return "\n".join(matches)
 
 
@@ -80,7 +80,9 @@ def replace_lines(text: str, first_line: int, last_line: int, replacement: str) 
     _check_length(replacement)
     lines = text.splitlines()
     if not 1 <= first_line <= last_line <= len(lines):
-        raise InvalidLines(f"{first_line} to {last_line} are not in 1 to {len(lines)}; count again")
+        raise _invalid_lines(
+            f"{first_line} to {last_line} are not in 1 to {len(lines)}; count again"
+        )
     kept = [*lines[: first_line - 1], *replacement.splitlines(), *lines[last_line:]]
     return "\n".join(kept) + "\n" * text.endswith("\n")
 
@@ -118,4 +120,8 @@ def build_text_tools() -> list[BaseTool]:
 
 def _check_length(text: str) -> None:
     if len(text) > MAX_TEXT_LENGTH:
-        raise InvalidLines(f"the text has {len(text)} characters, the limit is {MAX_TEXT_LENGTH}")
+        raise _invalid_lines(f"the text has {len(text)} characters, the limit is {MAX_TEXT_LENGTH}")
+
+
+def _invalid_lines(why: str) -> ToolRefusal:
+    return ToolRefusal("no lines: {why}", code="invalid_lines", why=why)

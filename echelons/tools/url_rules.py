@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import TYPE_CHECKING, Final
 
-from echelons.errors import AddressRefused, InvalidSetting, MissingExtra
+from echelons.errors import InvalidSetting, address_refused, missing_extra
 from echelons.guards.permissions import ALL_GRANTED, Grant
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class HostRules:
         host = read_host(parsed)
         if not self.grant.allows_host(host):
             hosts = ", ".join(self.grant.network or ()) or "none"
-            raise AddressRefused(url, f"host {host!r} is not granted to the agent, but: {hosts}")
+            raise address_refused(url, f"host {host!r} is not granted to the agent, but: {hosts}")
         if not self.is_private_allowed(host, port):
             self._check_host(url, host, port, DEFAULT_PORTS[parsed.scheme])
         return parsed.copy_with(fragment=None)
@@ -83,10 +83,10 @@ class HostRules:
         if not any(_is_match(entry, host, port, standard) for entry in self.allow):
             hosts = ", ".join(sorted(self.allow)) or "none"
             why = f"host {host!r} with port {port} is not allowed; allowed are: {hosts}"
-            raise AddressRefused(url, why)
+            raise address_refused(url, why)
         address = _read_address(host)
         if address and not is_public_address(address):
-            raise AddressRefused(url, f"{host} is not a public address; name a public host")
+            raise address_refused(url, f"{host} is not a public address; name a public host")
 
     def check_address(self, url: str, host: str, port: int, address: str) -> None:
         """Refuse a private or special address of a host, unless its name and port allow it."""
@@ -95,7 +95,7 @@ class HostRules:
         parsed = _read_address(address)
         if parsed is None or not is_public_address(parsed):
             why = f"host {host!r} leads to {address}, not a public address; name a public host"
-            raise AddressRefused(url, why)
+            raise address_refused(url, why)
 
     def is_private_allowed(self, host: str, port: int) -> bool:
         """Return whether the addresses of a host may be private."""
@@ -127,24 +127,24 @@ def _parse_url(url: str) -> httpx.URL:
     try:
         import httpx
     except ImportError as error:
-        raise MissingExtra("search", "httpx") from error
+        raise missing_extra("search", "httpx") from error
     if len(url) > MAX_URL_LENGTH:
-        raise AddressRefused(url, f"it has {len(url)} characters, the limit is {MAX_URL_LENGTH}")
+        raise address_refused(url, f"it has {len(url)} characters, the limit is {MAX_URL_LENGTH}")
     if not url.isascii() or _FORBIDDEN.search(url):
         why = "it has spaces, control, special or non-ASCII characters; percent-encode them, and"
-        raise AddressRefused(url, f"{why} write the host in ASCII ('xn--…')")
+        raise address_refused(url, f"{why} write the host in ASCII ('xn--…')")
     if not re.match(r"https?://[^/?#]", url, re.IGNORECASE):
-        raise AddressRefused(url, "only http:// and https:// with a host are fetched")
+        raise address_refused(url, "only http:// and https:// with a host are fetched")
     try:
         parsed = httpx.URL(url)
         host, port = read_host(parsed), parsed.port
     except (httpx.InvalidURL, ValueError) as error:
-        raise AddressRefused(url, f"it is no valid URL ({error})") from error
+        raise address_refused(url, f"it is no valid URL ({error})") from error
     if "@" in parsed.netloc.decode("ascii") or "@" in re.split("[/?#]", url, maxsplit=3)[2]:
-        raise AddressRefused(url, "it has a user name or password; leave them out")
+        raise address_refused(url, "it has a user name or password; leave them out")
     if not _is_host(host) or port == 0:
         why = f"{host!r} is no host name and no address in its usual form, such as 192.0.2.1"
-        raise AddressRefused(url, why)
+        raise address_refused(url, why)
     return parsed
 
 

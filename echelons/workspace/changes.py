@@ -13,7 +13,7 @@ from difflib import unified_diff
 from io import StringIO
 from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias
 
-from echelons.errors import FileRefused, InvalidPath, NoWorkspace
+from echelons.errors import WorkspaceError, file_refused, no_workspace
 from echelons.guards.permissions import ALL_GRANTED, Grant
 from echelons.run_context import get_context
 from echelons.workspace.files import Workspace, check_text, hash_text
@@ -76,7 +76,7 @@ class ChangeStore(Protocol):
         """Store a change, or remove it, if it is still the one from before; return whether it was.
 
         Raises:
-            FileTooLarge: The agent would have too many changes, or too large ones.
+            WorkspaceError: The agent would have too many changes, or too large ones.
         """
         ...
 
@@ -97,11 +97,11 @@ def get_changeset(config: Mapping[str, Any], subordinate: str = "") -> Changeset
         subordinate: Name of a subordinate, or path of an agent below; empty for the agent itself.
 
     Raises:
-        NoWorkspace: The run has no workspace.
+        WorkspaceError: The run has no workspace.
     """
     workspace = get_context(config).workspace
     if workspace is None:
-        raise NoWorkspace
+        raise no_workspace()
     return workspace.open_changeset(config, subordinate)
 
 
@@ -149,8 +149,8 @@ class Changeset:
         """Return the text of a file as the agent sees it, `None` if there is none.
 
         Raises:
-            InvalidPath: The path is none of a workspace.
-            FileRefused: It belongs to another agent, or cannot be read.
+            WorkspaceError: The path is none of a workspace; it belongs to another agent, or cannot
+                be read.
         """
         path = self._check_access(path)
         change = self._store.find(path)
@@ -168,9 +168,8 @@ class Changeset:
             call: The idempotency key of the call: the same call changes nothing twice.
 
         Raises:
-            InvalidPath: The path is none of a workspace.
-            FileTooLarge: It has more than 1 MiB, or the agent has changed too much.
-            FileRefused: It belongs to another agent, or cannot be read or written.
+            WorkspaceError: The path is none of a workspace; it has more than 1 MiB, or the agent
+                has changed too much; it belongs to another agent, or cannot be read or written.
         """
         path = self._check_access(path)
         text = check_text(path, text)
@@ -180,17 +179,17 @@ class Changeset:
         """Replace the one occurrence of a text in a file, see `write`.
 
         Raises:
-            FileRefused: There is no such file, or the text is not in it exactly once.
+            WorkspaceError: There is no such file, or the text is not in it exactly once.
         """
         path = self._check_access(path)
 
         def change(before: str | None) -> str:
             if before is None:
-                raise FileRefused(path, "there is no such file")
+                raise file_refused(path, "there is no such file")
             found = before.count(old) if old else 0
             if found != 1:
                 why = f"the text to replace is in it {found} times; give one that is in it once"
-                raise FileRefused(path, why)
+                raise file_refused(path, why)
             return check_text(path, before.replace(old, new))
 
         self._change(path, change, call)
@@ -199,13 +198,13 @@ class Changeset:
         """Remove a file, see `write`.
 
         Raises:
-            FileRefused: There is no such file.
+            WorkspaceError: There is no such file.
         """
         path = self._check_access(path)
 
         def change(before: str | None) -> None:
             if before is None:
-                raise FileRefused(path, "there is no such file")
+                raise file_refused(path, "there is no such file")
 
         self._change(path, change, call)
 
@@ -263,7 +262,7 @@ class Changeset:
             calls = (*(before.calls if before else ()), *filter(None, (call,)))[-_KEPT_CALLS:]
             if self._store.replace(path, before, FileChange(after, bases, calls=calls)):
                 return
-        raise FileRefused(path, "other calls change it all the time; try again")
+        raise file_refused(path, "other calls change it all the time; try again")
 
     def _review(self, path: str, change: FileChange) -> ChangedFile:
         conflict, text = "", None
@@ -272,7 +271,7 @@ class Changeset:
             text = found.text if found else None
             if (found.digest if found else None) not in (*change.bases, change.digest):
                 conflict = CONFLICT
-        except (FileRefused, InvalidPath) as error:
+        except WorkspaceError as error:
             conflict = error.why
         kind: Literal["added", "changed", "deleted"] = "changed"
         if change.text is None or None in change.bases[:1]:
@@ -284,10 +283,10 @@ class Changeset:
         path = check_path(path)
         if self._is_foreign(path):
             why = f"it belongs to other agents; files of your own go into {self._own_folder!r}"
-            raise FileRefused(path, why)
+            raise file_refused(path, why)
         if not self._is_granted(path):
             named = ", ".join(map(repr, self._grant.paths or ())) or "none"
-            raise FileRefused(path, f"it is not granted to you; granted are: {named}")
+            raise file_refused(path, f"it is not granted to you; granted are: {named}")
         return path
 
     def _is_granted(self, path: str) -> bool:
@@ -317,7 +316,7 @@ def merge_changes(workspace: Workspace, store: ChangeStore) -> MergeResult:
     called again: what is in the folder already is not written twice.
 
     Raises:
-        InvalidWorkspace: The folder is gone.
+        WorkspaceError: The folder is gone.
     """
     left: list[tuple[str, str]] = []
     with workspace.lock():
@@ -362,7 +361,7 @@ def _merge_file(workspace: Workspace, store: ChangeStore, path: str) -> str:
                 why = ""
                 if digest != change.digest:
                     workspace.write(path, change.text, digest)
-        except (FileRefused, InvalidPath) as error:
+        except WorkspaceError as error:
             why = error.why
         if why:
             store.replace(path, change, replace(change, state="proposed"))

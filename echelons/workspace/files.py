@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 from uuid import uuid4
 
-from echelons.errors import FileChanged, FileRefused, FileTooLarge, InvalidPath, InvalidWorkspace
+from echelons.errors import WorkspaceError, file_refused, file_too_large
 from echelons.text.input_limits import shorten_repr
 from echelons.workspace.paths import MAX_DEPTH, TEMPORARY_PREFIX, check_path
 
@@ -53,15 +53,14 @@ def check_text(path: str, text: str) -> str:
     """Return a text, if a file of a workspace may have it.
 
     Raises:
-        FileTooLarge: It has more than 1 MiB.
-        FileRefused: It has no UTF-8.
+        WorkspaceError: It has more than 1 MiB; it has no UTF-8.
     """
     try:
         size = len(text.encode())
     except UnicodeEncodeError as error:
-        raise FileRefused(path, "its text holds half a character; send it as UTF-8") from error
+        raise file_refused(path, "its text holds half a character; send it as UTF-8") from error
     if size > MAX_FILE_BYTES:
-        raise FileTooLarge(path, "its bytes are too many; split it", size, MAX_FILE_BYTES)
+        raise file_too_large(path, "its bytes are too many; split it", size, MAX_FILE_BYTES)
     return text
 
 
@@ -72,7 +71,7 @@ class Workspace:
         root: The folder; it must exist, must not be a link, and be writable.
 
     Raises:
-        InvalidWorkspace: It is no such folder.
+        WorkspaceError: It is no such folder.
 
     Examples:
         >>> from tempfile import mkdtemp
@@ -85,9 +84,9 @@ class Workspace:
     def __init__(self, root: str | Path) -> None:
         # What an object says of its class may be anything.
         if not issubclass(type(root), (str, Path)):
-            raise InvalidWorkspace(shorten_repr(root), "it is no path")
+            raise _invalid_workspace(shorten_repr(root), "it is no path")
         if os.open not in os.supports_dir_fd:
-            raise InvalidWorkspace(shorten_repr(root), "this system cannot open files within one")
+            raise _invalid_workspace(shorten_repr(root), "this system cannot open files within one")
         # Absolute, as the process may change its folder; a link in it is not resolved.
         try:
             self.root = os.path.abspath(root)  # noqa: PTH100
@@ -95,19 +94,19 @@ class Workspace:
                 found = os.fstat(folder)
                 is_writable = os.access(".", os.W_OK | os.X_OK, dir_fd=folder)
         except ValueError as error:
-            raise InvalidWorkspace(shorten_repr(root), str(error)) from error
+            raise _invalid_workspace(shorten_repr(root), str(error)) from error
         if self.root == os.sep:
-            raise InvalidWorkspace(self.root, "it is the whole file system")
+            raise _invalid_workspace(self.root, "it is the whole file system")
         if not is_writable:
-            raise InvalidWorkspace(self.root, "it cannot be written")
+            raise _invalid_workspace(self.root, "it cannot be written")
         self._identity = found.st_dev, found.st_ino
 
     def read(self, path: str) -> FileText | None:
         """Return the text of a file, `None` if there is none.
 
         Raises:
-            InvalidPath: The path is none of a workspace.
-            FileRefused: It is a link, a folder or a device, is larger than 1 MiB, or no text.
+            WorkspaceError: The path is none of a workspace; it is a link, a folder or a device, is
+                larger than 1 MiB, or no text.
         """
         path = check_path(path)
         *folders, name = path.split("/")
@@ -124,13 +123,13 @@ class Workspace:
                     _check_kind(path, os.fstat(file))
                     content = opened.read(MAX_FILE_BYTES + 1)
         if len(content) > MAX_FILE_BYTES:
-            raise FileTooLarge(
+            raise file_too_large(
                 path, "its bytes are too many; split it", len(content), MAX_FILE_BYTES
             )
         try:
             return FileText(content.decode(), sha256(content).hexdigest())
         except UnicodeDecodeError as error:
-            raise FileRefused(path, "it is no text in UTF-8; use a tool that reads it") from error
+            raise file_refused(path, "it is no text in UTF-8; use a tool that reads it") from error
 
     def write(self, path: str, text: str | None, base: str | None) -> None:
         """Put a text into the place of a file, or remove the file, all at once.
@@ -143,9 +142,8 @@ class Workspace:
             base: The hash of the text that it has; `None` if there is no such file.
 
         Raises:
-            InvalidPath: The path is none of a workspace.
-            FileChanged: It has another text.
-            FileRefused: It cannot be written: it is a link, has a second name, or the like.
+            WorkspaceError: The path is none of a workspace; it has another text; it cannot be
+                written: it is a link, has a second name, or the like.
         """
         path = check_path(path)
         *folders, name = path.split("/")
@@ -157,7 +155,7 @@ class Workspace:
                 return
             found = _stat_entry(path, folder, name)
             if found and found.st_nlink > 1:
-                raise FileRefused(path, "it has another name elsewhere (a hard link); copy it")
+                raise file_refused(path, "it has another name elsewhere (a hard link); copy it")
             with _refuse_by_name(path):
                 if text is None:
                     self._require_base(path, base)
@@ -182,17 +180,16 @@ class Workspace:
             under: A folder; everything if empty.
 
         Raises:
-            InvalidPath: The folder is none of a workspace.
-            FileTooLarge: There are more than 10,000.
+            WorkspaceError: The folder is none of a workspace; there are more than 10,000.
         """
         found: list[str] = []
         waiting: list[tuple[str, ...]] = [tuple(check_path(under).split("/")) if under else ()]
         while waiting:
             parts = waiting.pop()
-            with suppress(FileRefused), self._open_folder("/".join(parts), parts) as folder:
+            with suppress(WorkspaceError), self._open_folder("/".join(parts), parts) as folder:
                 for name, is_folder in _list_entries(folder):
                     path = "/".join((*parts, name))
-                    with suppress(InvalidPath):
+                    with suppress(WorkspaceError):
                         # A name in another form than NFC would be found under no path.
                         if check_path(path) != path:
                             continue
@@ -202,7 +199,7 @@ class Workspace:
                             found.append(path)
             if len(found) > MAX_LISTED:
                 why = "the files are too many; name a folder with fewer"
-                raise FileTooLarge(under or ".", why, len(found), MAX_LISTED)
+                raise file_too_large(under or ".", why, len(found), MAX_LISTED)
         return sorted(found)
 
     @contextmanager
@@ -225,7 +222,7 @@ class Workspace:
         Only while the workspace is locked: another one's file may be written there.
         """
         *folders, _ = check_path(path).split("/")
-        with suppress(FileRefused), self._open_folder(path, folders) as folder:
+        with suppress(WorkspaceError), self._open_folder(path, folders) as folder:
             for name, is_folder in _list_entries(folder):
                 if name.startswith(TEMPORARY_PREFIX) and not is_folder:
                     with suppress(OSError):
@@ -234,19 +231,24 @@ class Workspace:
     def _require_base(self, path: str, base: str | None) -> None:
         found = self.read(path)
         if (found.digest if found else None) != base:
-            raise FileChanged(path)
+            raise WorkspaceError(
+                "{path:quoted}: {why}",
+                code="file_changed",
+                path=path,
+                why="it has been changed since; read it, and change it again",
+            )
 
     @contextmanager
     def _open_root(self) -> Iterator[int]:
         try:
             folder = os.open(self.root, _FOLDER_FLAGS)
         except OSError as error:
-            raise InvalidWorkspace(self.root, _describe(error)) from error
+            raise _invalid_workspace(self.root, _describe(error)) from error
         try:
             found = os.fstat(folder)
             known = getattr(self, "_identity", None)
             if known and known != (found.st_dev, found.st_ino):
-                raise InvalidWorkspace(self.root, "another folder was put in its place")
+                raise _invalid_workspace(self.root, "another folder was put in its place")
             yield folder
         finally:
             os.close(folder)
@@ -290,11 +292,11 @@ def _stat_entry(path: str, folder: int, name: str) -> os.stat_result | None:
 
 def _check_kind(path: str, found: os.stat_result) -> None:
     if stat.S_ISLNK(found.st_mode):
-        raise FileRefused(path, "it is a link; name the file that it leads to")
+        raise file_refused(path, "it is a link; name the file that it leads to")
     if stat.S_ISDIR(found.st_mode):
-        raise FileRefused(path, "it is a folder; name a file in it")
+        raise file_refused(path, "it is a folder; name a file in it")
     if not stat.S_ISREG(found.st_mode):
-        raise FileRefused(path, "it is a device, a pipe or a socket, and no file")
+        raise file_refused(path, "it is a device, a pipe or a socket, and no file")
 
 
 def _write_beside(folder: int, text: str, mode: int | None) -> str:
@@ -330,7 +332,7 @@ def _refuse_by_name(path: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise FileRefused(path, _describe(error)) from error
+        raise file_refused(path, _describe(error)) from error
 
 
 def _describe(error: OSError) -> str:
@@ -339,3 +341,13 @@ def _describe(error: OSError) -> str:
     if error.errno == errno.ENOTDIR:
         return "it is no folder, or is reached through a link or a file"
     return (error.strerror or str(error)).lower()
+
+
+def _invalid_workspace(root: str, why: str) -> WorkspaceError:
+    return WorkspaceError(
+        "{root:short} is no workspace: {why}; name an existing folder that can be written, by its "
+        "own path and not through a link",
+        code="invalid_workspace",
+        root=root,
+        why=why,
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple, Protocol
 
-from echelons.errors import NoteRefused
+from echelons.errors import note_refused
 from echelons.run_context import get_context
 from echelons.text.input_limits import read_text, shorten_repr
 
@@ -40,7 +40,7 @@ class SharedNotes(Protocol):
         """Write a note, in the place of one of the same name; once for a call.
 
         Raises:
-            NoteRefused: It is too large, or there are too many.
+            WorkspaceError: It is too large, or there are too many.
         """
         ...
 
@@ -57,7 +57,7 @@ def check_note_name(given: object) -> str:
     """Return the name of a note.
 
     Raises:
-        NoteRefused: It is empty, too long, or cannot be printed.
+        WorkspaceError: It is empty, too long, or cannot be printed.
 
     Examples:
         >>> check_note_name("hotels in Rome")
@@ -66,7 +66,7 @@ def check_note_name(given: object) -> str:
     name = read_text(given) or ""
     if not 1 <= len(name) <= MAX_NAME or not name.isprintable() or name.strip() != name:
         why = f"a name has 1 to {MAX_NAME} characters that can be printed, no spaces at its ends"
-        raise NoteRefused(shorten_repr(given), why)
+        raise note_refused(shorten_repr(given), why)
     return name
 
 
@@ -74,15 +74,15 @@ def check_note_text(name: str, text: str) -> str:
     """Return the text of a note.
 
     Raises:
-        NoteRefused: It has more than 64 KiB, or is no UTF-8.
+        WorkspaceError: It has more than 64 KiB, or is no UTF-8.
     """
     try:
         size = len(text.encode())
     except UnicodeEncodeError as error:
-        raise NoteRefused(repr(name), "its text holds half a character") from error
+        raise note_refused(repr(name), "its text holds half a character") from error
     if size > MAX_NOTE_BYTES:
         why = f"its text has {size} bytes, and the limit is {MAX_NOTE_BYTES}; write less"
-        raise NoteRefused(repr(name), why)
+        raise note_refused(repr(name), why)
     return text
 
 
@@ -90,9 +90,9 @@ def get_notes(config: Mapping[str, Any]) -> SharedNotes:
     """Return the notes of a run.
 
     Raises:
-        NoteRefused: It is no run of a session.
+        WorkspaceError: It is no run of a session.
     """
     notes = get_context(config).notes
     if notes is None:
-        raise NoteRefused("of any name", "only runs of a Session have notes")
+        raise note_refused("of any name", "only runs of a Session have notes")
     return notes

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from itertools import groupby
 from typing import Final
 
-from echelons.errors import InvalidPath
+from echelons.errors import WorkspaceError
 from echelons.text.input_limits import read_text, shorten_repr
 
 MAX_PATH_BYTES: Final = 4096
@@ -41,7 +41,7 @@ def check_path(given: object) -> str:
     """Return a path in a workspace as it is kept: its names in Unicode's form NFC, between slashes.
 
     Raises:
-        InvalidPath: It is no relative path, has other parts than names, or has names that a file
+        WorkspaceError: It is no relative path, has other parts than names, or has names that a file
             system may read differently, that look like others, or that hold no work: `.git`.
 
     Examples:
@@ -49,13 +49,13 @@ def check_path(given: object) -> str:
         'docs/plan.md'
         >>> check_path("../plan.md")  # doctest: +ELLIPSIS
         Traceback (most recent call last):
-        echelons.errors.InvalidPath: '../plan.md' is no path of a workspace: '..' is no name of ...
+        echelons.errors.WorkspaceError: '../plan.md' is no path of a workspace: ...
     """
     text = read_text(given)
     if text is None:
-        raise InvalidPath(shorten_repr(given), "it is no text")
+        raise _invalid_path(shorten_repr(given), "it is no text")
     if why := next(_find_faults(text), ""):
-        raise InvalidPath(shorten_repr(text), why)
+        raise _invalid_path(shorten_repr(text), why)
     return unicodedata.normalize("NFC", text)
 
 
@@ -109,4 +109,13 @@ def _mixes_scripts(name: str) -> bool:
     return any(
         len({unicodedata.name(each, "").split(" ")[0] for each in word} & _CONFUSED_SCRIPTS) > 1
         for word in words
+    )
+
+
+def _invalid_path(path: str, why: str) -> WorkspaceError:
+    return WorkspaceError(
+        "{path} is no path of a workspace: {why}; name a file like 'docs/plan.md'",
+        code="invalid_path",
+        path=path,
+        why=why,
     )

@@ -14,7 +14,7 @@ from contextlib import suppress
 from time import monotonic
 from typing import Any, Final, NamedTuple
 
-from echelons.errors import FileRefused, InvalidPattern
+from echelons.errors import WorkspaceError
 from echelons.text.input_limits import shorten_repr
 from echelons.workspace.changes import Changeset
 
@@ -70,11 +70,11 @@ def search_files(
         under: A folder; all files if empty.
 
     Raises:
-        InvalidPattern: It is empty, too long, or no regular expression.
-        InvalidPath: The folder is none of a workspace.
+        WorkspaceError: It is empty, too long, or no regular expression; the folder is none of a
+            workspace.
     """
     if not 1 <= len(pattern) <= MAX_PATTERN:
-        raise InvalidPattern(shorten_repr(pattern), f"it has not 1 to {MAX_PATTERN} characters")
+        raise _invalid_pattern(shorten_repr(pattern), f"it has not 1 to {MAX_PATTERN} characters")
     deadline = monotonic() + SEARCH_SECONDS
     texts = _Texts(files, under, deadline)
     if is_regex:
@@ -105,7 +105,7 @@ class _Texts:
         size = 0
         for path in self._files.list_files(self._under):
             text = None
-            with suppress(FileRefused):
+            with suppress(WorkspaceError):
                 text = self._files.read(path)
             size += len(text or "")
             if size > MAX_SEARCHED_BYTES or monotonic() > self._deadline:
@@ -156,13 +156,22 @@ def _match_regex(pattern: str, texts: _Texts, deadline: float) -> SearchResult:
         )
     except subprocess.TimeoutExpired as error:
         why = f"it takes more than {SEARCH_SECONDS:g} seconds; search for a simpler one"
-        raise InvalidPattern(shorten_repr(pattern), why) from error
+        raise _invalid_pattern(shorten_repr(pattern), why) from error
     except (OSError, subprocess.CalledProcessError) as error:
         why = "no process could match it; search for a text instead"
-        raise InvalidPattern(shorten_repr(pattern), why) from error
+        raise _invalid_pattern(shorten_repr(pattern), why) from error
     answer: dict[str, Any] = json.loads(run.stdout)
     if "error" in answer:
         why = f"it is no regular expression ({answer['error']})"
-        raise InvalidPattern(shorten_repr(pattern), why)
+        raise _invalid_pattern(shorten_repr(pattern), why)
     found = tuple(Match(named[place][0], line, text) for place, line, text in answer["found"])
     return SearchResult(found, texts.is_complete and len(found) < MAX_MATCHES)
+
+
+def _invalid_pattern(pattern: str, why: str) -> WorkspaceError:
+    return WorkspaceError(
+        "{pattern} cannot be searched for: {why}",
+        code="invalid_pattern",
+        pattern=pattern,
+        why=why,
+    )

@@ -33,7 +33,6 @@ from echelons.errors import (
     MissingAgents,
     NotStorable,
     ScriptError,
-    SealKeyMissing,
     StorageError,
     UnreadableRecord,
 )
@@ -60,7 +59,6 @@ PROPAGATED_ERRORS = (
     StorageError,
     NotStorable,
     CheckpointTampered,
-    SealKeyMissing,
     UnreadableRecord,
     LeaseLost,
     LedgerError,

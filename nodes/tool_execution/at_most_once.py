@@ -78,7 +78,7 @@ def execute_at_most_once(
 
     Raises:
         GraphInterrupt: The tool asks, or only a human knows whether the call happened.
-        CallContested: Another run of the thread executes the same call.
+        LedgerError: Another run of the thread executes the same call.
         LeaseLost: Another process runs the thread now.
     """
     return _Execution(journal, call, config).plan(refusal)

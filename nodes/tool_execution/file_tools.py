@@ -15,7 +15,7 @@ from langchain_core.tools import BaseTool, StructuredTool, ToolException
 from langgraph.config import get_config
 
 from echelons.effects.journal import effect, idempotency_key
-from echelons.errors import FileRefused, ThreadError, WorkspaceError
+from echelons.errors import ThreadError, WorkspaceError, file_refused
 from echelons.workspace.changes import Changeset, get_changeset
 from echelons.workspace.search import search_files as find_lines
 
@@ -124,7 +124,7 @@ def _read_file(path: str, first_line: int = 1) -> str:
     with _open_files() as files:
         text = files.read(path)
         if text is None:
-            raise FileRefused(path, "there is no such file; list_files shows them")
+            raise file_refused(path, "there is no such file; list_files shows them")
     return _show_lines(text, max(first_line, 1))
 
 

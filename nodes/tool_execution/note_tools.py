@@ -5,7 +5,7 @@ from __future__ import annotations
 from langchain_core.tools import BaseTool
 
 from echelons.effects.journal import effect
-from echelons.errors import NoteRefused
+from echelons.errors import note_refused
 from echelons.nodes.tool_execution.file_tools import (
     build_tool,
     cut_text,
@@ -56,7 +56,7 @@ def _note_read(name: str) -> str:
         config = find_config()
         found = get_notes(config).read(name, config)
         if found is None:
-            raise NoteRefused(repr(name), "there is none of that name; note_list shows them")
+            raise note_refused(repr(name), "there is none of that name; note_list shows them")
     return f"[{found.author}, {found.at}]\n{found.text}"
 
 

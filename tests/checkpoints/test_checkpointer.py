@@ -20,9 +20,10 @@ from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.checkpoint.sqlite import SqliteSaver
 
 from echelons import Agent, SqliteCheckpointer
-from echelons.errors import DatabaseClosed, StorageError
+from echelons.errors import StorageError
 from echelons.identity.lineage import METADATA_KEYS
 from echelons.testing import ScriptedModel, delegate
+from tests.error_codes import raises_code
 from tests.fork_server import ForkServer
 
 ROWS = ("checkpoints", "writes", "events")
@@ -301,14 +302,14 @@ def test_a_database_is_closed_after_the_transaction_of_another_thread() -> None:
         assert cursor.execute("SELECT 7").fetchone() == (7,)
     closer.join()
 
-    with pytest.raises(DatabaseClosed):
+    with raises_code("database_closed"):
         saver.list_thread_ids()
 
 
 def test_a_database_is_closed_within_its_own_transaction() -> None:
     saver = SqliteCheckpointer(":memory:", busy_timeout=0)
 
-    with pytest.raises(DatabaseClosed), saver.cursor():
+    with raises_code("database_closed"), saver.cursor():
         saver.close()
 
 

@@ -10,8 +10,9 @@ import pytest
 
 from echelons import Agent, Session, ThreadStore
 from echelons.checkpoints.open import open_existing
-from echelons.errors import DatabaseMissing, StorageError
+from echelons.errors import StorageError
 from echelons.testing import ScriptedModel
+from tests.error_codes import raises_code
 
 
 def test_a_database_of_threads_is_opened(tmp_path: Path) -> None:
@@ -24,7 +25,7 @@ def test_a_database_of_threads_is_opened(tmp_path: Path) -> None:
 
 
 def test_a_missing_database_is_refused_and_not_made(tmp_path: Path) -> None:
-    with pytest.raises(DatabaseMissing) as caught:
+    with raises_code("database_missing") as caught:
         open_existing(tmp_path / "none.sqlite")
 
     assert caught.value.path == str(tmp_path / "none.sqlite")

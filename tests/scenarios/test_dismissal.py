@@ -18,7 +18,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from echelons import Agent, Permissions, Session, Spawn, SqliteCheckpointer, ThreadStore
 from echelons.checkpoints.ledger import build_key
 from echelons.checkpoints.tree_control.dismissal_ledger import DISMISSAL
-from echelons.errors import AgentDismissed, NothingToResume, ThreadNotFound, UnknownPath
+from echelons.errors import NothingToResume, ThreadNotFound, UnknownPath
 from echelons.testing import Call, ScriptedModel, delegate, per_conversation
 from echelons.tree.agent_registry import AgentState
 from echelons.workspace_tools import file_tools, note_tools
@@ -214,16 +214,16 @@ def test_questions_mail_and_tasks_for_dismissed_agent_are_refused(
 
     assert done.questions == (question.id,)
     assert world.do(session, "inbox") == []
-    with pytest.raises(AgentDismissed, match="'head/north' was dismissed by 'anna' at "):
+    with raises_code("agent_dismissed", match="'head/north' was dismissed by 'anna' at "):
         world.answer(session, {question.id: "left"})
     for method in ("send_message", "steer"):
-        with pytest.raises(AgentDismissed):
+        with raises_code("agent_dismissed"):
             world.do(session, method, "head/north/camp", "listen")
     assert world.resume(session).text == "over"
     assert told(session)[0] == f"[unable] {DISMISSED}"
-    with pytest.raises(AgentDismissed):
+    with raises_code("agent_dismissed"):
         world.answer(session, {question.id: "left"})
-    with pytest.raises(AgentDismissed):
+    with raises_code("agent_dismissed"):
         world.send(session, "dig", to="head/north")
 
 
@@ -233,7 +233,7 @@ def test_a_dismissed_root_closes_the_thread(world: World, saver: SqliteCheckpoin
 
     done = world.do(session, "dismiss", "head", by="anna")
     assert done.heir == "the user"
-    with pytest.raises(AgentDismissed, match="another thread"):
+    with raises_code("agent_dismissed", match="another thread"):
         world.send(session, "something else")
     result = world.resume(session)
 
@@ -243,7 +243,7 @@ def test_a_dismissed_root_closes_the_thread(world: World, saver: SqliteCheckpoin
     assert result.response.status == "unable"
     again = world.send(session, "go", turn_id="1")
     assert (again.status, again.replayed) == ("dismissed", True)
-    with pytest.raises(AgentDismissed):
+    with raises_code("agent_dismissed"):
         world.send(session, "something else")
     with pytest.raises(NothingToResume):
         world.resume(session)
@@ -631,7 +631,7 @@ def test_a_graceful_dismissal_lets_a_question_be_answered_and_an_immediate_one_e
     assert gently.questions == ()
     assert [each.id for each in world.do(session, "inbox")] == [question.id]
     assert states(session)["head/north"] == "waiting"
-    with pytest.raises(AgentDismissed):
+    with raises_code("agent_dismissed"):
         world.do(session, "steer", "head/north/camp", "listen")
     again = world.do(session, "dismiss", "head/north", graceful=True)
     assert not again.is_new
@@ -661,7 +661,7 @@ def test_request_to_dismissed_agent_needs_no_approval(
 
     done = world.do(session, "dismiss", "head/north", graceful=True)
     assert done.questions == (question.id,)
-    with pytest.raises(AgentDismissed):
+    with raises_code("agent_dismissed"):
         world.answer(session, {question.id: "approve"})
     result = world.resume(session)
 

@@ -8,14 +8,13 @@ from pathlib import Path
 from threading import Barrier
 from typing import Any
 
-import pytest
 from langchain_core.messages import BaseMessage
 
 from echelons import Agent, Permissions, Session, Spawn
-from echelons.errors import AgentDismissed
 from echelons.testing import Call, ScriptedModel, delegate
 from echelons.tree.agent_registry import AgentState
 from echelons.workspace_tools import file_tools, note_tools
+from tests.error_codes import raises_code
 from tests.scenarios.conftest import World
 from tests.told_lines import get_last
 
@@ -94,7 +93,7 @@ def test_a_branch_that_talks_is_dismissed_with_its_superior_and_its_changes_stay
             each.id for each in registry.agents
         }
         for path in made:
-            with pytest.raises(AgentDismissed):
+            with raises_code("agent_dismissed"):
                 world.do(session, "steer", path, "Go on")
         # What they have proposed is there, for whoever is left.
         for path in made:

@@ -17,13 +17,14 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 
 from echelons import Agent, DelegationPolicy, Limits, Session, SqliteCheckpointer
-from echelons.errors import AgentDismissed, SessionNeeded
+from echelons.errors import SessionNeeded
 from echelons.guards.budget import Budget
 from echelons.guards.prices import Price, Prices
 from echelons.monitors import Alert, Monitor
 from echelons.runtime.run_events import RunEvent, RunEventKind
 from echelons.testing import Call, OpenAIServer, Reply, ScriptedModel, delegate
 from echelons.tree.agent_registry import AgentRegistry
+from tests.error_codes import raises_code
 from tests.scenarios.drivers.watched import (
     ALERT,
     NORTH,
@@ -176,7 +177,7 @@ def test_an_alert_leaves_the_inbox_when_its_monitor_is_dismissed(saver: SqliteCh
     session.dismiss(WATCH)
 
     assert session.inbox() == []
-    with pytest.raises(AgentDismissed):
+    with raises_code("agent_dismissed"):
         session.answer(found.id, "Leave it.").result()
 
 

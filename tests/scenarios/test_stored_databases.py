@@ -50,15 +50,10 @@ from langchain_core.messages import AIMessage, ToolMessage
 from echelons import Result, Session, SqliteCheckpointer, ThreadStore
 from echelons.checkpoints.coordination.circuit_breakers import list_circuits
 from echelons.checkpoints.storage.migrations import MIGRATION_STEPS
-from echelons.errors import (
-    AgentDismissed,
-    CheckpointTampered,
-    QuestionClosed,
-    UnfinishedTurn,
-    UnknownSealKey,
-)
+from echelons.errors import CheckpointTampered, QuestionClosed, UnfinishedTurn
 from echelons.testing import ScriptedModel
 from tests.accounts import check_accounts
+from tests.error_codes import raises_code
 from tests.scenarios.drivers import (
     budgeted_team,
     dismissed_team,
@@ -234,7 +229,7 @@ def test_seals_of_before_hold_and_are_broken_by_a_changed_row(tmp_path: Path) ->
         assert saver.reseal() > 0
         thread = Session(Trees().tree("deep"), saver, thread="deep").thread_id
     with SqliteCheckpointer(path, seal=b"another key of 16") as saver:
-        with pytest.raises(UnknownSealKey):
+        with raises_code("unknown_seal_key"):
             ThreadStore(saver).get(thread)
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("UPDATE checkpoints SET metadata = metadata || ' '")
@@ -421,7 +416,7 @@ def test_earlier_dismissal_holds(world: World, tmp_path: Path) -> None:
             "digger": "done",
         }
         assert session.inbox() == []
-        with pytest.raises(AgentDismissed, match="dismissed by 'anna' at 20"):
+        with raises_code("agent_dismissed", match="dismissed by 'anna' at 20"):
             world.do(session, "steer", scout, "Hurry")
         assert not world.do(session, "dismiss", scout, by="berta").is_new
 

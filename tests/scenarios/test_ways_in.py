@@ -15,7 +15,7 @@ from langgraph.config import get_stream_writer
 from langgraph.types import Command, interrupt
 
 from echelons import Agent, Session, SqliteCheckpointer, ThreadStore
-from echelons.errors import MissingAgents, UnknownTeam
+from echelons.errors import MissingAgents, TeamError
 from echelons.testing import Call, ScriptedModel, delegate
 from tests.error_codes import raises_code
 
@@ -106,7 +106,7 @@ async def test_the_same_holds_in_an_event_loop() -> None:
 
 def test_an_error_of_ours_in_a_users_function_is_the_functions_failure() -> None:
     def broken(message: str) -> str:
-        raise UnknownTeam("x", ["y"])
+        raise TeamError("there is no team x", code="unknown_team")
 
     model = ScriptedModel([delegate("broken", "go"), "went on"])
     graph = Agent("head", model=model, subordinates=[broken]).compile()

@@ -14,7 +14,7 @@ from echelons.cli.display.text_format import build_command_line, check_name_argu
 from echelons.cli.exit_codes import ExitCode
 from echelons.cli.options import OutputOptions, complete_team_folder
 from echelons.cli.team_loader import is_team_folder, list_shipped_teams, list_team_folders
-from echelons.errors import InvalidTeam
+from echelons.errors import invalid_team
 
 if TYPE_CHECKING:
     from echelons.profiles.reader import Profile
@@ -105,7 +105,9 @@ def profiles(team: ListedFolderArgument = ".", *, how: OutputOptions) -> ExitCod
         return ExitCode.FINISHED
     found = read_team(folder)
     if found.faults and not is_team_folder(folder):
-        raise InvalidTeam(team, "it is no team's folder, and has none; make one: echelons new TEAM")
+        raise invalid_team(
+            team, "it is no team's folder, and has none; make one: echelons new TEAM"
+        )
     for profile in () if how.json else found.profiles:
         output.print_result(f"{profile.name} ({profile.folder}) {profile.hash}")
         for line in _describe_parts(profile):

@@ -15,7 +15,7 @@ from echelons.cli.command import command
 from echelons.cli.display.text_format import check_name_argument
 from echelons.cli.exit_codes import ExitCode
 from echelons.cli.options import DatabaseOptions, OutputOptions, ThreadArgument, WorkspaceOption
-from echelons.errors import NoWorkspace
+from echelons.errors import no_workspace
 
 if TYPE_CHECKING:
     from echelons.checkpoints.checkpointer import SqliteCheckpointer
@@ -159,7 +159,7 @@ def _open_changes(
     """Open a thread's changes, with the folder that is given, else the one that is stored.
 
     Raises:
-        NoWorkspace: Neither names one.
+        WorkspaceError: Neither names one.
     """
     from echelons.checkpoints.queries import run_plan
     from echelons.checkpoints.tree_control.workspace_changes import find_changing_agents, find_root
@@ -170,7 +170,7 @@ def _open_changes(
         stored = root.metadata.get("team_workspace") or find_root(saver.ledger, root.id)
         named = expand_home(folder) if folder else stored
         if not named:
-            raise NoWorkspace
+            raise no_workspace()
         agents = run_plan(saver, find_changing_agents(root.id))
         label = database.root_label(root)
         yield _ThreadChanges(saver, root.id, label, Workspace(str(named)), agents)

@@ -29,7 +29,6 @@ from echelons.delegation.policy import AlertDecision
 from echelons.delegation.request import Usage
 from echelons.errors import (
     CheckpointTampered,
-    DatabaseClosed,
     EchelonsError,
     LeaseLost,
     LedgerDamaged,
@@ -248,10 +247,11 @@ class _Watcher:
                 if halt := self._try_once():
                     self._say_end(halt)
                     return
-        except (LeaseLost, DatabaseClosed):
+        except LeaseLost:
             return  # the run ends by the same
         except Exception as error:  # noqa: BLE001  see above
-            if not self._watch.is_closed:
+            # The run ends by a closed database as well.
+            if getattr(error, "code", "") != "database_closed" and not self._watch.is_closed:
                 self.note_failure(error)
 
     def _try_once(self) -> Halt | None:
@@ -264,9 +264,9 @@ class _Watcher:
             # One that is paused looks later.
             if held is None:
                 return self._judge(self._unread[:MAX_EVENTS])
-        except DatabaseClosed:
-            raise
         except StorageError as error:
+            if error.code == "database_closed":
+                raise
             # Another process writes; it reads the events again.
             self.note_failure(error)
         return None

@@ -15,7 +15,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Final, Protocol, TypeVar
 
-from echelons.errors import FolderMissing, NotAFolder, NothingToRead
+from echelons.errors import TeamError, escape_braces
 from echelons.teams.research.file_decoding import NotText, decode_text
 
 LARGEST_FILE: Final = 2 * 1024 * 1024
@@ -87,24 +87,32 @@ def read_documents(
     there are no loops, no file is read twice and none outside `root` is read.
 
     Raises:
-        FolderMissing: There is nothing at `root`.
-        NotAFolder: `root` is a file.
-        NothingToRead: It has no readable document.
+        TeamError: There is nothing at `root`; `root` is a file; it has no readable document.
     """
     try:
         mode = root.stat().st_mode
     except (FileNotFoundError, NotADirectoryError, ValueError) as error:
-        raise FolderMissing(root) from error
+        raise TeamError(
+            "there is no folder {folder:quoted}; check the path of the documents",
+            code="folder_missing",
+            folder=root,
+        ) from error
     except OSError as error:
-        raise NothingToRead(root, [(".", _format_read_error(error))]) from error
+        raise _nothing_to_read(root, [(".", _format_read_error(error))]) from error
     if not stat.S_ISDIR(mode):
-        raise NotAFolder(root, root.parent)
+        raise TeamError(
+            "{path:quoted} is a file, not a folder; pass the folder that it lies in, "
+            "{folder:quoted}, or put it into a folder of its own",
+            code="not_a_folder",
+            path=root,
+            folder=root.parent,
+        )
     walked = track(_walk_files(root), description="Reading files")
     found = sorted(walked, key=lambda each: each.path.split("/"))
     documents = [each for each in found if isinstance(each, Document)]
     skipped = [each for each in found if isinstance(each, SkippedFile)]
     if not documents:
-        raise NothingToRead(root, [(each.path, each.reason) for each in skipped])
+        raise _nothing_to_read(root, [(each.path, each.reason) for each in skipped])
     return documents, skipped
 
 
@@ -187,4 +195,17 @@ def _escape_name(name: str) -> str:
     return "".join(
         char if char.isprintable() and char != "\\" else char.encode("unicode_escape").decode()
         for char in name
+    )
+
+
+def _nothing_to_read(folder: object, skipped: Sequence[tuple[str, str]]) -> TeamError:
+    shown = "; ".join(f"{path} ({reason})" for path, reason in skipped[:5])
+    rest = f" and {len(skipped) - 5} more" if len(skipped) > 5 else ""
+    what = f"skipped: {shown}{rest}" if shown else "empty"
+    return TeamError(
+        f"no readable document in {{folder:quoted}} ({escape_braces(what)}); put text files into "
+        "it, Markdown for example",
+        code="nothing_to_read",
+        folder=folder,
+        skipped=tuple(skipped),
     )

@@ -101,9 +101,8 @@ def survey(docs: Path | str, track: ProgressTracker = track_silently) -> Survey:
         track: Shows the progress; thousands of files take some seconds.
 
     Raises:
-        FolderMissing: There is nothing at `docs`.
-        NotAFolder: `docs` is a file.
-        NothingToRead: There is no readable document in it.
+        TeamError: There is nothing at `docs`; `docs` is a file; there is no readable document in
+            it.
     """
     root = expand_home(Path(docs))
     documents, skipped = read_documents(root, track)

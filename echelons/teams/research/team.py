@@ -29,9 +29,8 @@ def team(docs: Path | str | Survey) -> Agent:
             the result of `survey`.
 
     Raises:
-        FolderMissing: There is nothing at `docs`.
-        NotAFolder: `docs` is a file.
-        NothingToRead: There is no readable document in it.
+        TeamError: There is nothing at `docs`; `docs` is a file; there is no readable document in
+            it.
     """
     read = docs if isinstance(docs, Survey) else survey(docs)
     searches = {

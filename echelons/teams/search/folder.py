@@ -27,9 +27,8 @@ class FolderProvider:
         docs: The folder, or the result of `survey`.
 
     Raises:
-        FolderMissing: There is nothing at `docs`.
-        NotAFolder: `docs` is a file.
-        NothingToRead: There is no readable document in it.
+        TeamError: There is nothing at `docs`; `docs` is a file; there is no readable document in
+            it.
     """
 
     name = "folder"

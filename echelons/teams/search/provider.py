@@ -13,7 +13,7 @@ from langchain_core.tools import BaseTool, StructuredTool
 from pydantic import ValidationError
 
 from echelons.effects.journal import effect
-from echelons.errors import SearchFailed, ToolRefusal
+from echelons.errors import ToolRefusal, search_failed
 from echelons.teams.search.hits import SearchHit, format_hits, merge_hits
 from echelons.teams.search.search_input import SearchInput
 from echelons.tools.answers import raise_refusals
@@ -57,7 +57,7 @@ class SearchProvider(Protocol):
             now: Seconds since 1970, for waits that a provider states as a time.
 
         Raises:
-            SearchFailed: It cannot be asked, or its answer makes no sense.
+            ToolRefusal: It cannot be asked, or its answer makes no sense.
         """
         ...
 
@@ -82,7 +82,7 @@ class ApiEndpoint:
         """Return the body of a response with status 200.
 
         Raises:
-            SearchFailed: There is none; `wait` is what the server asks for.
+            ToolRefusal: There is none; `wait` is what the server asks for.
         """
         parts = urlsplit(self.base_url)
         port = parts.port or (443 if parts.scheme == "https" else 80)
@@ -95,12 +95,12 @@ class ApiEndpoint:
         try:
             response = fetch(f"{self.base_url}?{urlencode(parameters)}", policy)
         except ToolRefusal as error:
-            raise SearchFailed(self.provider, str(error)) from error
+            raise search_failed(self.provider, str(error)) from error
         if response.status != 200:
             limited = response.status in (403, 429)
             why = "it limits or refuses requests" if limited else "its server does not answer"
             wait = read_wait(response.headers, now)
-            raise SearchFailed(self.provider, f"{why} (status {response.status})", wait)
+            raise search_failed(self.provider, f"{why} (status {response.status})", wait)
         return response.content
 
 

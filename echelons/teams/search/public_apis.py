@@ -17,7 +17,7 @@ from xml.etree import ElementTree as ET
 
 from langchain_core.tools import BaseTool
 
-from echelons.errors import SearchFailed
+from echelons.errors import search_failed
 from echelons.teams.search.hits import LONGEST_SNIPPET, LONGEST_TITLE, SearchHit, clean_text
 from echelons.teams.search.provider import USER_AGENT, ApiEndpoint, build_provider_tool
 from echelons.teams.search.search_input import extract_keywords
@@ -78,7 +78,7 @@ class WikipediaProvider(_PublicApi):
         headers = {"user-agent": f"{USER_AGENT} ({self.contact})"} if self.contact else {}
         body = _parse_json(self.name, self._request(parameters, now, headers))
         if "error" in body:
-            raise SearchFailed(self.name, clean_text(body["error"], LONGEST_SNIPPET))
+            raise search_failed(self.name, clean_text(body["error"], LONGEST_SNIPPET))
         parts = urlsplit(self.base_url)
         found = body.get("query")
         rows = found.get("search") if isinstance(found, Mapping) else None
@@ -163,7 +163,7 @@ class ArxivProvider(_PublicApi):
             summary = clean_text(entry.findtext(f"{_ATOM}summary"), LONGEST_SNIPPET)
             url = clean_text(entry.findtext(f"{_ATOM}id"), 500)
             if "/api/errors" in url:
-                raise SearchFailed(self.name, summary or title)
+                raise search_failed(self.name, summary or title)
             authors = [each.text or "" for each in entry.iterfind(f"{_ATOM}author/{_ATOM}name")]
             more = " et al." if len(authors) > 3 else ""
             year = (entry.findtext(f"{_ATOM}published") or "")[:4]
@@ -192,15 +192,15 @@ def _parse_json(provider: str, content: bytes) -> Mapping[str, Any]:
     try:
         found = json.loads(content)
     except (ValueError, RecursionError) as error:
-        raise SearchFailed(provider, "its answer is no JSON") from error
+        raise search_failed(provider, "its answer is no JSON") from error
     if not isinstance(found, Mapping):
-        raise SearchFailed(provider, "its answer is no JSON object")
+        raise search_failed(provider, "its answer is no JSON object")
     return found
 
 
 def _check_rows(provider: str, rows: object) -> list[Mapping[str, Any]]:
     if not isinstance(rows, list):
-        raise SearchFailed(provider, "its answer has no list of results")
+        raise search_failed(provider, "its answer has no list of results")
     return [row for row in rows if isinstance(row, Mapping)]
 
 
@@ -210,10 +210,10 @@ def _parse_atom(provider: str, content: bytes) -> list[ET.Element]:
         text = content.decode("utf-8")
         # No feed declares a document type; without one, no entity can expand or lead to a file.
         if "<!DOCTYPE" in text or "<!ENTITY" in text:
-            raise SearchFailed(provider, "its answer declares entities, which no feed does")
+            raise search_failed(provider, "its answer declares entities, which no feed does")
         root = ET.fromstring(text)  # noqa: S314
     except (ET.ParseError, ValueError) as error:
-        raise SearchFailed(provider, "its answer is no XML") from error
+        raise search_failed(provider, "its answer is no XML") from error
     if root.tag != f"{_ATOM}feed":
-        raise SearchFailed(provider, "its answer is no Atom feed")
+        raise search_failed(provider, "its answer is no Atom feed")
     return root.findall(f"{_ATOM}entry")

@@ -11,7 +11,7 @@ from typing import Any, Final
 from langchain_core.tools import BaseTool
 
 from echelons.effects.journal import effect
-from echelons.errors import EchelonsError, NothingFound, SearchFailed
+from echelons.errors import EchelonsError, ToolRefusal, escape_braces, search_failed
 from echelons.guards.circuit_breaker import Admission, BreakerPolicy, Circuit
 from echelons.teams.search.hit_cache import DAY, HitCache
 from echelons.teams.search.hits import SearchHit, format_hits, merge_hits
@@ -92,15 +92,13 @@ class GuardedProvider:
         admission = self._admit()
         try:
             hits = self._provider.find_hits(query, self._clock())
-        except SearchFailed as error:
-            self._record_failure(admission, error.wait)
-            raise
-        except EchelonsError:
-            self._record_failure(admission)
+        except EchelonsError as error:
+            wait = error.wait if error.code == "search_failed" else 0.0
+            self._record_failure(admission, wait)
             raise
         except Exception as error:
             self._record_failure(admission)
-            raise SearchFailed(self._provider.name, describe_error(error)) from error
+            raise search_failed(self._provider.name, describe_error(error)) from error
         except BaseException:
             with self._lock:
                 self._circuit = self._circuit.release_probe(admission.probe)
@@ -118,11 +116,11 @@ class GuardedProvider:
             wait = self._free_at - now
             # A clock that was set back must not keep a provider out for longer.
             if 0 < wait <= LONGEST_WAIT:
-                raise SearchFailed(name, "it asks to be left alone for a while", round(wait, 1))
+                raise search_failed(name, "it asks to be left alone for a while", round(wait, 1))
             self._circuit, admission = self._circuit.admit(self._breaker, now)
             if not admission.admitted:
                 why = f"it has failed {admission.failures} times in a row"
-                raise SearchFailed(name, why, round(admission.wait, 1))
+                raise search_failed(name, why, round(admission.wait, 1))
             self._free_at = now + self._provider.interval
             return admission
 
@@ -160,7 +158,7 @@ class SearchService:
         """Return the answer for a model, and the artifact with its sources.
 
         Raises:
-            NothingFound: No provider has found anything; it has the reason of each.
+            ToolRefusal: No provider has found anything; it has the reason of each.
         """
         query = SearchInput(query=query).query
         reasons: dict[str, str] = {}
@@ -169,7 +167,14 @@ class SearchService:
             if hits:
                 notes = [f"\nWithout {name}: {why}" for name, why in reasons.items()]
                 return f"{format_hits(hits)}{''.join(notes)}", build_artifact(hits)
-        raise NothingFound(query, list(reasons.items()))
+        shown = "; ".join(f"{name}: {why}" for name, why in reasons.items())
+        shown = escape_braces(shown or "there is no provider")
+        raise ToolRefusal(
+            f"nothing is found for {{query:short}}: {shown}; ask in other words, or later",
+            code="nothing_found",
+            query=query,
+            reasons=tuple(reasons.items()),
+        )
 
     def _ask(self, name: str, query: str, reasons: dict[str, str]) -> Sequence[SearchHit]:
         try:

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from langchain_core.tools import BaseTool
 
-from echelons.errors import MissingExtra, SearchFailed
+from echelons.errors import missing_extra, search_failed
 from echelons.teams.search.hits import LONGEST_SNIPPET, LONGEST_TITLE, SearchHit, clean_text
 from echelons.teams.search.provider import build_provider_tool
 
@@ -55,22 +55,22 @@ class WebProvider:
             from ddgs import DDGS
             from ddgs.exceptions import DDGSException, RatelimitException, TimeoutException
         except ImportError as error:
-            raise MissingExtra("search", "ddgs") from error
+            raise missing_extra("search", "ddgs") from error
         try:
             found = DDGS(proxy=self.proxy, timeout=math.ceil(self.timeout)).text(
                 query, backend=",".join(self.engines), region=self.region, max_results=10
             )
         except TimeoutException as error:
-            raise SearchFailed(self.name, f"no engine answers in {self.timeout:g} s") from error
+            raise search_failed(self.name, f"no engine answers in {self.timeout:g} s") from error
         except RatelimitException as error:
-            raise SearchFailed(self.name, "the engines limit requests", wait=60) from error
+            raise search_failed(self.name, "the engines limit requests", wait=60) from error
         except DDGSException as error:
             if "No results found" in str(error):
                 return []
-            raise SearchFailed(self.name, clean_text(error, LONGEST_SNIPPET)) from error
+            raise search_failed(self.name, clean_text(error, LONGEST_SNIPPET)) from error
         except Exception as error:  # it parses pages, which may be anything
             why = f"ddgs fails with {type(error).__name__}: {clean_text(error, LONGEST_SNIPPET)}"
-            raise SearchFailed(self.name, why) from error
+            raise search_failed(self.name, why) from error
         hits = [
             SearchHit(
                 clean_text(row.get("title"), LONGEST_TITLE),

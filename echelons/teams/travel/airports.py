@@ -11,7 +11,7 @@ from functools import lru_cache
 from math import asin, cos, radians, sin, sqrt
 from typing import TYPE_CHECKING
 
-from echelons.errors import MissingExtra
+from echelons.errors import missing_extra
 
 if TYPE_CHECKING:
     from airportsdata import Airport as Row
@@ -40,7 +40,7 @@ def find_airport(code: str) -> Airport | None:
     """Return the airport with this IATA code, or `None`.
 
     Raises:
-        MissingExtra: `airportsdata` is not installed.
+        ConfigurationError: `airportsdata` is not installed.
     """
     row = load_table().get(code)
     if row is None:
@@ -91,5 +91,5 @@ def load_table() -> dict[str, Row]:
     try:
         import airportsdata
     except ModuleNotFoundError as error:
-        raise MissingExtra("travel", "airportsdata") from error
+        raise missing_extra("travel", "airportsdata") from error
     return airportsdata.load("IATA")

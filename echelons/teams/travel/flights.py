@@ -30,7 +30,7 @@ def find_flights(destination: str, origin: str | None = None) -> str:
 
     Raises:
         ToolException: The destination is unknown; the message names the known places.
-        MissingExtra: The package `airportsdata` is not installed.
+        ConfigurationError: The package `airportsdata` is not installed.
     """
     if origin is None:
         destination, origin = split_route(destination)

@@ -15,7 +15,7 @@ from http.server import BaseHTTPRequestHandler
 from socketserver import TCPServer, ThreadingMixIn
 from typing import Any, Protocol, runtime_checkable
 
-from echelons.errors import InvalidScript, ScriptExhausted
+from echelons.errors import invalid_script, script_exhausted
 from echelons.testing.openai_server.protocols import (
     ANTHROPIC,
     CHAT,
@@ -152,7 +152,7 @@ class Hang:
         released: Set by `release`.
 
     Raises:
-        InvalidScript: The step is none of these.
+        ScriptError: The step is none of these.
     """
 
     step: object = ""
@@ -200,7 +200,7 @@ class Drop:
             stops in its middle; with 0 either breaks off before its first byte.
 
     Raises:
-        InvalidScript: The step is none of these.
+        ScriptError: The step is none of these.
     """
 
     step: object = "cut short"
@@ -233,7 +233,7 @@ def as_response(step: object) -> Response:
 def _require_reply(step: object, kinds: str = "a str, Reply, Call or list of Calls") -> Reply:
     reply = as_reply(step)
     if reply is None:
-        raise InvalidScript(f"the step {step!r}", kinds)
+        raise invalid_script(f"the step {step!r}", kinds)
     return reply
 
 
@@ -265,11 +265,11 @@ class OpenAIServer:
     Attributes:
         rules: What it refuses, by path: tables that a test may change.
         refused: Why requests were refused.
-        errors: Errors in the script, such as `ScriptExhausted`; the client gets status 400,
+        errors: Errors in the script, such as `script_exhausted`; the client gets status 400,
             which it does not retry.
 
     Raises:
-        InvalidScript: A step is of an unknown kind.
+        ScriptError: A step is of an unknown kind.
 
     Examples:
         >>> with OpenAIServer(["Hello."]) as server:
@@ -289,7 +289,7 @@ class OpenAIServer:
         strict: bool = True,
     ) -> None:
         if isinstance(script, str) or not (callable(script) or isinstance(script, Sequence)):
-            raise InvalidScript(f"the script {script!r}", "a list of steps or a function")
+            raise invalid_script(f"the script {script!r}", "a list of steps or a function")
         self.models = tuple(models)
         self.keep_alive = keep_alive
         self.errors: list[Exception] = []
@@ -365,7 +365,7 @@ class OpenAIServer:
         elif request.number < len(self._script):
             response = self._script[request.number]
         else:
-            raise ScriptExhausted(None, request.number, len(self._script))
+            raise script_exhausted(None, request.number, len(self._script))
         if isinstance(response, Hang):
             with self._lock:  # `close` releases it, unless it sees that the server has closed
                 self._hanging.add(response)

@@ -24,11 +24,12 @@ from echelons.effects.journal import (
     EffectKind,
     JournalEntry,
 )
-from echelons.errors import CallContested, CheckpointTampered, LeaseLost, LedgerDamaged
+from echelons.errors import CheckpointTampered, LeaseLost, LedgerDamaged
 from echelons.langgraph_internals import CHECKPOINTER_KEY
 from echelons.run_context import CONTEXT_KEY, RunContext
 from echelons.testing import Call as Made
 from echelons.testing import ScriptedModel
+from tests.error_codes import raises_code
 
 Saver = BaseCheckpointSaver[Any]
 JOURNAL = LedgerJournal()
@@ -141,7 +142,7 @@ def test_overtaken_run_may_not_continue(saver: Saver) -> None:
     mine = begun(saver)
     JOURNAL.note(call(), replace(mine, at=""), config(saver))
 
-    with pytest.raises(CallContested) as refused:
+    with raises_code("call_contested") as refused:
         JOURNAL.note(call(), mine, config(saver))
     JOURNAL.end(call(), mine, {"messages": []}, config(saver))
 

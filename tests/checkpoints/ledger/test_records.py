@@ -20,7 +20,8 @@ from echelons.checkpoints.ledger.records import (
     MAX_NESTING,
     encode_record,
 )
-from echelons.errors import InvalidLedgerName, LedgerDamaged, NotJson, RecordTooLarge
+from echelons.errors import LedgerDamaged
+from tests.error_codes import raises_code
 
 MakeLedger = Callable[..., Ledger]  # of the fixture
 
@@ -88,7 +89,7 @@ def test_what_would_come_back_as_something_else_is_refused(ledger: Ledger, value
     ]
 
     for write in writes:
-        with pytest.raises(NotJson) as caught:
+        with raises_code("not_json") as caught:
             write()
         assert caught.value.where in ("mail", "turn")
 
@@ -131,11 +132,11 @@ def test_what_is_too_large_is_refused_with_its_size_and_the_limit(
 ) -> None:
     ledger = make_ledger(limit=100)
 
-    with pytest.raises(RecordTooLarge) as caught:
+    with raises_code("record_too_large") as caught:
         ledger.append("mail", text)
     assert (caught.value.where, caught.value.limit) == ("mail", 100)
     assert caught.value.size in (101, 102, 111)
-    with pytest.raises(RecordTooLarge):
+    with raises_code("record_too_large"):
         ledger.compare_and_set("turn", None, text)
 
     assert ledger.get_last_sequence("mail") == 0
@@ -174,7 +175,7 @@ def test_a_name_that_cannot_be_kept_is_refused(ledger: Ledger, name: Any) -> Non
     ]
 
     for use in uses:
-        with pytest.raises(InvalidLedgerName) as caught:
+        with raises_code("invalid_ledger_name") as caught:
             use()
         str(caught.value).encode()
         assert len(caught.value.name) < 200

@@ -18,8 +18,9 @@ from typing_extensions import TypedDict
 
 from echelons import Agent, Session, SqliteCheckpointer
 from echelons.checkpoints.maintenance.integrity_check import IntegrityReport
-from echelons.errors import BackupExists, StorageError
+from echelons.errors import StorageError
 from echelons.testing import ScriptedModel, delegate
+from tests.error_codes import raises_code
 
 KEY = b"a key of enough bytes"
 
@@ -249,7 +250,7 @@ def test_a_file_that_is_there_is_refused_and_not_touched(
     other.write_text("mine")
 
     for taken in (other, path):
-        with pytest.raises(BackupExists, match=taken.name) as refused:
+        with raises_code("backup_exists", match=taken.name) as refused:
             saver.backup(taken)
         assert refused.value.path == str(taken)
 

@@ -18,14 +18,14 @@ from echelons.checkpoints.maintenance.retention_policies import (
     KeepYounger,
     Strategy,
 )
-from echelons.errors import InvalidStrategy
 from echelons.testing import Call, ScriptedModel, delegate, delegate_many
+from tests.error_codes import raises_code
 
 
 @pytest.mark.parametrize("policy", [KeepLatest, KeepTurns, KeepYounger])
 @pytest.mark.parametrize("given", [True, 1.5, "3", None, float("nan"), object()])
 def test_a_policy_takes_a_number_or_an_age_and_nothing_else(policy: Any, given: Any) -> None:
-    with pytest.raises(InvalidStrategy, match=policy.__name__):
+    with raises_code("invalid_strategy", match=policy.__name__):
         policy(given)
 
 
@@ -275,5 +275,5 @@ async def test_each_has_a_twin_for_event_loops(saver: SqliteCheckpointer, graph:
     ],
 )
 def test_less_than_nothing_is_refused_by_name(make: Any) -> None:
-    with pytest.raises(InvalidStrategy, match="nothing was changed"):
+    with raises_code("invalid_strategy", match="nothing was changed"):
         make()

@@ -19,7 +19,6 @@ from echelons import Agent, Session
 from echelons.checkpoints.checkpointer import SqliteCheckpointer
 from echelons.checkpoints.ledger import build_key
 from echelons.checkpoints.threads.store import ThreadStore
-from echelons.errors import InvalidStrategy
 from echelons.identity.lineage import derive_root_thread_id
 from echelons.testing import Call, ScriptedModel, delegate
 from tests.error_codes import raises_code
@@ -449,7 +448,7 @@ def test_a_strategy_that_there_is_not_is_refused_by_name(saver: SqliteCheckpoint
     session.send("First.").result()
     before = rows(saver, session.thread_id)
 
-    with pytest.raises(InvalidStrategy, match="keep_latest"):
+    with raises_code("invalid_strategy", match="keep_latest"):
         saver.prune([session.thread_id], strategy="keep_some")
 
     assert rows(saver, session.thread_id) == before

@@ -19,8 +19,9 @@ from echelons.checkpoints.ledger import SqliteLedger
 from echelons.checkpoints.open import open_existing
 from echelons.checkpoints.storage.migrations import MIGRATION_STEPS, migrate
 from echelons.checkpoints.storage.schema import EVENTS_SCHEMA
-from echelons.errors import DatabaseTooNew, StorageError
+from echelons.errors import StorageError
 from echelons.testing import ScriptedModel
+from tests.error_codes import raises_code
 
 KNOWN = list(range(1, len(MIGRATION_STEPS) + 1))
 
@@ -157,14 +158,14 @@ def test_a_database_of_a_newer_version_is_refused_and_not_touched(tmp_path: Path
         connection.execute("DROP TABLE writes")  # as a newer version may have done
     before = database.read_bytes()
 
-    with pytest.raises(DatabaseTooNew) as caught:
+    with raises_code("database_too_new") as caught:
         SqliteCheckpointer(database)
 
     assert (caught.value.path, caught.value.found) == (str(database), 4711)
     assert caught.value.known == len(MIGRATION_STEPS)
     assert isinstance(caught.value, StorageError)
     assert database.read_bytes() == before
-    with pytest.raises(DatabaseTooNew):
+    with raises_code("database_too_new"):
         open_existing(database)
 
 

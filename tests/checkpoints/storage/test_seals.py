@@ -13,8 +13,9 @@ from langgraph.checkpoint.conformance import checkpointer_test, validate
 from langgraph.types import interrupt
 
 from echelons import Agent, Session, SqliteCheckpointer, ThreadStore
-from echelons.errors import CheckpointTampered, InvalidSealKey, SealKeyMissing, UnknownSealKey
+from echelons.errors import CheckpointTampered
 from echelons.testing import Call, ScriptedModel, delegate
+from tests.error_codes import raises_code
 
 KEY, OTHER_KEY = b"0123456789abcdef", b"fedcba9876543210"
 
@@ -222,7 +223,7 @@ def test_no_row_of_another_database_with_another_key_is_read(
             connection.execute(f"INSERT INTO main.{table} SELECT * FROM other.{table}")
     connection.close()
 
-    with pytest.raises(UnknownSealKey):
+    with raises_code("unknown_seal_key"):
         saver.get_tuple({"configurable": {"thread_id": root}})
 
 
@@ -234,7 +235,7 @@ def test_another_key_is_named_and_so_are_those_that_were_given(
 ) -> None:
     root = turn(saver, "one")
     with SqliteCheckpointer(path, seal=OTHER_KEY) as other:
-        with pytest.raises(UnknownSealKey) as refused:
+        with raises_code("unknown_seal_key") as refused:
             other.get_tuple({"configurable": {"thread_id": root}})
 
     assert refused.value.key in str(refused.value)
@@ -252,7 +253,7 @@ def test_the_first_key_seals_and_every_key_is_read(path: Path) -> None:
         assert read(saver, old) and read(saver, new)
     with SqliteCheckpointer(path, seal=OTHER_KEY) as saver:
         assert read(saver, new)
-        with pytest.raises(UnknownSealKey):
+        with raises_code("unknown_seal_key"):
             read(saver, old)
 
 
@@ -305,9 +306,9 @@ def test_a_sealed_database_without_a_key_can_be_read_and_deleted_from_but_not_wr
             lambda: saver.copy_thread(root, "copy"),
             lambda: saver.prune([root]),
         ):
-            with pytest.raises(SealKeyMissing):
+            with raises_code("seal_key_missing"):
                 write()
-        with pytest.raises(InvalidSealKey):
+        with raises_code("invalid_seal_key"):
             saver.reseal()
     with SqliteCheckpointer(path, seal=KEY) as saver:
         assert read(saver, root) == before
@@ -320,7 +321,7 @@ def test_a_sealed_database_without_a_key_can_be_read_and_deleted_from_but_not_wr
     "key", [b"", b"x" * 15, "x" * 32, [], [KEY, b"short"], [KEY, "x" * 32], bytearray(KEY)]
 )
 def test_a_key_that_seals_nothing_safely_is_refused(key: Any) -> None:
-    with pytest.raises(InvalidSealKey) as refused:
+    with raises_code("invalid_seal_key") as refused:
         SqliteCheckpointer(":memory:", seal=key)
 
     assert "16" in str(refused.value)

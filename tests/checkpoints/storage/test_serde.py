@@ -42,8 +42,9 @@ from echelons import Agent, Session, SqliteCheckpointer
 from echelons.checkpoints.storage.serde import MAX_VALUE_DEPTH, AllowlistSerializer
 from echelons.checkpoints.storage.type_codecs import SNAPSHOT
 from echelons.delegation.request import DelegationResponse, Status
-from echelons.errors import CheckpointTampered, InvalidAllowedType, NotStorable
+from echelons.errors import CheckpointTampered, NotStorable
 from echelons.testing import ScriptedModel, delegate
+from tests.error_codes import raises_code
 
 CALL = {"name": "look", "args": {"at": ["north", 1.5, None]}, "id": "1"}
 STORABLE = [
@@ -400,7 +401,7 @@ def namesake(name: str, module: str) -> Any:
     ],
 )
 def test_a_type_that_cannot_be_allowed_is_refused(types: Any) -> None:
-    with pytest.raises(InvalidAllowedType):
+    with raises_code("invalid_allowed_type"):
         SqliteCheckpointer(":memory:", allowed_types=types)
 
 

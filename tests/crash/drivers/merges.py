@@ -20,7 +20,7 @@ from typing import Any
 
 from echelons import SqliteCheckpointer
 from echelons.checkpoints.tree_control.workspace_changes import LedgerChanges
-from echelons.errors import FileRefused
+from echelons.errors import WorkspaceError
 from echelons.testing.crash import Count, Death, Watch, die, fork, watched
 from echelons.workspace.changes import Changeset, merge_changes
 from echelons.workspace.files import Workspace
@@ -106,7 +106,7 @@ def attempt(
 
     def finish() -> Any:
         if again:
-            with suppress(FileRefused):
+            with suppress(WorkspaceError):
                 change_again(place)
         left_before = merge(place).left
         return {**look(place), "left": left_before, "again": merge(place)}

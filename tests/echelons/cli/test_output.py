@@ -8,13 +8,13 @@ import pytest
 
 from echelons.cli import output
 from echelons.cli.exit_codes import ExitCode
-from echelons.errors import InvalidTeam
+from echelons.errors import invalid_team
 
 
 def test_an_error_is_printed_without_secrets_and_private_values(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    error = InvalidTeam("trips:mine", "it needs password=hunter2")
+    error = invalid_team("trips:mine", "it needs password=hunter2")
     error.add_note("hunter2")
 
     output.print_error(error, ExitCode.REFUSED, as_json=True)

@@ -12,9 +12,9 @@ from typer.testing import Result
 
 from echelons import Agent
 from echelons.cli.team_loader import TeamSpec, find_team_source, list_shipped_teams, load_team
-from echelons.errors import InvalidTeam, UnknownTeam
 from echelons.offline.planner import OfflinePlanner
 from echelons.testing import Call, OpenAIServer, delegate
+from tests.error_codes import raises_code
 
 Echelons = Callable[..., Result]
 
@@ -43,7 +43,7 @@ def test_an_unknown_team_is_refused_with_the_one_that_may_be_meant(echelons: Ech
 
 
 def test_nothing_is_suggested_for_a_team_that_resembles_none() -> None:
-    with pytest.raises(UnknownTeam) as caught:
+    with raises_code("unknown_team") as caught:
         load_team(TeamSpec("xyz"))
 
     assert "did you mean" not in str(caught.value)
@@ -266,9 +266,9 @@ def test_a_thread_notes_what_its_team_is_made_from() -> None:
 def test_a_databases_word_calls_only_functions_that_say_what_they_return(folder: Path) -> None:
     assert isinstance(load_team(TeamSpec("trips:made", trusted=False)), Agent)
     assert isinstance(load_team(TeamSpec("trips:later", trusted=False)), Agent)
-    with pytest.raises(InvalidTeam, match="only a database names"):
+    with raises_code("invalid_team", match="only a database names"):
         load_team(TeamSpec("trips:unannotated_later", trusted=False))
-    with pytest.raises(InvalidTeam, match="only a database names"):
+    with raises_code("invalid_team", match="only a database names"):
         load_team(TeamSpec("trips:unannotated", trusted=False))
-    with pytest.raises(InvalidTeam, match="only a database names"):
+    with raises_code("invalid_team", match="only a database names"):
         load_team(TeamSpec("os:abort", trusted=False))

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from echelons import Agent, BreakerPolicy, DelegationPolicy, Limits, Permissions, Session, Spawn
 from echelons.agent import get_compiled
 from echelons.delegation.context import ContextPolicy
-from echelons.errors import InvalidProfile, TeamNotTrusted, UnknownProfile
+from echelons.errors import TeamNotTrusted
 from echelons.memory import Memory
 from echelons.profiles.builder import (
     check_team_folder,
@@ -212,7 +212,7 @@ def test_python_that_fails_is_named_with_its_line(
 ) -> None:
     folder = write({**TEAM, "middle/clerk/tools/look.py": code + TOOL})
 
-    with pytest.raises(InvalidProfile) as refused:
+    with raises_code("invalid_profile") as refused:
         Agent.from_folder(folder, trusted=True)
 
     where, why = refused.value.faults[0]
@@ -244,7 +244,7 @@ def test_a_profile_is_loaded_by_its_name_alone(write: Write) -> None:
     assert [each.__name__ for each in load_profile(folder, "clerk", trusted=True).tools] == ["look"]
     with pytest.raises(TeamNotTrusted):
         load_profile(folder, "clerk")
-    with pytest.raises(UnknownProfile, match="did you mean 'writer'"):
+    with raises_code("unknown_profile", match="did you mean 'writer'"):
         load_profile(folder, "writers")
     spawn = Agent.from_folder(folder, trusted=True).permissions.spawn
     assert spawn is not None
@@ -372,7 +372,7 @@ class Notes(AgentMiddleware):
     Agent.from_folder(folder, trusted=True)
     write({"middle/clerk/settings.toml": rules.replace("note", "nate")})
     assert check_team_folder(folder)[1] == ()
-    with pytest.raises(InvalidProfile, match=r"clerk/settings\.toml:3: .*'nate'.*: look, note"):
+    with raises_code("invalid_profile", match=r"clerk/settings\.toml:3: .*'nate'.*: look, note"):
         Agent.from_folder(folder, trusted=True)
 
 
@@ -501,7 +501,7 @@ def look(state, runtime):
 
 def test_a_wrong_memory_in_settings_is_named_with_its_line(write: Write) -> None:
     folder = write({**TEAM, "middle/settings.toml": "[memory]\nbudget = 9\nrecents = 2\n"})
-    with pytest.raises(InvalidProfile) as caught:
+    with raises_code("invalid_profile") as caught:
         Agent.from_folder(folder, trusted=True)
     assert "middle/settings.toml:2" in str(caught.value)
     assert "middle/settings.toml:3" in str(caught.value)

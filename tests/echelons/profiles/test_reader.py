@@ -12,11 +12,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from echelons import Agent, EchelonsError
-from echelons.errors import InvalidProfile, InvalidTeam
 from echelons.profiles.builder import check_team_folder
 from echelons.profiles.reader import read_team
 from echelons.profiles.source_files import MAX_FILE_BYTES
 from tests.echelons.profiles.conftest import Write
+from tests.error_codes import raises_code
 
 TOOL = 'def add(first: int) -> int:\n    """Add one."""\n    return first + 1\n'
 GOOD = {
@@ -211,7 +211,7 @@ def test_each_fault_has_its_file_and_line(
     assert where.startswith(file.rpartition("/")[0])
     assert where.endswith(f"{file}{place}" if place else where)
     assert not kind or error == kind
-    with pytest.raises(InvalidProfile) as refused:
+    with raises_code("invalid_profile") as refused:
         Agent.from_folder(folder, trusted=True)
     assert refused.value.faults
 
@@ -421,12 +421,12 @@ def test_more_folders_than_a_team_may_have_are_refused(
 
 @pytest.mark.parametrize(("given", "said"), [("nowhere", "no such folder"), ("a\0b", "no such")])
 def test_what_is_no_folder_is_refused(tmp_path: Path, given: str, said: str) -> None:
-    with pytest.raises(InvalidTeam, match=said):
+    with raises_code("invalid_team", match=said):
         read_team(tmp_path / given)
 
 
 def test_a_file_in_place_of_the_folder_is_refused(write: Write) -> None:
-    with pytest.raises(InvalidTeam, match="it is a file; name its folder"):
+    with raises_code("invalid_team", match="it is a file; name its folder"):
         read_team(write(GOOD) / "prompt.md")
 
 

@@ -12,7 +12,7 @@ import pytest
 from langchain_core.embeddings import Embeddings
 from langgraph.errors import GraphInterrupt
 
-from echelons.errors import ScriptExhausted
+from echelons.errors import script_exhausted
 from echelons.routing import EmbeddingMatcher, LexicalMatcher, Match, ModelMatcher, Router
 from echelons.testing import Call, ScriptedModel
 from tests.echelons.routing.trees import Fixed, travel
@@ -147,7 +147,7 @@ def test_long_reason_is_shown_in_part() -> None:
     "error",
     [
         GraphInterrupt(),
-        ScriptExhausted(None, 1, 1),
+        script_exhausted(None, 1, 1),
         KeyboardInterrupt(),
         asyncio.CancelledError(),
         SystemExit(),

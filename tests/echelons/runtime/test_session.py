@@ -15,7 +15,6 @@ from langgraph.types import interrupt
 from echelons import Agent, Question, Result, Session, SqliteCheckpointer
 from echelons.errors import (
     CheckpointTampered,
-    DatabaseClosed,
     ForeignSaverWarning,
     InterventionPending,
     NoQuestionPending,
@@ -383,7 +382,7 @@ async def test_a_session_closes_what_it_has_opened(tmp_path: Path) -> None:
 
     for session in (one, two):
         for use in (session.inbox, lambda: session.send("Hello"), session.trace):  # noqa: B023
-            with pytest.raises(DatabaseClosed, match="is closed; use the session or the saver"):
+            with raises_code("database_closed", match="is closed; use the session or the saver"):
                 use()
 
 

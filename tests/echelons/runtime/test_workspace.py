@@ -9,9 +9,10 @@ import pytest
 from langgraph.checkpoint.memory import InMemorySaver
 
 from echelons import Agent, Session, SqliteCheckpointer
-from echelons.errors import ForeignSaverWarning, InvalidPath, NoWorkspace, UnknownPath
+from echelons.errors import ForeignSaverWarning, UnknownPath
 from echelons.testing import Call, ScriptedModel, delegate
 from echelons.workspace_tools import file_tools
+from tests.error_codes import raises_code
 
 
 @pytest.fixture
@@ -88,12 +89,12 @@ def test_a_copied_thread_has_the_changes(root: Path, tmp_path: Path) -> None:
 def test_what_is_not_there_is_refused_by_name(root: Path) -> None:
     with Session(team(), ":memory:") as session:
         for use in (session.changes, lambda: session.merge("head"), lambda: session.discard("x")):
-            with pytest.raises(NoWorkspace):
+            with raises_code("no_workspace"):
                 use()
     with Session(team(), ":memory:", workspace=root) as session:
         paths: tuple[Any, ...] = ("nobody", "", 5)
         for path in paths:
             with pytest.raises(UnknownPath, match="head/north"):
                 session.merge(path)
-        with pytest.raises(InvalidPath):
+        with raises_code("invalid_path"):
             session.discard("head/north", ["../x"])

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from langgraph.checkpoint.base import BaseCheckpointSaver
 
-from echelons.errors import FolderMissing
 from echelons.graphs.compiled_tree import AgentGraph
+from tests.error_codes import raises_code
 
 ROOT = Path(__file__).parents[3]
 CONFIG: dict[str, Any] = json.loads((ROOT / "langgraph.json").read_text(encoding="utf-8"))
@@ -58,5 +58,5 @@ def test_a_folder_that_is_not_there_is_refused_by_name(
 ) -> None:
     monkeypatch.setenv("ECHELONS_DOCS", str(tmp_path / "nothing"))
 
-    with pytest.raises(FolderMissing, match="nothing"):
+    with raises_code("folder_missing", match="nothing"):
         exported(CONFIG["graphs"]["research"]["path"])

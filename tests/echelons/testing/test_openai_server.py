@@ -11,10 +11,11 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from echelons.errors import InvalidScript, ScriptExhausted
+from echelons.errors import ScriptError
 from echelons.testing import Call, OpenAIServer, Reply
 from echelons.testing.openai_server import ChatRequest, Drop, Hang, HttpError
 from echelons.testing.openai_server.protocols import check_history
+from tests.error_codes import raises_code
 
 HELLO = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
 STREAMED = HELLO | {"stream": True, "stream_options": {"include_usage": True}}
@@ -212,7 +213,7 @@ def test_more_requests_than_steps_are_an_error_that_no_client_retries() -> None:
         response = client.post(HELLO)
         assert response.status == 400
         assert "ScriptExhausted" in json.load(response)["error"]["message"]
-        assert isinstance(client.server.errors[0], ScriptExhausted)
+        assert isinstance(client.server.errors[0], ScriptError)
 
 
 def test_a_function_answers_by_the_request() -> None:
@@ -235,14 +236,14 @@ def test_what_a_scripts_function_raises_reaches_the_client_and_the_test() -> Non
 
 @pytest.mark.parametrize("script", ["hello", 3, None, [3], [ValueError("no")], [[]]])
 def test_a_script_that_cannot_be_played_is_refused_where_it_is_written(script: Any) -> None:
-    with pytest.raises(InvalidScript, match="a script cannot hold"):
+    with raises_code("invalid_script", match="a script cannot hold"):
         OpenAIServer(script)
 
 
 def test_a_faulty_step_inside_a_hang_is_refused_as_well() -> None:
-    with pytest.raises(InvalidScript, match="the step 3"):
+    with raises_code("invalid_script", match="the step 3"):
         Hang(3)
-    with pytest.raises(InvalidScript, match="the step 3"):
+    with raises_code("invalid_script", match="the step 3"):
         Drop(3)
 
 

@@ -15,7 +15,6 @@ from langchain_core.messages import (
 )
 
 from echelons import Agent, Session
-from echelons.errors import RequestRefused
 from echelons.testing import ScriptedModel
 from echelons.testing.provider_rules import (
     ANTHROPIC_RULES,
@@ -26,6 +25,7 @@ from echelons.testing.provider_rules import (
     Rules,
     find_fault,
 )
+from tests.error_codes import raises_code
 
 TASK = HumanMessage("go")
 TEXT_FILE = {"type": "image", "base64": "aGk=", "mime_type": "text/html"}
@@ -194,7 +194,7 @@ def test_ordinary_requests_break_no_rule() -> None:
 def test_scripted_model_refuses_what_a_provider_would() -> None:
     said = [TASK, AIMessage(""), TASK]
 
-    with pytest.raises(RequestRefused, match="contents: messages"):
+    with raises_code("request_refused", match="contents: messages"):
         ScriptedModel(["x"]).invoke(said)
 
     assert ScriptedModel(["x"], strict=False).invoke(said).text == "x"

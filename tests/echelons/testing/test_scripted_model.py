@@ -15,8 +15,8 @@ from langchain_core.tools import tool
 from langgraph.graph import END, START, MessagesState, StateGraph
 from pydantic import BaseModel
 
-from echelons.errors import InvalidScript
 from echelons.testing import Call, FakeClock, ManualClock, Reply, ScriptedModel, Step
+from tests.error_codes import raises_code
 
 HEAD: RunnableConfig = {
     "metadata": {"agent": "head", "agent_path": "head", "agent_thread_id": "t1"}
@@ -223,13 +223,13 @@ def test_an_async_function_in_a_sync_call_is_refused() -> None:
     async def held(messages: Sequence[BaseMessage]) -> str:
         return "never"
 
-    with pytest.raises(InvalidScript, match="async function in a sync call"):
+    with raises_code("invalid_script", match="async function in a sync call"):
         ScriptedModel(held).invoke("x")
 
 
 def test_a_function_that_returns_no_step_is_refused() -> None:
     wrong: Any = lambda messages: 42  # noqa: E731
-    with pytest.raises(InvalidScript, match="the step 42"):
+    with raises_code("invalid_script", match="the step 42"):
         ScriptedModel(wrong).invoke("x")
 
 

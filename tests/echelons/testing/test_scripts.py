@@ -13,9 +13,9 @@ from langchain_core.messages import (
     ToolMessage,
 )
 
-from echelons.errors import InvalidScript, ScriptExhausted, ScriptMissing
 from echelons.testing import ScriptedModel, per_conversation
 from echelons.testing.scripts import AgentScripts, ListScript, count_answers, count_turn_answers
+from tests.error_codes import raises_code
 
 TWO_TURNS: list[BaseMessage] = [
     SystemMessage("be brief"),
@@ -56,14 +56,14 @@ def test_a_script_per_conversation_can_stand_under_an_agents_name() -> None:
 def test_a_conversation_that_outlasts_its_script_says_whose_and_where() -> None:
     model = ScriptedModel({"head": ["a", "b"]}, strict=False)
     config: Any = {"metadata": {"agent": "head"}}
-    with pytest.raises(ScriptExhausted) as caught:
+    with raises_code("script_exhausted") as caught:
         model.invoke([HumanMessage("x"), AIMessage("a"), AIMessage("b")], config)
     assert (caught.value.agent, caught.value.step, caught.value.length) == ("head", 2, 2)
     assert "script of head has 2 steps" in str(caught.value)
 
 
 def test_an_agent_without_a_script_is_named_with_those_that_have_one() -> None:
-    with pytest.raises(ScriptMissing) as caught:
+    with raises_code("script_missing") as caught:
         AgentScripts({"head": ["a"], "food": ["b"]}).find_script("flights")
     assert caught.value.agent == "flights"
     assert caught.value.known == ("food", "head")
@@ -71,7 +71,7 @@ def test_an_agent_without_a_script_is_named_with_those_that_have_one() -> None:
 
 def test_a_caller_without_a_name_has_only_the_script_for_any_agent() -> None:
     assert AgentScripts({"*": ["a"]}).find_script(None) is not None
-    with pytest.raises(ScriptMissing, match="a caller without a name"):
+    with raises_code("script_missing", match="a caller without a name"):
         AgentScripts({"head": ["a"]}).find_script(None)
 
 
@@ -84,11 +84,11 @@ def test_an_agents_own_script_goes_before_the_one_for_any() -> None:
 
 @pytest.mark.parametrize("script", ["hello", 3, None, AIMessage, {1, 2}, [3], [["a"]], [None]])
 def test_what_is_no_script_is_refused_where_it_is_written(script: Any) -> None:
-    with pytest.raises(InvalidScript, match="a script cannot hold"):
+    with raises_code("invalid_script", match="a script cannot hold"):
         ScriptedModel({"head": script})
 
 
 def test_an_empty_script_belongs_to_an_agent_that_must_not_be_called() -> None:
     model = ScriptedModel([])
-    with pytest.raises(ScriptExhausted, match="has 0 steps"):
+    with raises_code("script_exhausted", match="has 0 steps"):
         model.invoke("x")

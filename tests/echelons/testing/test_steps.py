@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from echelons.errors import InvalidScript
 from echelons.testing import Call, Reply, delegate, report
 from echelons.testing.steps import as_reply, split_arguments, split_words
+from tests.error_codes import raises_code
 
 
 def test_a_single_call_may_stand_for_a_list_of_one() -> None:
@@ -31,7 +31,7 @@ def test_a_single_call_may_stand_for_a_list_of_one() -> None:
     ],
 )
 def test_a_reply_that_cannot_be_played_is_refused_where_it_is_written(bad: Any) -> None:
-    with pytest.raises(InvalidScript, match="a script cannot hold"):
+    with raises_code("invalid_script", match="a script cannot hold"):
         Reply(**bad)
 
 

@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from echelons.errors import InvalidExpression
+from echelons.errors import ToolRefusal
 from echelons.tools import build_calculate
 from echelons.tools.calculator import MAX_BITS, evaluate_expression
+from tests.error_codes import raises_code
 
 
 @pytest.mark.parametrize(
@@ -47,7 +48,7 @@ def test_arithmetic_is_calculated(expression: str, value: str) -> None:
     ],
 )  # fmt: skip
 def test_what_is_no_arithmetic_is_refused(expression: str) -> None:
-    with pytest.raises(InvalidExpression):
+    with raises_code("invalid_expression"):
         evaluate_expression(expression)
 
 
@@ -63,7 +64,7 @@ def test_what_is_no_arithmetic_is_refused(expression: str) -> None:
     ],
 )  # fmt: skip
 def test_what_is_too_large_or_undefined_is_refused(expression: str) -> None:
-    with pytest.raises(InvalidExpression):
+    with raises_code("invalid_expression"):
         evaluate_expression(expression)
 
 
@@ -71,7 +72,7 @@ def test_what_is_too_large_or_undefined_is_refused(expression: str) -> None:
 def test_no_expression_ends_otherwise_than_with_a_small_number_or_a_refusal(text: str) -> None:
     try:
         value = evaluate_expression(text)
-    except InvalidExpression:
+    except ToolRefusal:
         return
     assert math.isfinite(value) if isinstance(value, float) else value.bit_length() <= MAX_BITS
 

@@ -15,11 +15,12 @@ from langchain_core.messages import ToolMessage
 
 from echelons import Agent, Permissions, Session
 from echelons.effects.journal import EffectKind, get_effect_kind
-from echelons.errors import AddressRefused, InvalidSetting
+from echelons.errors import InvalidSetting
 from echelons.testing import Call, ScriptedModel, delegate
 from echelons.tools import build_http_get
 from echelons.tools.http_get import check_redirect
 from echelons.tools.url_rules import HostRules
+from tests.error_codes import raises_code
 from tests.loopback_server import LoopbackServer, Reply
 
 
@@ -187,7 +188,7 @@ def test_a_redirect_that_leaves_https_or_is_no_url_is_refused(location: str) -> 
     start = httpx.URL("https://example.org/a")
 
     assert check_redirect(start, "../b", rules) == httpx.URL("https://example.org/b")
-    with pytest.raises(AddressRefused):
+    with raises_code("address_refused"):
         check_redirect(start, location, rules)
 
 

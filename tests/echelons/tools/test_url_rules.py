@@ -8,9 +8,10 @@ from ipaddress import ip_address
 
 import pytest
 
-from echelons.errors import AddressRefused, InvalidSetting
+from echelons.errors import InvalidSetting
 from echelons.tools.http_get import FetchPolicy, fetch
 from echelons.tools.url_rules import HostRules, is_public_address
+from tests.error_codes import raises_code
 
 PRIVATE = [
     "127.0.0.1", "127.0.0.53", "127.255.255.254", "0.0.0.0", "0.1.2.3", "10.0.0.1", "10.255.0.1",
@@ -105,7 +106,7 @@ def test_there_are_two_hundred_hostile_urls() -> None:
 @pytest.mark.parametrize("url", HOSTILE, ids=ascii)
 @pytest.mark.parametrize("allow", [["example.org"], ["*"]], ids=["one", "every"])
 def test_a_hostile_url_is_refused(url: str, allow: list[str]) -> None:
-    with pytest.raises(AddressRefused):
+    with raises_code("address_refused"):
         fetch(url, FetchPolicy(HostRules(allow), resolve=resolve_leniently))
 
 
@@ -125,7 +126,7 @@ def test_a_public_address_is_public(address: str) -> None:
 def test_a_name_that_resolves_to_such_an_address_is_refused(address: str) -> None:
     policy = FetchPolicy(HostRules(["example.org"]), resolve=lambda host, port: [address])
 
-    with pytest.raises(AddressRefused, match="leads to"):
+    with raises_code("address_refused", match="leads to"):
         fetch("https://example.org/", policy)
 
 
@@ -134,7 +135,7 @@ def test_one_private_address_among_public_ones_is_enough() -> None:
         HostRules(["example.org"]), resolve=lambda host, port: ["93.184.215.14", "10.0.0.1"]
     )
 
-    with pytest.raises(AddressRefused, match=r"10\.0\.0\.1"):
+    with raises_code("address_refused", match=r"10\.0\.0\.1"):
         fetch("https://example.org/", policy)
 
 
@@ -165,7 +166,7 @@ def test_a_url_of_an_allowed_host_is_let_through_without_its_fragment(allow: str
     ],
 )
 def test_a_url_of_another_host_is_refused_with_the_allowed_ones(allow: str, url: str) -> None:
-    with pytest.raises(AddressRefused, match=f"allowed are: {'none' if not allow else ''}"):
+    with raises_code("address_refused", match=f"allowed are: {'none' if not allow else ''}"):
         HostRules([allow] if allow else []).check_url(url)
 
 

@@ -15,10 +15,11 @@ from echelons import SqliteCheckpointer
 from echelons.checkpoints.ledger import Ledger, MemoryLedger, build_key
 from echelons.checkpoints.tree_control import workspace_changes
 from echelons.checkpoints.tree_control.workspace_changes import LedgerChanges
-from echelons.errors import FileRefused, FileTooLarge, LedgerDamaged
+from echelons.errors import LedgerDamaged
 from echelons.workspace import changes
 from echelons.workspace.changes import Changeset, format_diff, merge_changes
 from echelons.workspace.files import Workspace
+from tests.error_codes import raises_code
 
 
 @pytest.fixture
@@ -152,11 +153,11 @@ def test_an_edit_needs_the_text_exactly_once(root: Path, ledger: Ledger) -> None
 
     for old, found in (("i", 1), ("m", 1), ("Paris", 0), ("\n", 2), ("", 0)):
         if found != 1:
-            with pytest.raises(FileRefused, match=f"in it {found} times"):
+            with raises_code("file_refused", match=f"in it {found} times"):
                 mine.edit("docs/plan.md", old, "x")
-    with pytest.raises(FileRefused, match="no such file"):
+    with raises_code("file_refused", match="no such file"):
         mine.edit("docs/none.md", "a", "b")
-    with pytest.raises(FileRefused, match="no such file"):
+    with raises_code("file_refused", match="no such file"):
         mine.delete("docs/none.md")
     assert mine.list_changes() == []
 
@@ -191,7 +192,7 @@ def test_each_agent_has_a_folder_that_only_it_and_its_superiors_see(
             lambda path: east.write(path, "x"),
             lambda path: east.edit(path, "a", "b"),
         ):
-            with pytest.raises(FileRefused, match="other agents"):
+            with raises_code("file_refused", match="other agents"):
                 use(path)
 
 
@@ -201,7 +202,7 @@ def test_an_agent_cannot_change_more_than_a_limit(
     mine, part = files_of(root, ledger), "x" * 1024 * 1024
     for number in range(16):
         mine.write(f"{number}.txt", part)
-    with pytest.raises(FileTooLarge, match=str(16 * 1024 * 1024)):
+    with raises_code("file_too_large", match=str(16 * 1024 * 1024)):
         mine.write("one-more.txt", "x")
     mine.write("0.txt", part[1:])
     mine.write("one-more.txt", "x")
@@ -215,7 +216,7 @@ def test_an_agent_cannot_change_more_files_than_a_limit(
     mine = files_of(root, MemoryLedger())
     for number in range(100):
         mine.write(f"{number}.txt", "")
-    with pytest.raises(FileTooLarge, match="101 instead of 100"):
+    with raises_code("file_too_large", match="101 instead of 100"):
         mine.write("one-more.txt", "")
 
 

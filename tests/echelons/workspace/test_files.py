@@ -16,16 +16,10 @@ from pathlib import Path
 
 import pytest
 
-from echelons.errors import (
-    FileChanged,
-    FileRefused,
-    FileTooLarge,
-    InvalidPath,
-    InvalidWorkspace,
-    WorkspaceError,
-)
+from echelons.errors import WorkspaceError
 from echelons.workspace.files import MAX_FILE_BYTES, Workspace, hash_text
 from echelons.workspace.paths import check_path
+from tests.error_codes import raises_code
 
 SECRET = "what is outside"
 HOSTILE_NAMES = (
@@ -100,7 +94,7 @@ def test_about_a_thousand_hostile_paths_are_refused_and_none_escapes(
 
     for path in paths:
         for use in (workspace.read, lambda path: workspace.write(path, "in", None)):
-            with pytest.raises(InvalidPath) as refused:
+            with raises_code("invalid_path") as refused:
                 use(path)
                 pytest.fail(repr(path))
             str(refused.value).encode()
@@ -113,7 +107,7 @@ def test_about_a_thousand_hostile_paths_are_refused_and_none_escapes(
 
 @pytest.mark.parametrize("given", [None, 5, b"docs", ["docs"], Path("docs")])
 def test_what_is_no_text_is_no_path(given: object) -> None:
-    with pytest.raises(InvalidPath, match="it is no text"):
+    with raises_code("invalid_path", match="it is no text"):
         check_path(given)
 
 
@@ -123,7 +117,7 @@ def test_a_path_that_is_accepted_stays_inside_under_every_reading(seed: int) -> 
     alphabet = "ab./\\: ~\0\n\u00e9e\u0301\u202e\uff0f\u2215\u0430\ud800%"
     for _ in range(5000):
         text = "".join(chance.choices(alphabet, k=chance.randint(1, 12)))
-        with suppress(InvalidPath):
+        with suppress(WorkspaceError):
             path, accepted = check_path(text), accepted + 1
             assert os.path.normpath(path) == path
             assert not {"", ".", ".."} & {*path.split("/")}
@@ -152,9 +146,9 @@ def test_names_of_people_and_places_are_paths() -> None:
 def test_a_link_is_never_followed(path: str, root: Path, outside: Path) -> None:
     workspace = Workspace(root)
 
-    with pytest.raises(FileRefused, match="link"):
+    with raises_code("file_refused", match="link"):
         workspace.read(path)
-    with pytest.raises(FileRefused, match="link"):
+    with raises_code("file_refused", match="link"):
         workspace.write(path, "in", None)
 
     assert [each.read_text() for each in outside.iterdir()] == [SECRET]
@@ -173,13 +167,13 @@ def test_only_regular_files_are_opened_and_a_pipe_does_not_block(root: Path) -> 
             devices.append("device")
         for path in devices:
             for text in ("in", None):
-                with pytest.raises(FileRefused, match="no file"):
+                with raises_code("file_refused", match="no file"):
                     Workspace(root).write(path, text, None)
-            with pytest.raises(FileRefused, match="no file"):
+            with raises_code("file_refused", match="no file"):
                 Workspace(root).read(path)
-    with pytest.raises(FileRefused, match="folder"):
+    with raises_code("file_refused", match="folder"):
         Workspace(root).read("docs")
-    with pytest.raises(FileRefused, match="folder"):
+    with raises_code("file_refused", match="folder"):
         Workspace(root).write("docs", "in", None)
 
 
@@ -188,7 +182,7 @@ def test_a_file_with_a_second_name_is_read_and_not_written(root: Path, outside: 
     workspace = Workspace(root)
 
     for text in ("in", None):
-        with pytest.raises(FileRefused, match="hard link"):
+        with raises_code("file_refused", match="hard link"):
             workspace.write("hard.txt", text, hash_text(SECRET))
 
     assert (outside / "secret.txt").read_text() == SECRET
@@ -253,7 +247,7 @@ def test_no_file_that_is_swapped_for_a_link_meanwhile_is_followed(
     thread.start()
     try:
         for _ in range(3000):
-            with suppress(FileRefused):
+            with suppress(WorkspaceError):
                 found = workspace.read("file")
                 assert found is None or found.text == "Rome"
     finally:
@@ -281,7 +275,7 @@ def test_a_file_that_has_changed_is_not_written_over(base: str | None, root: Pat
     workspace = Workspace(root)
 
     for text in ("Turin", None):
-        with pytest.raises(FileChanged, match="changed since"):
+        with raises_code("file_changed", match="changed since"):
             workspace.write("docs/plan.md", text, base)
 
     assert (root / "docs" / "plan.md").read_text() == "Rome\n"
@@ -294,13 +288,13 @@ def test_large_files_and_those_that_are_no_text_are_refused(root: Path) -> None:
     (root / "image").write_bytes(b"\xff\xd8")
     (root / "full").write_bytes(b"x" * MAX_FILE_BYTES)
 
-    with pytest.raises(FileTooLarge, match=str(MAX_FILE_BYTES)):
+    with raises_code("file_too_large", match=str(MAX_FILE_BYTES)):
         workspace.read("large")
-    with pytest.raises(FileRefused, match="UTF-8"):
+    with raises_code("file_refused", match="UTF-8"):
         workspace.read("image")
-    with pytest.raises(FileTooLarge):
+    with raises_code("file_too_large"):
         workspace.write("new", "\u20ac" * (MAX_FILE_BYTES // 2), None)
-    with pytest.raises(FileRefused, match="half a character"):
+    with raises_code("file_refused", match="half a character"):
         workspace.write("new", "\ud800", None)
     assert workspace.read("full")
 
@@ -314,11 +308,11 @@ def test_a_folder_of_a_large_workspace_is_listed_and_the_whole_is_refused(
         (root / "modules" / f"{number}.js").write_text("")
     workspace = Workspace(root)
 
-    with pytest.raises(FileTooLarge, match="name a folder with fewer"):
+    with raises_code("file_too_large", match="name a folder with fewer"):
         workspace.list_files()
     assert workspace.list_files("docs") == ["docs/plan.md"]
     assert workspace.list_files("none") == workspace.list_files("away") == []
-    with pytest.raises(InvalidPath):
+    with raises_code("invalid_path"):
         workspace.list_files("docs/..")
 
 
@@ -327,7 +321,7 @@ def test_only_an_existing_folder_of_its_own_name_is_a_workspace(root: Path, tmp_
     refused: list[object] = [tmp_path / "none", root / "docs/plan.md", tmp_path / "alias", "/"]
 
     for given in (*refused, None, 5, b"x", "a\0b"):
-        with pytest.raises(InvalidWorkspace) as error:
+        with raises_code("invalid_workspace") as error:
             Workspace(given)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
         assert "no workspace" in str(error.value)
 
@@ -336,14 +330,14 @@ def test_a_workspace_that_was_replaced_is_refused(root: Path, outside: Path) -> 
     workspace = Workspace(root)
     root.rename(root.with_name("gone"))
 
-    with pytest.raises(InvalidWorkspace):
+    with raises_code("invalid_workspace"):
         workspace.read("docs/plan.md")
     root.symlink_to(outside)
-    with pytest.raises(InvalidWorkspace):
+    with raises_code("invalid_workspace"):
         workspace.read("secret.txt")
     root.unlink()
     root.mkdir()
-    with pytest.raises(InvalidWorkspace, match="another folder"):
+    with raises_code("invalid_workspace", match="another folder"):
         workspace.list_files()
 
 

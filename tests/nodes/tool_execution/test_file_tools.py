@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from echelons import Agent, Session, SqliteCheckpointer
-from echelons.errors import InvalidWorkspace
 from echelons.testing import Call, ScriptedModel, delegate
 from echelons.workspace.search import MAX_MATCHES
 from echelons.workspace_tools import file_tools, review_tools
+from tests.error_codes import raises_code
 
 
 @pytest.fixture
@@ -182,7 +182,7 @@ async def test_agents_of_one_tree_do_not_see_the_changes_of_each_other(
 
 
 def test_a_folder_that_is_no_workspace_is_refused_before_anything_is_made(tmp_path: Path) -> None:
-    with pytest.raises(InvalidWorkspace, match="no such file"):
+    with raises_code("invalid_workspace", match="no such file"):
         Session(Agent("head"), tmp_path / "data.db", workspace=tmp_path / "none")
     assert not [*tmp_path.iterdir()]
 

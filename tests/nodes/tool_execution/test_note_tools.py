@@ -6,15 +6,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from echelons import Agent, Session, SqliteCheckpointer
 from echelons.checkpoints.coordination.shared_notes import LedgerNotes
 from echelons.checkpoints.ledger import build_key
-from echelons.errors import NoteRefused
 from echelons.testing import Call, ScriptedModel, delegate
 from echelons.workspace.notes import MAX_NOTE_BYTES, MAX_NOTES
 from echelons.workspace_tools import note_tools
+from tests.error_codes import raises_code
 
 
 def build_team(told: dict[str, list[str]], **calls: Sequence[Call]) -> Agent:
@@ -93,7 +91,7 @@ def test_there_are_at_most_so_many_and_a_repeated_call_writes_once() -> None:
         assert [each.text for each in notes.list(config)] == ["second"]
         for number in range(1, MAX_NOTES):
             notes.write(str(number), "x", "", config)
-        with pytest.raises(NoteRefused, match="which is the limit"):
+        with raises_code("note_refused", match="which is the limit"):
             notes.write("more", "x", "", config)
         assert len(notes.list(config)) == MAX_NOTES
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from echelons import Agent, DelegationPolicy, Session, Spawn
-from echelons.errors import InvalidProfile, InvalidSetting
+from echelons.errors import InvalidSetting
 from echelons.features.monitors.settings import decide_alert
 from echelons.guards.budget import Budget
 from echelons.monitors import Alert, Monitor
@@ -162,10 +162,10 @@ def test_a_wrong_monitor_of_a_folder_is_shown_with_its_line(tmp_path: Path) -> N
     (tmp_path / "settings.toml").write_text(
         'name = "head"\n[[monitors]]\nname = "watch"\nevery_events = -1\n'
     )
-    with pytest.raises(InvalidProfile, match="every_events"):
+    with raises_code("invalid_profile", match="every_events"):
         Agent.from_folder(tmp_path)
     (tmp_path / "settings.toml").write_text('name = "head"\n[[monitors]]\nprompt = "?"\n')
-    with pytest.raises(InvalidProfile, match="name"):
+    with raises_code("invalid_profile", match="name"):
         Agent.from_folder(tmp_path)
 
 

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from echelons.errors import FolderMissing, NotAFolder, NothingToRead
 from echelons.teams.research.corpus import (
     LARGEST_FILE,
     Document,
@@ -15,6 +14,7 @@ from echelons.teams.research.corpus import (
     build_folder_tree,
     read_documents,
 )
+from tests.error_codes import raises_code
 
 linux_only = pytest.mark.skipif(sys.platform == "win32", reason="needs a POSIX file system")
 
@@ -130,7 +130,7 @@ def test_a_pipe_or_socket_is_never_opened(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_a_missing_folder_is_named(tmp_path: Path) -> None:
-    with pytest.raises(FolderMissing, match="nowhere") as raised:
+    with raises_code("folder_missing", match="nowhere") as raised:
         read_documents(tmp_path / "nowhere")
 
     assert raised.value.folder == tmp_path / "nowhere"
@@ -140,7 +140,7 @@ def test_a_missing_folder_is_named(tmp_path: Path) -> None:
 def test_a_path_that_cannot_exist_is_a_missing_folder(tmp_path: Path, path: str) -> None:
     write(tmp_path, {"a.md": "a"})
 
-    with pytest.raises(FolderMissing):
+    with raises_code("folder_missing"):
         read_documents(tmp_path / path)
 
 
@@ -148,16 +148,16 @@ def test_a_path_that_cannot_exist_is_a_missing_folder(tmp_path: Path, path: str)
 def test_a_folder_that_cannot_be_opened_says_why(tmp_path: Path) -> None:
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
 
-    with pytest.raises(NothingToRead, match="unreadable: Too many levels of symbolic links"):
+    with raises_code("nothing_to_read", match="unreadable: Too many levels of symbolic links"):
         read_documents(tmp_path / "loop")
-    with pytest.raises(NothingToRead, match="unreadable: File name too long"):
+    with raises_code("nothing_to_read", match="unreadable: File name too long"):
         read_documents(tmp_path / ("x" * 300))
 
 
 def test_file_in_place_of_folder_is_refused_with_the_folder_to_pass(tmp_path: Path) -> None:
     write(tmp_path, {"a.md": "a"})
 
-    with pytest.raises(NotAFolder, match="is a file") as raised:
+    with raises_code("not_a_folder", match="is a file") as raised:
         read_documents(tmp_path / "a.md")
 
     assert raised.value.folder == tmp_path
@@ -166,14 +166,14 @@ def test_file_in_place_of_folder_is_refused_with_the_folder_to_pass(tmp_path: Pa
 def test_a_folder_without_a_readable_document_says_what_it_found(tmp_path: Path) -> None:
     write(tmp_path, {"empty.md": "", "deep/er/empty.txt": ""})
 
-    with pytest.raises(NothingToRead, match=r"deep/er/empty.txt \(empty\)") as raised:
+    with raises_code("nothing_to_read", match=r"deep/er/empty.txt \(empty\)") as raised:
         read_documents(tmp_path)
 
     assert raised.value.skipped == (("deep/er/empty.txt", "empty"), ("empty.md", "empty"))
 
 
 def test_an_empty_folder_has_nothing_to_read(tmp_path: Path) -> None:
-    with pytest.raises(NothingToRead, match=r"\(empty\); put text files"):
+    with raises_code("nothing_to_read", match=r"\(empty\); put text files"):
         read_documents(tmp_path)
 
 

@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from echelons.agent import Agent
-from echelons.errors import FolderMissing, NotAFolder, NothingToRead
 from echelons.teams.research import survey, team
 from echelons.teams.research.prompts import MOST_CHARACTERS
 from echelons.tree.members import Member, fingerprint_tree, walk_tree
+from tests.error_codes import raises_code
 
 
 def write(root: Path, files: dict[str, str]) -> None:
@@ -168,11 +168,11 @@ def test_wrong_folders_are_refused_by_name(tmp_path: Path) -> None:
     (tmp_path / "file.md").write_text("text")
     (tmp_path / "none").mkdir()
 
-    with pytest.raises(FolderMissing):
+    with raises_code("folder_missing"):
         team(tmp_path / "nowhere")
-    with pytest.raises(NotAFolder):
+    with raises_code("not_a_folder"):
         team(str(tmp_path / "file.md"))
-    with pytest.raises(NothingToRead):
+    with raises_code("nothing_to_read"):
         team(tmp_path / "none")
 
 

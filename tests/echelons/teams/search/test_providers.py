@@ -11,7 +11,7 @@ from ddgs.engines.mojeek import Mojeek
 from langchain_core.messages import ToolMessage
 from langchain_core.tools import BaseTool
 
-from echelons.errors import SearchFailed
+from echelons.errors import EchelonsError
 from echelons.teams.search import (
     ArxivProvider,
     GithubProvider,
@@ -26,6 +26,7 @@ from echelons.teams.search import (
 )
 from echelons.teams.search.provider import LONGEST_WAIT, USER_AGENT, read_wait
 from tests.echelons.teams.search import replies
+from tests.error_codes import raises_code
 from tests.loopback_server import LoopbackServer, Reply
 
 PROVIDERS: list[Callable[..., SearchProvider]] = [WikipediaProvider, GithubProvider, ArxivProvider]
@@ -38,8 +39,8 @@ def find(provider: Callable[..., Any], server: LoopbackServer, **settings: Any) 
     return list(made.find_hits("tides", 0.0))
 
 
-def fail(provider: Callable[..., Any], server: LoopbackServer, **settings: Any) -> SearchFailed:
-    with pytest.raises(SearchFailed) as raised:
+def fail(provider: Callable[..., Any], server: LoopbackServer, **settings: Any) -> EchelonsError:
+    with raises_code("search_failed") as raised:
         find(provider, server, **settings)
     return raised.value
 
@@ -192,7 +193,7 @@ def test_a_server_that_hangs_is_a_reason(
 
 @pytest.mark.parametrize("provider", PROVIDERS)
 def test_a_server_that_is_not_there_is_a_reason(provider: Callable[..., Any]) -> None:
-    with pytest.raises(SearchFailed, match="ConnectError"):
+    with raises_code("search_failed", match="ConnectError"):
         provider(base_url="http://127.0.0.1:1/api").find_hits("tides", 0.0)
 
 
@@ -249,7 +250,7 @@ def test_an_engine_without_results_finds_nothing(engine: LoopbackServer, reply: 
 def test_an_engine_that_cannot_be_reached_is_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Mojeek, "search_url", "http://127.0.0.1:1/search")
 
-    with pytest.raises(SearchFailed, match="web cannot be asked"):
+    with raises_code("search_failed", match="web cannot be asked"):
         WebProvider(["mojeek"]).find_hits("tides", 0.0)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from echelons.errors import MissingExtra, NothingFound
+from echelons.errors import missing_extra
 from echelons.guards.circuit_breaker import BreakerPolicy
 from echelons.teams.search import (
     ArxivProvider,
@@ -20,6 +20,7 @@ from echelons.teams.search import (
     build_search_tool,
 )
 from tests.echelons.teams.search import replies
+from tests.error_codes import raises_code
 from tests.loopback_server import LoopbackServer, Reply
 
 
@@ -139,7 +140,7 @@ def test_if_all_fail_the_answer_names_each_with_its_reason(
         "/github": Reply(status=403, headers={"retry-after": "60"}),
         "/wikipedia": replies.wikipedia(),
     }
-    web = OwnProvider("web", MissingExtra("search", "ddgs"))
+    web = OwnProvider("web", missing_extra("search", "ddgs"))
     tool = build_search_tool(SearchService([*providers, web]))
 
     answer = tool.invoke({"query": "python retry library"})
@@ -152,7 +153,7 @@ def test_if_all_fail_the_answer_names_each_with_its_reason(
 
 
 def test_without_providers_nothing_is_found() -> None:
-    with pytest.raises(NothingFound, match="there is no provider"):
+    with raises_code("nothing_found", match="there is no provider"):
         SearchService([]).search("tides")
 
 
@@ -175,7 +176,7 @@ def test_a_provider_is_left_alone_as_long_as_it_asks(
 
     for seconds, requests in [(0, 1), (59, 1), (61, 2)]:
         clock.now = Clock.now + seconds
-        with pytest.raises(NothingFound):
+        with raises_code("nothing_found"):
             service.search("python retry library")
         assert len(server.seen) == requests
 
@@ -185,9 +186,9 @@ def test_a_provider_that_fails_three_times_is_left_alone_for_a_while(clock: Cloc
     service = SearchService([own], clock=clock, breaker=BreakerPolicy(failures=3, seconds=60))
 
     for _ in range(4):
-        with pytest.raises(NothingFound):
+        with raises_code("nothing_found"):
             service.search("tides")
-    with pytest.raises(NothingFound, match="failed 3 times in a row; ask again in 60 s"):
+    with raises_code("nothing_found", match="failed 3 times in a row; ask again in 60 s"):
         service.search("tides")
     assert own.asked == 3
 
@@ -213,7 +214,7 @@ def test_arxiv_is_asked_once_in_three_seconds(
     service = SearchService(providers[2:], clock=clock)
 
     service.search("papers on tides")
-    with pytest.raises(NothingFound, match="left alone for a while; ask again in 3 s"):
+    with raises_code("nothing_found", match="left alone for a while; ask again in 3 s"):
         service.search("papers on moons")
     clock.now += 3
     service.search("papers on moons")
@@ -248,7 +249,7 @@ def test_a_cached_hit_is_used_while_the_provider_fails(tmp_path: Path, clock: Cl
 
     own.answer = ValueError("down")
     assert service.search("tides") == first
-    with pytest.raises(NothingFound):
+    with raises_code("nothing_found"):
         service.search("moons")
 
 

@@ -12,7 +12,6 @@ from typer.testing import CliRunner
 from echelons import Session
 from echelons.cli.app import app
 from echelons.effects.journal import EffectKind, get_effect_kind
-from echelons.errors import FolderMissing, MissingExtra
 from echelons.teams.search import (
     SearchService,
     WebProvider,
@@ -21,6 +20,7 @@ from echelons.teams.search import (
     team,
 )
 from tests.echelons.teams.search import replies
+from tests.error_codes import raises_code
 from tests.loopback_server import LoopbackServer
 
 
@@ -62,7 +62,7 @@ def test_without_a_folder_the_public_providers_are_asked() -> None:
 
 
 def test_a_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(FolderMissing):
+    with raises_code("folder_missing"):
         team(tmp_path / "missing")
 
 
@@ -88,8 +88,8 @@ def test_the_command_line_takes_it_without_a_folder() -> None:
 def test_a_missing_package_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ddgs", None)
 
-    with pytest.raises(MissingExtra, match=r"pip install 'echelons\[search\]'"):
+    with raises_code("missing_extra", match=r"pip install 'echelons\[search\]'"):
         WebProvider().find_hits("tides", 0.0)
     monkeypatch.setitem(sys.modules, "httpx", None)
-    with pytest.raises(MissingExtra, match=r"'httpx'.*echelons\[search\]"):
+    with raises_code("missing_extra", match=r"'httpx'.*echelons\[search\]"):
         WikipediaProvider().find_hits("tides", 0.0)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from echelons.errors import EchelonsError, MissingExtra
+from echelons.errors import EchelonsError
 from echelons.teams.travel import airports
 from echelons.teams.travel.airports import (
     EARTH_RADIUS_KM,
@@ -20,6 +20,7 @@ from echelons.teams.travel.airports import (
     haversine_km,
 )
 from echelons.teams.travel.lookups import find_food
+from tests.error_codes import raises_code
 
 POINTS = st.tuples(st.floats(-90, 90), st.floats(-180, 180))
 METRE = 1e-3
@@ -90,7 +91,7 @@ def test_an_unknown_code_has_no_airport() -> None:
 
 @pytest.mark.usefixtures("no_airportsdata")
 def test_without_the_package_the_error_says_what_to_install() -> None:
-    with pytest.raises(MissingExtra) as caught:
+    with raises_code("missing_extra") as caught:
         find_airport("FCO")
     assert isinstance(caught.value, EchelonsError)
     assert (caught.value.extra, caught.value.package) == ("travel", "airportsdata")
