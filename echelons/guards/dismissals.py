@@ -29,13 +29,19 @@ class Dismissal:
         """Why one of its agents does nothing more, in a few words."""
         return f"{self.path} was dismissed"
 
-    def build_error(self, path: str) -> AgentDismissed:
+    def build_error(self, path: str) -> ControlError:
         """Return the error for a message or task to an agent at or below it."""
+        path = path or self.path
+        agent = "it" if path == self.path else "{dismissed!r}"
+        by, at = " by {by!r}" if self.by else "", " at {at}" if self.at else ""
+        remedy = "another agent"
+        if "/" not in self.path:
+            remedy = "another thread, or a fork of this one from before"
         return ControlError(
-            "nothing reaches {path:short}: {who} was dismissed{note}, for good; use {way}. "
-            "Nothing was stored",
+            f"nothing reaches {{path:short}}: {agent} was dismissed{by}{at}, for good; use "
+            f"{remedy}. Nothing was stored",
             code="agent_dismissed",
-            path=path or self.path,
+            path=path,
             dismissed=self.path,
             at=self.at,
             by=self.by,
