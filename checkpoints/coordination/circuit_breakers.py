@@ -23,6 +23,7 @@ from echelons.guards.circuit_breaker import (
     AttemptOutcome,
     BreakerPolicy,
     Circuit,
+    Circuits,
     CircuitState,
     FailureIntensity,
 )
@@ -58,7 +59,7 @@ class CircuitStatus(NamedTuple):
     scope: str = ""
 
 
-class TreeBreakers:
+class TreeBreakers(Circuits):
     """The circuits of one tree, kept by the paths of its agents.
 
     All threads of a tree share its circuits, and an agent that is added changes no other's.

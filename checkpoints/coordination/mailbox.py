@@ -33,6 +33,7 @@ from echelons.checkpoints.thread_events import WriteLocation, build_later_questi
 from echelons.errors import ControlError, QuestionClosed, message_refused
 from echelons.guards.dismissals import Dismissals
 from echelons.guards.gate import Halt, get_gate
+from echelons.guards.mailboxes import Mailboxes
 from echelons.identity.lineage import ECHELONS_NS
 from echelons.langgraph_internals import TASK_ID_KEY
 from echelons.messaging.mail import MAX_SENT, MAX_UNREAD, Mail, MailKind, OutgoingMail
@@ -222,7 +223,7 @@ def mark_read(
     _count_read(open_, thread_id, path, numbers)
 
 
-class TreeMailboxes:
+class TreeMailboxes(Mailboxes):
     """Reads the mailboxes of one run. Safe for any number of threads.
 
     Args:

@@ -26,7 +26,6 @@ from echelons.checkpoints.coordination.control_orders import (
     OrderListener,
     read_orders,
 )
-from echelons.checkpoints.coordination.mailbox import TreeMailboxes
 from echelons.checkpoints.ledger import Fence, Ledger, Transaction
 from echelons.checkpoints.thread_events import WriteLocation
 from echelons.checkpoints.tree_control.agent_aliases import assign_alias
@@ -43,7 +42,7 @@ from echelons.guards.budget import Allowance, GrantRequest, NotedCall, UsageList
 from echelons.guards.dismissals import NO_DISMISSALS, Dismissal, DismissalListener, Dismissals
 from echelons.guards.gate import Halt, HeldAttempts, Pause, Step, get_allowance
 from echelons.guards.limits import Limits
-from echelons.guards.mailboxes import NO_MAILBOXES, NoMailboxes
+from echelons.guards.mailboxes import NO_MAILBOXES, Mailboxes
 from echelons.identity.lineage import Identity, derive_agent_id
 from echelons.langgraph_internals import TASK_ID_KEY
 from echelons.run_context import get_context
@@ -96,7 +95,7 @@ class TreeGate:
         # The ledger's own: a step of every agent calls it.
         self.arun = ledger.arun
         self.backpressure: Backpressure | None = None
-        self.mailboxes: TreeMailboxes | NoMailboxes = NO_MAILBOXES
+        self.mailboxes: Mailboxes = NO_MAILBOXES
         self.held_attempts: HeldAttempts | None = None
         self.answer_mark: AnswerMark | None = None
         self.note_orders: OrderListener | None = None
@@ -393,8 +392,7 @@ class TreeGate:
     def _read_changes(
         self, open_: Transaction
     ) -> tuple[ControlOrders, Dismissals, Sequence[Dismissal]]:
-        if isinstance(self.mailboxes, TreeMailboxes):
-            self.mailboxes.refresh(open_)
+        self.mailboxes.refresh(open_)
         mark = self.answer_mark
         self._has_answers = mark is not None and mark.is_left_behind(open_)
         orders = read_orders(open_, self._thread_id, self._turn_id)

@@ -111,9 +111,11 @@ class Contract:
             fields = None
         if isinstance(fields, dict):
             return self.read_input(fields)
-        if (only := self._find_only_text()) is None:
+        schema = self.input_schema or {}
+        required = schema.get("required", [])
+        if len(required) != 1 or schema["properties"][required[0]].get("type") != "string":
             raise _contract_broken(self.describe_input())
-        return self.read_input({only: task})
+        return self.read_input({required[0]: task})
 
     def describe_input(self) -> str:
         """Return what an input has to be, in words for a model."""
@@ -137,15 +139,6 @@ class Contract:
             except ValueError as error:
                 raise _contract_broken(f"it is no JSON ({error})") from error
         return _validate(self.output, copy_plain(answer, "the output", OUTPUT_BYTES)[0])
-
-    def _find_only_text(self) -> str | None:
-        """Return the name of the only field that an input needs, if it is a text."""
-        schema = self.input_schema or {}
-        required = schema.get("required", [])
-        if len(required) != 1:
-            return None
-        kind = schema["properties"][required[0]].get("type")
-        return str(required[0]) if kind == "string" else None
 
 
 class SubordinateTool(dict[str, Any]):

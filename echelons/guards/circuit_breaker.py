@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Annotated, Any, NamedTuple, Protocol, TypeVar
+from typing import Annotated, Any, NamedTuple, TypeVar
 
 from pydantic import Field, FiniteFloat, NonNegativeInt
 
@@ -119,23 +119,6 @@ def _measure_elapsed(then: float, now: float) -> float:
     return abs(now - then)
 
 
-class Circuits(Protocol):
-    """The circuits of a tree, consulted before each call of a subordinate."""
-
-    def admit(self, path: str) -> Admission:
-        """Return whether a request to an agent may go through; count it if it is a probe."""
-        ...
-
-    def note(
-        self, path: str, admission: Admission, outcome: AttemptOutcome
-    ) -> FailureIntensity | None:
-        """Record the outcome of an admitted request; return the failures if too many."""
-
-    async def arun(self, work: Callable[[], T]) -> T:
-        """Call some of these methods in an event loop; repeat all of it if the ledger was busy."""
-        ...
-
-
 class AttemptOutcome(StrEnum):
     """The outcome of a request for the agent's circuit.
 
@@ -155,22 +138,28 @@ class FailureIntensity(NamedTuple):
     period: float
 
 
-class ClosedCircuits:
-    """The circuits of a node that runs outside of a tree: they admit every request."""
+class Circuits:
+    """The circuits of a tree, consulted before each call of a subordinate.
+
+    These are those of a node that runs outside of a tree: they admit every request.
+    """
 
     def admit(self, path: str) -> Admission:
-        """Admit the request."""
+        """Return whether a request to an agent may go through; count it if it is a probe."""
         return Admission(admitted=True)
 
-    def note(self, path: str, admission: Admission, outcome: AttemptOutcome) -> None:
-        """Do nothing."""
+    def note(
+        self, path: str, admission: Admission, outcome: AttemptOutcome
+    ) -> FailureIntensity | None:
+        """Record the outcome of an admitted request; return the failures if too many."""
+        return None
 
     async def arun(self, work: Callable[[], T]) -> T:
-        """Call it at once: nothing here waits."""
+        """Call some of these methods in an event loop; repeat all of it if the ledger was busy."""
         return work()
 
 
-_CLOSED_CIRCUITS = ClosedCircuits()
+_CLOSED_CIRCUITS = Circuits()
 
 
 def get_circuits(config: Mapping[str, Any]) -> Circuits:

@@ -1,99 +1,53 @@
-"""`Mailboxes`: where the agents of a run read their mail; implemented in `checkpoints`."""
+"""`Mailboxes`: where the agents of a run read their mail; `checkpoints` has those of a ledger."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from echelons.messaging.mail import Mail, OutgoingMail
 
+UNSTORED = "nothing of this run is stored, so no message can be delivered"
 
-class Mailboxes(Protocol):
-    """The mailboxes of the agents of one run; the methods take the config of an agent's node."""
 
-    has_mail: bool
+class Mailboxes:
+    """The mailboxes of the agents of one run; the methods take the config of an agent's node.
+
+    These are those of a run without a ledger that others could write to: always empty.
+    """
+
+    has_mail: bool = False
     """Whether any agent of the thread was ever sent a message; nothing else is called otherwise."""
+
+    def refresh(self, open_: Any) -> None:
+        """Look for messages again: something was written to the ledger."""
 
     def begin_reply(self, config: Mapping[str, Any], cut: Callable[[Sequence[Any]], None]) -> None:
         """Let interventions cut off the reply that the agent begins, with its chunks so far."""
-        ...
 
     def end_reply(self, config: Mapping[str, Any], *, has_failed: bool) -> None:
         """Note that the reply has ended; if it has failed, others may be told what it was."""
-        ...
 
     def read(self, config: Mapping[str, Any]) -> Sequence[Mail]:
         """Return the unread messages of the agent, oldest first."""
-        ...
+        return ()
 
     async def aread(self, config: Mapping[str, Any]) -> Sequence[Mail]:
         """Async version of `read`."""
-        ...
+        return ()
 
     def note_read(self, mail: Sequence[Mail], config: Mapping[str, Any]) -> None:
         """Let messages count as read once the writes of the node's task are stored."""
-        ...
 
     async def anote_read(self, mail: Sequence[Mail], config: Mapping[str, Any]) -> None:
         """Async version of `note_read`."""
-        ...
 
     def post(
         self, groups: Sequence[Sequence[OutgoingMail]], config: Mapping[str, Any]
     ) -> list[str]:
         """Send groups with the writes of the task; return why each is not sent, or ""."""
-        ...
-
-    async def apost(
-        self, groups: Sequence[Sequence[OutgoingMail]], config: Mapping[str, Any]
-    ) -> list[str]:
-        """Async version of `post`."""
-        ...
-
-    def keep_question(
-        self, question: Mapping[str, Any], call_id: str, config: Mapping[str, Any]
-    ) -> str:
-        """Keep a question for the user, once for each call; return its id, or ""."""
-        ...
-
-
-class NoMailboxes:
-    """The mailboxes of a run without a ledger that others could write to: always empty."""
-
-    has_mail = False
-
-    def begin_reply(self, config: Mapping[str, Any], cut: Callable[[Sequence[Any]], None]) -> None:
-        """Do nothing: there is no intervention."""
-
-    def end_reply(self, config: Mapping[str, Any], *, has_failed: bool) -> None:
-        """Do nothing."""
-
-    def read(self, config: Mapping[str, Any]) -> Sequence[Mail]:
-        """Return no messages."""
-        return ()
-
-    async def aread(self, config: Mapping[str, Any]) -> Sequence[Mail]:
-        """Async version of `read`."""
-        return ()
-
-    def note_read(self, mail: Sequence[Mail], config: Mapping[str, Any]) -> None:
-        """Do nothing."""
-
-    async def anote_read(self, mail: Sequence[Mail], config: Mapping[str, Any]) -> None:
-        """Async version of `note_read`."""
-
-    def post(
-        self, groups: Sequence[Sequence[OutgoingMail]], config: Mapping[str, Any]
-    ) -> list[str]:
-        """Refuse all messages."""
         return [UNSTORED if group else "" for group in groups]
-
-    def keep_question(
-        self, question: Mapping[str, Any], call_id: str, config: Mapping[str, Any]
-    ) -> str:
-        """Return that it was not kept."""
-        return ""
 
     async def apost(
         self, groups: Sequence[Sequence[OutgoingMail]], config: Mapping[str, Any]
@@ -101,6 +55,11 @@ class NoMailboxes:
         """Async version of `post`."""
         return self.post(groups, config)
 
+    def keep_question(
+        self, question: Mapping[str, Any], call_id: str, config: Mapping[str, Any]
+    ) -> str:
+        """Keep a question for the user, once for each call; return its id, or ""."""
+        return ""
 
-UNSTORED = "nothing of this run is stored, so no message can be delivered"
-NO_MAILBOXES = NoMailboxes()
+
+NO_MAILBOXES = Mailboxes()

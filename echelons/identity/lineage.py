@@ -119,42 +119,13 @@ CALLS_KEY = "calls"
 RETURNED_KEY = "returned"
 """Metadata key of a message whose text a function, a Runnable or a hook returned."""
 
-OWN_KEYS = frozenset(
-    {
-        THREADS_KEY,
-        ROUTES_KEY,
-        PARTS_KEY,
-        REQUESTS_KEY,
-        SPAWNED_KEY,
-        SIDE_BY_SIDE_KEY,
-        FORWARDED_KEY,
-        REFUSED_KEY,
-        UNASKED_KEY,
-        REQUEST_CONTEXT_KEY,
-        ADDRESSEE_KEY,
-        MAIL_KEY,
-        CUT_KEY,
-        END_KEY,
-        CONTINUED_KEY,
-        REPORT_KEY,
-        QUESTIONS_KEY,
-        USER_ANSWERS_KEY,
-        UNANSWERED_KEY,
-        INPUT_KEY,
-        DELEGATED_KEY,
-        WARNING_KEY,
-        NOTICES_KEY,
-        ROSTER_KEY,
-        FAILURE_KEY,
-        MEMORY_KEY,
-        PIN_KEY,
-        SHORTENED_KEY,
-        CALLS_KEY,
-        PAGE_KEY,
-        MENDED_KEY,
-        ASKED_KEY,
-    }
-)
+OWN_KEYS = frozenset({
+    THREADS_KEY, ROUTES_KEY, PARTS_KEY, REQUESTS_KEY, SPAWNED_KEY, SIDE_BY_SIDE_KEY, FORWARDED_KEY,
+    REFUSED_KEY, UNASKED_KEY, REQUEST_CONTEXT_KEY, ADDRESSEE_KEY, MAIL_KEY, CUT_KEY, END_KEY,
+    CONTINUED_KEY, REPORT_KEY, QUESTIONS_KEY, USER_ANSWERS_KEY, UNANSWERED_KEY, INPUT_KEY,
+    DELEGATED_KEY, WARNING_KEY, NOTICES_KEY, ROSTER_KEY, FAILURE_KEY, MEMORY_KEY, PIN_KEY,
+    SHORTENED_KEY, CALLS_KEY, PAGE_KEY, MENDED_KEY, ASKED_KEY,
+})  # fmt: skip
 """The keys that only this library may write; removed from messages that come from outside."""
 
 

@@ -15,21 +15,10 @@ RUN = "run"
 RESERVED_NAMES = frozenset({"reason", "act", "delegate", "refuse", "dispatch", RUN})
 """Names of the nodes of every level and delegation graph."""
 
-PRIVATE_KEYS = frozenset(
-    {
-        "cut",
-        "forward",
-        "heads",
-        "jump_to",
-        "notice_mark",
-        "parts",
-        "previous",
-        "replied",
-        "request",
-        "response",
-        "unhooked",
-    }
-)
+PRIVATE_KEYS = frozenset({
+    "cut", "forward", "heads", "jump_to", "notice_mark", "parts", "previous", "replied", "request",
+    "response", "unhooked",
+})  # fmt: skip
 """Keys of a level's state that no tool and no middleware may write."""
 
 PATH_SEPARATOR = "/"

@@ -14,42 +14,32 @@ from echelons.guards.permissions import (
     find_wider,
     rank_rule,
 )
+from echelons.tree import names
 from echelons.tree.members import Member, TreePlace, walk_tree
-from echelons.tree.names import (
-    ASK,
-    ASK_LATER,
-    ASK_SUPERIOR,
-    ASK_USER,
-    CALL_SUBORDINATE,
-    DELEGATE_MANY,
-    DISMISS_SUBORDINATE,
-    PIN,
-    READ_RESULT,
-    RECALL,
-    REPORT,
-    SEND_MESSAGE,
-    SPAWN_SUBORDINATE,
-    get_provider_tool_name,
-)
+from echelons.tree.names import SPAWN_SUBORDINATE, get_provider_tool_name
 
 _DELEGATION = "name the subordinates, whose tasks a rule holds"
 _UPWARD = "what an agent says to its superior is not held"
 _CONTACT = "Permissions(contact_user=…) decides whether an agent has it"
 _MEMORY = "Agent(memory=…) decides whether an agent has it"
 _DECIDED_ELSEWHERE: Final[Mapping[str, str]] = {
-    CALL_SUBORDINATE: _DELEGATION,
-    DELEGATE_MANY: _DELEGATION,
-    REPORT: _UPWARD,
-    ASK: _UPWARD,
-    ASK_SUPERIOR: _UPWARD,
-    ASK_USER: _CONTACT,
-    ASK_LATER: _CONTACT,
-    SPAWN_SUBORDINATE: "Permissions(spawn=…) decides whether an agent has it",
-    DISMISS_SUBORDINATE: "Permissions(spawn=…) decides whether an agent has it",
-    SEND_MESSAGE: "DelegationPolicy(sibling_messages=…) decides about messages between siblings",
-    RECALL: _MEMORY,
-    PIN: _MEMORY,
-    READ_RESULT: "it reads what a tool has returned to the agent, and is there with long results",
+    names.CALL_SUBORDINATE: _DELEGATION,
+    names.DELEGATE_MANY: _DELEGATION,
+    names.REPORT: _UPWARD,
+    names.ASK: _UPWARD,
+    names.ASK_SUPERIOR: _UPWARD,
+    names.ASK_USER: _CONTACT,
+    names.ASK_LATER: _CONTACT,
+    names.SPAWN_SUBORDINATE: "Permissions(spawn=…) decides whether an agent has it",
+    names.DISMISS_SUBORDINATE: "Permissions(spawn=…) decides whether an agent has it",
+    names.SEND_MESSAGE: (
+        "DelegationPolicy(sibling_messages=…) decides about messages between siblings"
+    ),
+    names.RECALL: _MEMORY,
+    names.PIN: _MEMORY,
+    names.READ_RESULT: (
+        "it reads what a tool has returned to the agent, and is there with long results"
+    ),
 }
 """What decides about the calls of each built-in tool in place of a rule."""
 

@@ -20,18 +20,10 @@ _NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 _USER_BLOCKS = frozenset(
     {"text", "image", "document", "tool_result", "search_result", "container_upload"}
 )
-_ASSISTANT_BLOCKS = frozenset(
-    {
-        "text",
-        "thinking",
-        "redacted_thinking",
-        "tool_use",
-        "server_tool_use",
-        "mcp_tool_use",
-        "mcp_tool_result",
-        "compaction",
-    }
-)
+_ASSISTANT_BLOCKS = frozenset({
+    "text", "thinking", "redacted_thinking", "tool_use", "server_tool_use", "mcp_tool_use",
+    "mcp_tool_result", "compaction",
+})  # fmt: skip
 _RESULT_BLOCKS = frozenset({"text", "image", "document", "search_result", "tool_reference"})
 _KEYS = {
     "text": {"type", "text", "cache_control", "citations"},
@@ -84,13 +76,10 @@ def _check_first(body: Json) -> Iterator[str]:
 
 def _check_last(body: Json) -> Iterator[str]:
     last = body["messages"][-1]
-    if last["role"] == "assistant" and not _ends_with_pause(_list_blocks(last["content"])):
+    # A reply may be continued if it paused for a tool of the server.
+    kinds = {block["type"] for block in _list_blocks(last["content"])}
+    if last["role"] == "assistant" and "server_tool_use" not in kinds:
         yield "the conversation must end with a user message: no prefill of the assistant"
-
-
-def _ends_with_pause(blocks: list[Json]) -> bool:
-    """Return whether a reply may be continued: one that paused has used a tool of the server."""
-    return any(block["type"] == "server_tool_use" for block in blocks)
 
 
 def _check_contents(body: Json) -> Iterator[str]:

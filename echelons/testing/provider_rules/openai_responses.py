@@ -21,34 +21,14 @@ from echelons.testing.provider_rules.rule import (
 _ROLES = ("user", "system", "developer", "assistant")
 _OUTPUT_PARTS = ("output_text", "refusal")
 _INPUT_PARTS = ("input_text", "input_image", "input_file")
-_ITEMS = frozenset(
-    {
-        "message",
-        "function_call",
-        "function_call_output",
-        "reasoning",
-        "item_reference",
-        "compaction",
-        "file_search_call",
-        "web_search_call",
-        "computer_call",
-        "computer_call_output",
-        "code_interpreter_call",
-        "image_generation_call",
-        "local_shell_call",
-        "local_shell_call_output",
-        "mcp_list_tools",
-        "mcp_approval_request",
-        "mcp_approval_response",
-        "mcp_call",
-        "custom_tool_call",
-        "custom_tool_call_output",
-        "apply_patch_call",
-        "apply_patch_call_output",
-        "tool_search_call",
-        "tool_search_output",
-    }
-)
+_ITEMS = frozenset({
+    "message", "function_call", "function_call_output", "reasoning", "item_reference", "compaction",
+    "file_search_call", "web_search_call", "computer_call", "computer_call_output",
+    "code_interpreter_call", "image_generation_call", "local_shell_call",
+    "local_shell_call_output", "mcp_list_tools", "mcp_approval_request", "mcp_approval_response",
+    "mcp_call", "custom_tool_call", "custom_tool_call_output", "apply_patch_call",
+    "apply_patch_call_output", "tool_search_call", "tool_search_output",
+})  # fmt: skip
 _ID_PREFIXES = {"function_call": "fc", "reasoning": "rs", "message": "msg"}
 
 
