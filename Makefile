@@ -131,7 +131,7 @@ COMPAT_TESTS = $(wildcard tests/contracts) tests/graphs/pregel tests/graphs/test
   $(addprefix tests/checkpoints/storage/test_,serde.py seals.py schema.py stored_names.py) \
   $(addprefix tests/scenarios/test_,as_tool.py continuing.py contracts.py delegate_many.py embedded.py foreign.py \
     savers.py stop.py stored_databases.py tool_reviews.py ways_in.py) \
-  tests/echelons/cli/commands tests/echelons/cli/display tests/echelons/models/test_openai_chat.py \
+  $(addprefix tests/echelons/cli/,commands test_board.py test_views.py) tests/echelons/models/test_openai_chat.py \
   tests/echelons/text tests/echelons/test_public.py
 RESOLVE_lowest := lowest-direct
 RESOLVE_newest := highest

@@ -43,8 +43,8 @@ STREAMS = ("stdin", "stdout", "stderr")
 PRELOADED = (
     "echelons.checkpoints.threads.stop_and_pause",
     "echelons.cli.app",
-    "echelons.cli.display.run_views",
-    "echelons.cli.turn_runner",
+    "echelons.cli.turns",
+    "echelons.cli.views",
     "echelons.runtime.session",
     "echelons.runtime.turn_engine",
 )

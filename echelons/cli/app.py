@@ -1,42 +1,66 @@
 """The command line's wiring: the Typer app, its commands, and the entry point `main`.
 
-Importing this module must stay cheap, because every completion and every `--help` does it:
-the commands import what is heavy.
+Modules of commands are imported when one of their commands is called, and all for `--help`: so
+importing one must stay cheap, and the commands import what is heavy.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator, Mapping
+from importlib import import_module
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
 from echelons.cli import output
-from echelons.cli.commands.attach import attach
-from echelons.cli.commands.breakers import breakers
-from echelons.cli.commands.control import dismiss, message, pause, steer, stop, takeover
-from echelons.cli.commands.draw import draw
-from echelons.cli.commands.inbox import answer, inbox
-from echelons.cli.commands.profiles import check, new, profiles
-from echelons.cli.commands.repair import repair
-from echelons.cli.commands.route import capabilities, route
-from echelons.cli.commands.run import resume, run
-from echelons.cli.commands.serve_mcp import serve_mcp
-from echelons.cli.commands.threads import show, threads
-from echelons.cli.commands.trace import trace
-from echelons.cli.commands.tree import tree
-from echelons.cli.commands.upkeep import backup, delete, doctor, prune
-from echelons.cli.commands.usage import usage
-from echelons.cli.commands.workspace import changes, discard, merge
-from echelons.cli.exit_codes import EXIT_CODE_MEANINGS
+from echelons.cli.command import ExitCode
 
-EXIT_CODES_HELP = "\n".join(
-    [
-        "[b]Exit codes[/b]",
-        *(f"  [b]{code:>3}[/b]  {meaning}" for code, meaning in EXIT_CODE_MEANINGS.items()),
-    ]
+COMMANDS = (
+    ("echelons.cli.commands.run", "run"),
+    ("echelons.cli.commands.teams", "new check profiles"),
+    ("echelons.cli.commands.questions", "inbox answer"),
+    ("echelons.cli.commands.run", "resume"),
+    ("echelons.cli.commands.control", "stop"),
+    ("echelons.cli.commands.dismissal", "dismiss"),
+    ("echelons.cli.commands.control", "pause"),
+    ("echelons.cli.commands.mail", "steer message"),
+    ("echelons.cli.commands.upkeep", "repair"),
+    ("echelons.cli.commands.control", "takeover"),
+    ("echelons.cli.commands.attach", "attach"),
+    ("echelons.cli.commands.threads", "threads"),
+    ("echelons.cli.commands.agents", "trace tree usage"),
+    ("echelons.cli.commands.threads", "show"),
+    ("echelons.cli.commands.workspace", "changes merge discard"),
+    ("echelons.cli.commands.teams", "draw capabilities route"),
+    ("echelons.cli.commands.serve_mcp", "serve-mcp"),
+    ("echelons.cli.commands.upkeep", "breakers prune delete doctor backup"),
 )
+"""The modules of the commands, with the commands, in the order of `echelons --help`.
+
+A feature has one line; without its module and its line, its commands are gone.
+"""
+MODULES = {name: module for module, names in COMMANDS for name in names.split()}
+EXIT_CODES_HELP = "\n".join(
+    ["[b]Exit codes[/b]", *(f"  [b]{code:>3}[/b]  {code.meaning}" for code in ExitCode)]
+)
+
+
+class _Commands(Mapping[str, Any]):
+    """The commands by name, each imported when it is looked up."""
+
+    def __getitem__(self, name: str) -> Any:
+        function = getattr(import_module(MODULES[name]), name.replace("-", "_"))
+        lines = (f"  echelons {example}" for example in function.examples)
+        single = typer.Typer(add_completion=False, rich_markup_mode="rich")
+        single.command(name, epilog="\n".join(["[b]Examples[/b]", *lines]))(function)
+        return typer.main.get_command(single)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(MODULES)
+
+    def __len__(self) -> int:
+        return len(MODULES)
 
 
 class PlainErrorGroup(TyperGroup):
@@ -45,10 +69,14 @@ class PlainErrorGroup(TyperGroup):
     Rich would draw a box, and break the commands in it at its width.
     """
 
-    def main(self, *args: Any, **given: Any) -> Any:
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.commands: Any = _Commands()
+
+    def main(self, *args: Any, **settings: Any) -> Any:
         """Run a command."""
         self.rich_markup_mode = None
-        return super().main(*args, **given)
+        return super().main(*args, **settings)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the help, with markup."""
@@ -65,90 +93,6 @@ app = typer.Typer(
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
 )
-
-EXAMPLES: dict[Callable[..., None], tuple[str, ...]] = {
-    run: (
-        'run travel "Plan a trip to Italy with great food"',
-        'run office/ "Add 3 and 4" --trust',
-        'run research "What are circuit breakers for?" --docs notes/',
-        'run mine:head "Hello" --model openai:gpt-5-mini --thread hello',
-        'run travel "A table for two" --thread rome --turn order-17',
-        'run travel "Find a cheaper flight" --thread rome --to head/flights',
-        'run office/ "Tidy up the docs" --workspace ~/project',
-        'run travel "Plan a trip to Italy" --budget calls=20,seconds=60',
-    ),
-    new: ("new office",),
-    check: ("check office", "check office --json"),
-    profiles: ("profiles", "profiles office --json"),
-    inbox: ("inbox", "inbox --thread trip --json", "inbox --for anna --watch"),
-    answer: (
-        "answer yes",
-        'answer 3f1c "Friday at eight, please"',
-        "answer 3f1c '{\"approved\": true}' --json-value",
-        "answer 3f1c - < letter.txt",
-        'answer 3f1c reject --message "not today"',
-    ),
-    resume: ("resume", "resume --thread trip", "resume head/experiences"),
-    stop: ("stop", "stop head/experiences --thread trip", "stop head/flights --json"),
-    dismiss: (
-        "dismiss head/experiences --thread trip",
-        "dismiss head/flights --graceful --yes --json",
-    ),
-    pause: ("pause", "pause head/experiences --thread trip"),
-    steer: ('steer head/flights "Look for trains instead"', "steer head - < note.txt"),
-    message: ('message head/flights "Only trains, please"', "message head - < note.txt"),
-    repair: (
-        "repair",
-        "repair 3f1c2b1e-0d5a-4c3e-9a57-2f6d8e1b7c40 --thread trip",
-        "repair --undo --json",
-    ),
-    takeover: ("takeover trip", "takeover trip --yes --json"),
-    attach: ("attach", "attach --thread trip --json"),
-    threads: ("threads", "threads --all"),
-    trace: ("trace", "trace --thread trip --verify"),
-    tree: ("tree", "tree head/north --thread trip --depth 1", "tree --flat --json", "tree --watch"),
-    usage: (
-        "usage",
-        "usage head/north --subtree --prices prices.toml",
-        "usage --by day --all --json",
-        "usage --by tree",
-    ),
-    show: ("show trip", "show 8f1d0a52-6a5e-5c0b-9d55-…"),
-    changes: ("changes office", "changes office head/writer --json"),
-    merge: ("merge office head/writer", "merge office --json"),
-    discard: ("discard office head/writer", "discard office --file docs/plan.md --yes"),
-    draw: ("draw travel", "draw research --docs notes/ --mermaid", "draw --thread trip"),
-    capabilities: (
-        "capabilities travel",
-        "capabilities mine:head --model openai:gpt-5-mini",
-        "capabilities research --docs notes/ --json",
-    ),
-    route: (
-        'route travel "Plan a trip to Italy with great food"',
-        'route travel "See an opera" --at experiences',
-        'route mine:head "Hello" --threshold 0.5 --json',
-    ),
-    serve_mcp: (
-        "serve-mcp travel",
-        "serve-mcp travel office/ --trust --db office.sqlite",
-        "serve-mcp research --docs notes/ --http --port 8765 --token-file token.txt",
-    ),
-    breakers: ("breakers", "breakers --close flights"),
-    prune: (
-        "prune --thread trip",
-        "prune --thread trip --turns 3 --dry-run",
-        "prune --all --younger 30d --json",
-    ),
-    delete: ("delete trip", "delete trip --yes"),
-    doctor: ("doctor", "doctor --db trips.sqlite --json"),
-    backup: ("backup trips-monday.sqlite",),
-}
-"""The commands, in the order of `echelons --help`, each with its examples."""
-
-for _command, _examples in EXAMPLES.items():
-    app.command(
-        epilog="\n".join(["[b]Examples[/b]", *(f"  echelons {line}" for line in _examples)])
-    )(_command)
 
 
 def _print_version(wanted: bool) -> None:

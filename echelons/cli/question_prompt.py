@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from echelons.checkpoints.threads.answer_outbox import accept_answer
 from echelons.cli import output
-from echelons.cli.display.question_text import format_asked, list_choices
-from echelons.cli.display.text_format import format_tool_call
+from echelons.cli.output import format_tool_call
+from echelons.cli.question_text import format_asker_and_question, list_choices
 from echelons.effects.journal import is_outcome_question
 from echelons.errors import EchelonsError, WrongAnswer
 from echelons.messaging.human_request import is_human_request
@@ -38,44 +38,41 @@ def read_line(prompt: str) -> str:
     Raises:
         EOFError: The input has ended.
     """
-    with _notice_signals() as noticed:
+    with _open_signal_pipe() as signalled:
         sys.stderr.write(f"{prompt}> ")
         sys.stderr.flush()
         # Windows can wait only for sockets so, and its consoles end a read themselves.
-        while os.name != "nt" and sys.stdin not in select.select([sys.stdin, noticed], [], [])[0]:
-            os.read(noticed, 4096)
+        while os.name != "nt" and sys.stdin not in select.select([sys.stdin, signalled], [], [])[0]:
+            os.read(signalled, 4096)
     if not (line := sys.stdin.readline()):
         raise EOFError
     return line.strip()
 
 
 @contextmanager
-def _notice_signals() -> Iterator[int]:
+def _open_signal_pipe() -> Iterator[int]:
     """Yield a descriptor that can be read once there was a signal.
 
     A read is not interrupted by a signal that comes right before it, or to another thread, and
     would hold up its handler until a line is typed.
     """
-    noticed, noting = os.pipe()
-    os.set_blocking(noting, False)
-    before = signal.set_wakeup_fd(noting)
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    before = signal.set_wakeup_fd(writing)
     try:
-        yield noticed
+        yield reading
     finally:
         signal.set_wakeup_fd(before)
-        os.close(noticed)
-        os.close(noting)
+        os.close(reading)
+        os.close(writing)
 
 
 def ask_questions(questions: Iterable[Question], read: ReadLine = read_line) -> dict[str, Any]:
-    """Return the answers that are typed, by the ids of their questions.
-
-    Those that are left open have none, and so have all after the end of the input or a Ctrl-C.
-    """
+    """Return the answers that are typed, by question id; none after a Ctrl-C or the input's end."""
     answers: dict[str, Any] = {}
     try:
         for question in questions:
-            output.print_remark(f"\n{format_asked(question)}")
+            output.print_remark(f"\n{format_asker_and_question(question)}")
             if (value := ask_question(question, read)) is not MISSING:
                 answers[question.id] = value
     except (EOFError, KeyboardInterrupt):
@@ -86,8 +83,8 @@ def ask_questions(questions: Iterable[Question], read: ReadLine = read_line) -> 
 def ask_question(question: Question, read: ReadLine) -> Any:
     """Return the answer to a question, asked until one is accepted; `MISSING` if it is left open.
 
-    An answer is a choice, JSON if the schema of the question is not that of a text, or a text;
-    about tool calls it is a decision on each.
+    An answer is a choice, a text, or JSON if the question's schema is not that of a text; about
+    tool calls it is a list of decisions.
     """
     while True:
         try:
@@ -116,7 +113,7 @@ def _read_value(question: Question, read: ReadLine) -> Any:
     if not (line := read("")):
         return MISSING
     if choices := list_choices(question.value, schema):
-        return {str(each): each for each in choices}.get(line, line)
+        return {str(choice): choice for choice in choices}.get(line, line)
     is_text = schema is None or schema.get("type") == "string"
     if is_human_request(schema):
         is_text = not line.startswith("{")
@@ -124,7 +121,7 @@ def _read_value(question: Question, read: ReadLine) -> Any:
 
 
 def _read_decisions(calls: Iterable[ReviewedCall], read: ReadLine) -> Any:
-    """Return a decision for each of the calls; `MISSING` if one is left open."""
+    """Return the decisions on some calls; `MISSING` if one is left open."""
     decisions = []
     for call in calls:
         words = [*call.allowed, *([ALWAYS] if call.can_be_standing else [])]

@@ -1,9 +1,8 @@
 """Loading of teams by name: the shipped ones, and the user's own as `module:agent` or folders.
 
-No module imports a team; it is loaded here when a command names it, or when the resumed
-thread has recorded it. A database is untrusted data: on its word alone, a function is only
-called if its annotation says that it returns an `Agent`. The Python in a folder is executed only on
-the word of who gives the command, each time.
+A team is imported when a command names it, or when the resumed thread has recorded it. A database
+is untrusted: a function that only a database names is not called unless it is annotated to return
+an `Agent`. The Python in a folder is executed only if the command says so, each time.
 """
 
 from __future__ import annotations
@@ -22,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from echelons.checkpoints.default_path import expand_home
+from echelons.cli.command import StoredTeamOptions
 from echelons.cli.output import Tracker
 from echelons.errors import EchelonsError, TeamError, invalid_team
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from asyncio import Runner
 
     from echelons.agent import Agent
+    from echelons.checkpoints.threads.store import RootThread
 
 TEAMS_PACKAGE = "echelons.teams"
 WANTED = "name an Agent, or a function (`async` or not) without parameters that returns one"
@@ -63,41 +64,91 @@ class TeamSpec:
 
     def to_metadata(self) -> dict[str, str]:
         """Return the metadata that a thread records."""
-        noted = {
-            "team": self.team,
-            "team_docs": self.docs,
-            "team_model": self.model,
-            "team_workspace": self.workspace,
-            "team_prices": self.prices,
-        }
-        return {key: str(value) for key, value in noted.items() if value is not None}
+        values = {key: getattr(self, field) for key, (field, _) in _METADATA.items()}
+        return {key: str(value) for key, value in values.items() if value is not None}
 
     @classmethod
     def from_metadata(cls, metadata: Mapping[str, Any]) -> TeamSpec | None:
         """Return the team that a thread's metadata record, or `None` if they record none."""
-        names = ("team", "team_docs", "team_model", "team_workspace", "team_prices")
-        noted = {key: metadata.get(key) for key in names}
-        texts = {key: value for key, value in noted.items() if isinstance(value, str)}
-        if "team" not in texts:
-            return None
-        docs = Path(texts["team_docs"]) if "team_docs" in texts else None
-        folder = Path(texts["team_workspace"]) if "team_workspace" in texts else None
-        prices = Path(texts["team_prices"]) if "team_prices" in texts else None
-        model = texts.get("team_model")
-        return cls(texts["team"], docs, model, trusted=False, workspace=folder, prices=prices)
+        values = {
+            field: read(metadata[key])
+            for key, (field, read) in _METADATA.items()
+            if isinstance(metadata.get(key), str)
+        }
+        return cls(**values, trusted=False) if "team" in values else None
+
+
+_METADATA: dict[str, tuple[str, Callable[[str], Any]]] = {
+    "team": ("team", str),
+    "team_docs": ("docs", Path),
+    "team_model": ("model", str),
+    "team_workspace": ("workspace", Path),
+    "team_prices": ("prices", Path),
+}
+"""The fields that a thread records, by their keys there."""
 
 
 class TeamSource(NamedTuple):
-    """Where a team is loaded from.
+    """Where a team is loaded from: what builds its root agent, and what it remarks before a run.
 
-    Attributes:
-        build_agent: Builds the root agent; an `async def` function of the user runs in the event
-            loop of a runner, or in one of its own.
-        format_remarks: Returns remarks for the user before the run; empty if there are none.
+    An `async def` function of the user runs in the event loop of the runner, or in one of its own.
     """
 
     build_agent: Callable[[Runner | None], Agent]
     format_remarks: Callable[[], str] = str
+
+
+def resolve_stored_team(root: RootThread, options: StoredTeamOptions) -> TeamSpec:
+    """Return the team of a stored thread, with what the options replace.
+
+    Raises:
+        TeamError: Neither the thread nor the command line names a team.
+    """
+    team = TeamSpec.from_metadata(root.metadata)
+    if options.team is not None:
+        named = TeamSpec(options.team)
+        team = replace(team, trusted=True) if team and team.team == named.team else named
+    if team is None:
+        raise TeamError(
+            "thread {thread!r} does not say which team it belongs to (`echelons run` notes it); "
+            "name it with --team TEAM",
+            code="team_not_recorded",
+            thread=root.name or root.id,
+        )
+    return replace(
+        team,
+        docs=resolve_folder(options.docs) or team.docs,
+        model=team.model if options.model is None else options.model,
+        trusted_folder=options.trust,
+        workspace=resolve_folder(options.workspace) or team.workspace,
+        prices=resolve_folder(options.prices) or team.prices,
+    )
+
+
+def resolve_folder(path: Path | None) -> Path | None:
+    """Return a path of the command line as an absolute one, if there is one."""
+    return None if path is None else expand_home(path).absolute()
+
+
+def list_agent_paths(
+    root: RootThread, team: str | None, track: Tracker | None, *, have_model: bool = False
+) -> frozenset[str]:
+    """Return the paths of a stored thread's team; none if it cannot be loaded and is not named."""
+    from echelons.agent import Agent
+    from echelons.tree.members import walk_tree
+
+    try:
+        spec = resolve_stored_team(root, StoredTeamOptions(team=team))
+        agent = load_team(spec, track=track, run=False)
+    except EchelonsError:
+        if team is not None:
+            raise
+        return frozenset()  # without --team, agents that have begun can still be named
+    return frozenset(
+        place.path_text
+        for place in walk_tree(agent)
+        if isinstance(place.member, Agent) or not have_model
+    )
 
 
 def load_team(
@@ -108,15 +159,10 @@ def load_team(
     *,
     run: bool = True,
 ) -> Agent:
-    """Return the root agent of a team, from its source if that has been found already.
+    """Return the root agent of a team, from its source if that is known already.
 
-    Args:
-        name: What the team is built from.
-        team_source: Its source, if it has been found already.
-        loop: The event loop in which the team will run, for an `async def` function: the clients
-            that it creates may work in no other. By default it gets one of its own.
-        track: That of `find_team_source`.
-        run: Whether the team will run; of a folder nothing is executed otherwise.
+    An `async def` function creates its clients in `loop`, in which the team will run. Unless the
+    team will `run`, nothing of a folder is executed.
 
     Raises:
         TeamError: There is no such team, or it cannot be loaded.
@@ -159,9 +205,9 @@ def find_team_source(name: TeamSpec, track: Tracker | None = None) -> TeamSource
     if names_folder(team):
         from echelons.profiles.builder import load_team_folder
 
-        found = TeamSource(lambda _: load_team_folder(team, name.trusted_folder))
+        source = TeamSource(lambda _: load_team_folder(team, name.trusted_folder))
     elif ":" in team:
-        found = TeamSource(lambda loop: _load_own_agent(team, name.trusted, loop))
+        source = TeamSource(lambda loop: _load_agent(team, name.trusted, loop))
     elif team not in list_shipped_teams():
         close = get_close_matches(team, list_shipped_teams(), n=1)
         meant = f"did you mean {close[0]!r}? " if close else ""
@@ -174,20 +220,20 @@ def find_team_source(name: TeamSpec, track: Tracker | None = None) -> TeamSource
         )
     else:
         module = importlib.import_module(f"{TEAMS_PACKAGE}.{team}.team")
-        wanted = inspect.signature(module.team).parameters.get("docs")
+        parameter = inspect.signature(module.team).parameters.get("docs")
         # A team may also work without documents: then they are a parameter with a default.
-        if wanted is not None and not (docs is None and wanted.default is None):
+        if parameter is not None and not (docs is None and parameter.default is None):
             if docs is None:
                 why = "it answers from documents; name their folder with --docs FOLDER"
                 raise invalid_team(team, why)
             more = {"track": track} if track else {}
             survey = cache(lambda: module.survey(docs, **more))  # a big folder takes a while
             return TeamSource(lambda _: module.team(survey()), lambda: survey().report())
-        found = TeamSource(lambda _: module.team())
+        source = TeamSource(lambda _: module.team())
     if docs is not None:
         why = f"it takes no documents, and --docs names {str(docs)!r}; leave it out"
         raise invalid_team(team, why)
-    return found
+    return source
 
 
 def takes_documents(team: str) -> bool:
@@ -225,23 +271,18 @@ def list_team_folders(folder: Path) -> list[Path]:
     """Return the folders in a folder that have the files of a team; they are not read."""
     try:
         entries = sorted(folder.iterdir())
-        return [each for each in entries if is_team_folder(each)]
+        return [entry for entry in entries if is_team_folder(entry)]
     except OSError:
         return []
 
 
 def is_team_folder(folder: Path) -> bool:
     """Return whether a folder has the files of a team."""
-    return any((folder / each).exists() for each in ("prompt.md", "settings.toml"))
+    return any((folder / file).exists() for file in ("prompt.md", "settings.toml"))
 
 
-def _load_own_agent(team: str, trusted: bool, loop: Runner | None) -> Agent:
-    """Return an agent in a module of the user, or what a function there returns.
-
-    Raises:
-        TeamError: It cannot be imported, its function fails or may not be called, or it
-            is no agent.
-    """
+def _load_agent(team: str, trusted: bool, loop: Runner | None) -> Agent:
+    """Return an agent in a module of the user, or what a function there returns."""
     from echelons.text.error_lines import describe_error
 
     try:
@@ -265,23 +306,27 @@ def _import_agent(team: str, trusted: bool, loop: Runner | None) -> Agent:
     if here not in sys.path:
         sys.path.insert(0, here)
     module: Any = importlib.import_module(name)
-    found = module
+    value = module
     for part in path.split("."):
-        if not hasattr(found, part):
-            has = ", ".join(_list_agent_names(module)) or "no agents"
+        if not hasattr(value, part):
+            names = sorted(
+                key
+                for key, member in vars(module).items()
+                if not key.startswith("_")
+                if isinstance(member, Agent)
+                or (inspect.isfunction(member) and _returns_agent(member))
+            )
+            has = ", ".join(names) or "no agents"
             raise invalid_team(team, f"the module has no {part!r}; it has {has}")
-        found = getattr(found, part)
-    # What an object says of its class may be anything.
-    if not issubclass(type(found), Agent):
-        found = _call_function(team, found, trusted, loop)
-    if not issubclass(type(found), Agent):
-        raise invalid_team(team, f"it is of type {type(found).__name__}, no Agent; {WANTED}")
-    return found  # type: ignore[no-any-return]
+        value = getattr(value, part)
+    if not isinstance(value, Agent) and inspect.isroutine(value):
+        value = _call_function(team, value, trusted, loop)
+    if not isinstance(value, Agent):
+        raise invalid_team(team, f"it is of type {type(value).__name__}, no Agent; {WANTED}")
+    return value
 
 
 def _call_function(team: str, make: Any, trusted: bool, loop: Runner | None) -> Any:
-    if not inspect.isroutine(make):
-        return make
     if not trusted and not _returns_agent(make):
         raise invalid_team(
             team,
@@ -293,12 +338,12 @@ def _call_function(team: str, make: Any, trusted: bool, loop: Runner | None) -> 
     except (TypeError, ValueError) as error:
         why = f"it is a function with parameters ({error}); {WANTED}"
         raise invalid_team(team, why) from error
-    made = make()
-    if not isinstance(made, Coroutine):
-        return made
+    result = make()
+    if not isinstance(result, Coroutine):
+        return result
     import asyncio
 
-    return (loop.run if loop else asyncio.run)(made)
+    return (loop.run if loop else asyncio.run)(result)
 
 
 def _build_load_error(team: str, why: str) -> TeamError:
@@ -306,19 +351,8 @@ def _build_load_error(team: str, why: str) -> TeamError:
     return invalid_team(team, f"it cannot be loaded: {why}; {advice}")
 
 
-def _list_agent_names(module: Any) -> list[str]:
-    from echelons.agent import Agent
-
-    return sorted(
-        name
-        for name, value in vars(module).items()
-        if not name.startswith("_")
-        if issubclass(type(value), Agent) or (inspect.isfunction(value) and _returns_agent(value))
-    )
-
-
 def _returns_agent(make: Any) -> bool:
     from echelons.agent import Agent
 
-    said = getattr(make, "__annotations__", {}).get("return")
-    return said is Agent or (isinstance(said, str) and said.rpartition(".")[2] == Agent.__name__)
+    kind = getattr(make, "__annotations__", {}).get("return")
+    return kind is Agent or (isinstance(kind, str) and kind.rpartition(".")[2] == Agent.__name__)

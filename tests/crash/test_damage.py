@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 
 from echelons.checkpoints.storage.serde import AllowlistSerializer
 from echelons.cli.app import app
-from echelons.cli.exit_codes import ExitCode
+from echelons.cli.command import ExitCode
 from echelons.errors import CheckpointTampered
 from tests.proof import sample
 

@@ -12,7 +12,7 @@ import typer.main
 import echelons
 import echelons.testing
 from echelons.cli.app import app
-from echelons.cli.exit_codes import ExitCode
+from echelons.cli.command import ExitCode
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]

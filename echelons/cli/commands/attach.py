@@ -6,91 +6,80 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from echelons.cli import database, output, unfinished_threads
-from echelons.cli.command import command
-from echelons.cli.exit_codes import ExitCode
-from echelons.cli.options import RunOutputOptions, ThreadOptions
+from echelons.cli import database, output
+from echelons.cli.command import ExitCode, RunOutputOptions, ThreadOptions, command
 from echelons.messaging.mail import USER, load_mail
 from echelons.text.content_blocks import read_block_texts
 from echelons.tree.names import PATH_SEPARATOR
 
 if TYPE_CHECKING:
-    from echelons.checkpoints.checkpointer import SqliteCheckpointer
     from echelons.checkpoints.storage.event_rows import StoredEvent
-    from echelons.cli.display.agent_board import AgentBoard
+    from echelons.cli.board import AgentBoard
     from echelons.runtime.run_events import RunEvent
 
 POLL_INTERVAL = 0.1
 """Seconds between two looks at the database."""
 
 
-@command
+@command("attach", "attach --thread trip --json")
 def attach(*, place: ThreadOptions, how: RunOutputOptions) -> ExitCode:
     """Follow a turn that another process runs, from its task to its end, and print the answer.
 
     Ctrl-C ends the following; the turn goes on. If no process runs the thread, what is stored of
     its last turn is shown. Without [b]--thread[/b], the only thread whose turn has not ended.
     """
-    from echelons.checkpoints.queries import run_plan
-    from echelons.cli.display.agent_board import AgentBoard
-    from echelons.cli.display.run_views import choose_view
-    from echelons.cli.turn_runner import print_turn_result
+    from echelons.cli.board import AgentBoard
+    from echelons.cli.turns import print_turn_result
+    from echelons.cli.views import choose_view
     from echelons.delegation.request import Usage
     from echelons.runtime.run_end import read_run_end
     from echelons.runtime.session_requests import SessionThread
     from echelons.runtime.session_run import Result
 
-    with database.open_database(place.db) as saver:
-        root = unfinished_threads.find_unfinished_root(
-            saver, place.thread, unfinished_threads.OPEN_STATES
-        )
+    with database.open_unfinished(place, database.OPEN_STATES) as thread:
         board, usage = AgentBoard(time.monotonic), Usage()
         view = choose_view(board, how)
         try:
             with view:
-                for stored in _follow_events(saver, root.id):
+                for stored in _follow_events(thread):
                     for event in build_run_events(stored):
                         usage += event.usage
                         board.apply_event(event)
                         view.show_event(event)
-                    _take_answered(saver, root.id, board)
+                    _mark_answered(thread, board)
         except KeyboardInterrupt:
-            output.print_remark(f"thread {database.root_label(root)} goes on without you")
+            output.print_remark(f"thread {thread.label} goes on without you")
             return ExitCode.INTERRUPTED
-        result = Result.from_run_end(run_plan(saver, read_run_end(root.id, 1.0)), usage)
+        result = Result.from_run_end(thread.run(read_run_end(thread.id, 1.0)), usage)
     board.apply_result(result)
-    thread = SessionThread(database.root_label(root), root.id)
-    return print_turn_result(result, board, thread, place.db, how)
+    return print_turn_result(result, board, SessionThread(thread.label, thread.id), place.db, how)
 
 
-def _follow_events(saver: SqliteCheckpointer, thread_id: str) -> Iterator[StoredEvent]:
+def _follow_events(thread: database.OpenThread) -> Iterator[StoredEvent]:
     """Yield the events of a thread since its last task, until no process runs it any more."""
-    from echelons.checkpoints.ledger import build_key
-
-    lease, last, seen = build_key(thread_id), None, None
+    last, version = None, None
     while True:
-        running = saver.ledger.get_holder(lease) is not None
-        written = saver.foreign_writes()
-        if written != seen or not running:
-            for stored in saver.read_events(thread_id, last):
+        running = thread.is_running()
+        latest = thread.saver.foreign_writes()
+        if latest != version or not running:
+            for stored in thread.saver.read_events(thread.id, last):
                 last = stored.number
                 yield stored
-            seen = written
+            version = latest
         if not running:
             return
         time.sleep(POLL_INTERVAL)
 
 
-def _take_answered(saver: SqliteCheckpointer, thread_id: str, board: AgentBoard) -> None:
+def _mark_answered(thread: database.OpenThread, board: AgentBoard) -> None:
     """Let the agents go on whose questions are answered."""
-    from echelons.checkpoints.queries import run_plan
     from echelons.checkpoints.threads.answer_outbox import read_answer_versions
 
-    if asked := [*board.questions]:
-        versions = run_plan(saver, read_answer_versions(thread_id, asked))
-        for each in asked:
-            if versions.get(each) is not None:
-                board.mark_answered(each)
+    if questions := [*board.questions]:
+        versions = thread.run(read_answer_versions(thread.id, questions))
+        for question in questions:
+            if versions.get(question) is not None:
+                board.mark_answered(question)
 
 
 def build_run_events(stored: StoredEvent) -> Iterator[RunEvent]:
@@ -133,13 +122,13 @@ def _build_message_events(stored: StoredEvent) -> Iterator[RunEvent]:
         case "human":
             yield RunEvent(path, RunEventKind.TASK, text, thread_id=thread)
         case "ai":
-            spent = data.get("usage") or {}
+            tokens = data.get("usage") or {}
             usage = Usage(
-                input_tokens=spent.get("input_tokens", 0),
-                output_tokens=spent.get("output_tokens", 0),
+                input_tokens=tokens.get("input_tokens", 0),
+                output_tokens=tokens.get("output_tokens", 0),
                 # What no model wrote has none.
                 model_calls=int("usage" in data),
-                unknown_calls=int("usage" in data and not spent),
+                unknown_calls=int("usage" in data and not tokens),
             )
             # Older databases do not have the model.
             facts: dict[str, Any] = {"model": str(data.get("model", ""))}
@@ -160,28 +149,29 @@ def _build_message_events(stored: StoredEvent) -> Iterator[RunEvent]:
             facts = {"id": data.get("tool_call_id", ""), "status": data.get("status", "")}
             yield RunEvent(path, RunEventKind.TOOL_RESULT, text, thread_id=thread, data=facts)
             if isinstance(artifact, dict) and artifact.get("to") == USER:
-                told = {"kind": "message", "from": path, "to": USER}
-                said = str(artifact.get("text", ""))
-                yield RunEvent(path, RunEventKind.MAIL, said, thread_id=thread, data=told)
+                mail = {"kind": "message", "from": path, "to": USER}
+                text = str(artifact.get("text", ""))
+                yield RunEvent(path, RunEventKind.MAIL, text, thread_id=thread, data=mail)
 
 
 def _build_response_events(superior: str, stored: dict[str, Any]) -> Iterator[RunEvent]:
-    """Yield the responses of the subordinates that a call has asked, each of its own."""
+    """Yield the responses of the subordinates that a call has asked."""
     from echelons.delegation.request import DelegationResponse
     from echelons.runtime.run_events import RunEvent, RunEventKind
 
     whole = DelegationResponse.load(stored)
-    own = superior.rpartition(PATH_SEPARATOR)[2]
+    name = superior.rpartition(PATH_SEPARATOR)[2]
     # A response in the superior's own name joins those of several requests or attempts.
-    given = whole.subordinate_responses if whole.agent == own else ()
-    for each in given or (whole,):
-        _, *below = each.path or (own, each.agent)
+    joined = whole.subordinate_responses if whole.agent == name else ()
+    for response in joined or (whole,):
+        _, *below = response.path or (name, response.agent)
         facts = {
-            "agent": each.agent,
-            "status": str(each.status),
-            "reason": each.reason,
-            "confidence": each.confidence,
+            "agent": response.agent,
+            "status": str(response.status),
+            "reason": response.reason,
+            "confidence": response.confidence,
             "final": True,
         }
-        at = f"{superior}{PATH_SEPARATOR}{below[0] if below else each.agent}"
-        yield RunEvent(at, RunEventKind.RESPONSE, each.result, thread_id=each.thread_id, data=facts)
+        path = f"{superior}{PATH_SEPARATOR}{below[0] if below else response.agent}"
+        thread = response.thread_id
+        yield RunEvent(path, RunEventKind.RESPONSE, response.result, thread_id=thread, data=facts)

@@ -13,13 +13,12 @@ import typer
 
 from echelons.checkpoints.default_path import expand_home
 from echelons.cli import database, output
-from echelons.cli.command import command
-from echelons.cli.display.text_format import check_name_argument
-from echelons.cli.exit_codes import ExitCode
-from echelons.cli.options import (
+from echelons.cli.command import (
     DatabaseOptions,
     OutputOptions,
     RunTeamOptions,
+    check_name,
+    command,
     complete_team,
 )
 from echelons.cli.team_loader import (
@@ -28,6 +27,7 @@ from echelons.cli.team_loader import (
     list_shipped_teams,
     load_team,
     load_team_profiles,
+    resolve_folder,
     takes_documents,
 )
 
@@ -68,7 +68,11 @@ TokenOption = Annotated[
 ]
 
 
-@command
+@command(
+    "serve-mcp travel",
+    "serve-mcp travel office/ --trust --db office.sqlite",
+    "serve-mcp research --docs notes/ --http --port 8765 --token-file token.txt",
+)
 def serve_mcp(  # noqa: PLR0913  its options
     teams: TeamsArgument,
     http: HttpOption = False,
@@ -78,7 +82,7 @@ def serve_mcp(  # noqa: PLR0913  its options
     place: DatabaseOptions,
     making: RunTeamOptions,
     how: OutputOptions,
-) -> ExitCode:
+) -> None:
     """Offer teams as tools to an MCP client, such as an editor or another agent.
 
     Without [b]--http[/b], one client is served on the standard input and output.
@@ -91,13 +95,14 @@ def serve_mcp(  # noqa: PLR0913  its options
     token = _read_token(token_file) if http else ""
 
     from asyncio import Runner
+    from secrets import token_urlsafe
 
     from echelons.checkpoints.checkpointer import SqliteCheckpointer
     from echelons.mcp.team_server import TeamServer
     from echelons.mcp.team_transport import HOST, MCP_PATH, serve_http, serve_stdio
 
     with Runner() as loop:
-        served = [_load_served_team(each, making, how, loop) for each in teams]
+        served = [_load_served_team(team, making, how, loop) for team in teams]
         with SqliteCheckpointer(database.resolve_writable_path(place.db)) as saver:
             server = TeamServer(served, saver)
             if not http:
@@ -107,17 +112,15 @@ def serve_mcp(  # noqa: PLR0913  its options
                 if sys.stdin.isatty():
                     output.print_remark("serving on the standard input; Ctrl-C ends it")
                 loop.run(serve_stdio(server))
-                return ExitCode.FINISHED
+                return
             with socket.create_server((HOST, port)) as listening:
                 url = f"http://{HOST}:{listening.getsockname()[1]}{MCP_PATH}"
-                if how.json:
-                    output.print_json({"url": url, "tools": [each.tool for each in served]})
-                else:
-                    output.print_result(url)
+                tools = [team.tool for team in served]
+                output.print_outcome({"url": url, "tools": tools}, [url], as_json=how.json)
                 if not token:
-                    token = _make_token()
+                    token = token_urlsafe(32)
+                    output.print_remark(f"token: {token}")
                 loop.run(serve_http(server, listening, token))
-    return ExitCode.FINISHED
 
 
 def _load_served_team(
@@ -125,14 +128,14 @@ def _load_served_team(
 ) -> ServedTeam:
     from echelons.mcp.team_server import ServedTeam
 
-    check_name_argument(team)
-    docs = expand_home(making.docs).absolute() if making.docs and takes_documents(team) else None
-    folder = making.workspace and expand_home(making.workspace).absolute()
-    name = TeamSpec(team, docs, making.model, trusted_folder=making.trust, workspace=folder)
-    source = find_team_source(name, output.choose_tracker(silent=how.json))
-    agent = load_team(name, source, loop)
-    own = team if team in list_shipped_teams() else agent.name
-    return ServedTeam(agent, own, name.to_metadata(), load_team_profiles(name), folder)
+    check_name(team)
+    docs = resolve_folder(making.docs) if takes_documents(team) else None
+    folder = resolve_folder(making.workspace)
+    spec = TeamSpec(team, docs, making.model, trusted_folder=making.trust, workspace=folder)
+    source = find_team_source(spec, output.choose_tracker(silent=how.json))
+    agent = load_team(spec, source, loop)
+    name = team if team in list_shipped_teams() else agent.name
+    return ServedTeam(agent, name, spec.to_metadata(), load_team_profiles(spec), folder)
 
 
 def _read_token(file: Path | None) -> str:
@@ -148,13 +151,4 @@ def _read_token(file: Path | None) -> str:
         raise typer.BadParameter(
             f"a token has {SHORTEST_TOKEN} characters or more, all of them ASCII"
         )
-    return token
-
-
-def _make_token() -> str:
-    """Return a new token, which is printed on the standard error."""
-    from secrets import token_urlsafe
-
-    token = token_urlsafe(32)
-    output.print_remark(f"token: {token}")
     return token

@@ -11,30 +11,28 @@ import typer
 
 from echelons.checkpoints.default_path import expand_home
 from echelons.cli import database, output
-from echelons.cli.command import command
-from echelons.cli.display.text_format import check_name_argument
-from echelons.cli.exit_codes import ExitCode
-from echelons.cli.options import DatabaseOptions, OutputOptions, ThreadArgument, WorkspaceOption
+from echelons.cli.command import (
+    DatabaseOptions,
+    ExitCode,
+    OutputOptions,
+    ThreadArgument,
+    WorkspaceOption,
+    command,
+    text_argument,
+)
 from echelons.errors import no_workspace
 
 if TYPE_CHECKING:
-    from echelons.checkpoints.checkpointer import SqliteCheckpointer
     from echelons.workspace.files import Workspace
 
 AgentArgument = Annotated[
     str | None,
-    typer.Argument(
-        metavar="PATH",
-        help="The agent, such as [b]head/north[/b]; needed if several have changes.",
-        callback=check_name_argument,
-    ),
+    text_argument("PATH", "The agent, such as [b]head/north[/b]; needed if several have changes."),
 ]
 ShownAgentArgument = Annotated[
     str | None,
-    typer.Argument(
-        metavar="PATH",
-        help="The agent, such as [b]head/north[/b]; by default all that have changes.",
-        callback=check_name_argument,
+    text_argument(
+        "PATH", "The agent, such as [b]head/north[/b]; by default all that have changes."
     ),
 ]
 FilesOption = Annotated[
@@ -44,17 +42,45 @@ FilesOption = Annotated[
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Forget them without asking first.")]
 
 
-class _ThreadChanges(NamedTuple):
-    """Where the changes of a thread are, and the agents that have some."""
+class _Changes(NamedTuple):
+    """A thread whose agents may have changes, and those that have some."""
 
-    saver: SqliteCheckpointer
-    thread_id: str
-    label: str
+    thread: database.OpenThread
     workspace: Workspace
     agents: Sequence[str]
 
+    def choose_agent(self, path: str | None) -> str:
+        """Return the named agent, else the only one with changes."""
+        if path is not None:
+            return path
+        if len(self.agents) == 1:
+            return self.agents[0]
+        names = ", ".join(self.agents) or "no agent"
+        label = self.thread.label
+        raise typer.BadParameter(f"name the agent: {names} of thread {label} has changes")
 
-@command
+
+@contextmanager
+def _open_changes(name: str, folder: Path | None, place: DatabaseOptions) -> Iterator[_Changes]:
+    """Open a thread's changes in a folder, by default the one that is stored.
+
+    Raises:
+        WorkspaceError: Neither names one.
+    """
+    from echelons.checkpoints.tree_control.workspace_changes import find_changing_agents, find_root
+    from echelons.workspace.files import Workspace
+
+    with database.open_database(place.db) as saver:
+        thread = database.OpenThread(saver, database.find_root(saver, name))
+        stored = thread.root.metadata.get("team_workspace") or find_root(saver.ledger, thread.id)
+        path = expand_home(folder) if folder else stored
+        if not path:
+            raise no_workspace()
+        agents = thread.run(find_changing_agents(thread.id))
+        yield _Changes(thread, Workspace(str(path)), agents)
+
+
+@command("changes office", "changes office head/writer --json")
 def changes(
     thread: ThreadArgument,
     path: ShownAgentArgument = None,
@@ -62,32 +88,29 @@ def changes(
     *,
     place: DatabaseOptions,
     how: OutputOptions,
-) -> ExitCode:
+) -> None:
     """Show what the agents of a thread would change in the workspace, as a diff."""
-    from echelons.checkpoints.queries import run_plan
     from echelons.checkpoints.tree_control.workspace_changes import list_changes
 
-    with _open_changes(thread, workspace, place) as found:
-        plan = list_changes(found.workspace, found.thread_id, path, ())
-        shown = run_plan(found.saver, plan)
-        root = found.workspace.root
+    with _open_changes(thread, workspace, place) as opened:
+        label, root = opened.thread.label, opened.workspace.root
+        files = opened.thread.run(list_changes(opened.workspace, opened.thread.id, path, ()))
     if how.json:
-        files = [each._asdict() for each in shown]
-        output.print_json({"thread": found.label, "workspace": root, "changes": files})
-        return ExitCode.FINISHED
-    for each in shown:
-        heir = f" (dismissed; left to {each.heir})" if each.heir else ""
-        output.print_remark(f"{each.agent}{heir}: {each.path} {each.kind}")
-        if each.conflict:
-            output.print_remark(f"  conflict: {each.conflict}")
-        for line in each.diff.removesuffix("\n").split("\n") if each.diff else ():
+        listed = [file._asdict() for file in files]
+        output.print_json({"thread": label, "workspace": root, "changes": listed})
+        return
+    for file in files:
+        heir = f" (dismissed; left to {file.heir})" if file.heir else ""
+        output.print_remark(f"{file.agent}{heir}: {file.path} {file.kind}")
+        if file.conflict:
+            output.print_remark(f"  conflict: {file.conflict}")
+        for line in file.diff.removesuffix("\n").split("\n") if file.diff else ():
             output.print_result(line)
-    if not shown:
-        output.print_remark(f"thread {found.label}: no changes")
-    return ExitCode.FINISHED
+    if not files:
+        output.print_remark(f"thread {label}: no changes")
 
 
-@command
+@command("merge office head/writer", "merge office --json")
 def merge(
     thread: ThreadArgument,
     path: AgentArgument = None,
@@ -100,28 +123,31 @@ def merge(
 
     Killed in the middle, it goes on when it is called again.
     """
-    from echelons.checkpoints.queries import run_plan
     from echelons.checkpoints.tree_control.workspace_changes import merge_agent_changes
 
-    with _open_changes(thread, workspace, place) as found:
-        agent = _choose_agent(found, path)
-        plan = merge_agent_changes(found.workspace, found.thread_id, agent, ())
-        result = run_plan(found.saver, plan)
-        root = found.workspace.root
-    if how.json:
-        left = [{"path": file, "why": why} for file, why in result.left]
-        merged = {"agent": agent, "merged": result.merged, "left": left}
-        output.print_json({"thread": found.label, "workspace": root, **merged})
-    else:
-        for file in result.merged:
-            output.print_result(f"merged {file}")
-        for file, why in result.left:
-            output.print_result(f"left {file}: {why}")
-        output.print_remark(f"{len(result.merged)} merged, {len(result.left)} left, in {root}")
+    with _open_changes(thread, workspace, place) as opened:
+        label, root, agent = opened.thread.label, opened.workspace.root, opened.choose_agent(path)
+        plan = merge_agent_changes(opened.workspace, opened.thread.id, agent, ())
+        result = opened.thread.run(plan)
+    output.print_outcome(
+        {
+            "thread": label,
+            "workspace": root,
+            "agent": agent,
+            "merged": result.merged,
+            "left": [{"path": file, "why": why} for file, why in result.left],
+        },
+        [
+            *(f"merged {file}" for file in result.merged),
+            *(f"left {file}: {why}" for file, why in result.left),
+        ],
+        f"{len(result.merged)} merged, {len(result.left)} left, in {root}",
+        as_json=how.json,
+    )
     return ExitCode.REFUSED if result.left else ExitCode.FINISHED
 
 
-@command
+@command("discard office head/writer", "discard office --file docs/plan.md --yes")
 def discard(  # noqa: PLR0913  its options
     thread: ThreadArgument,
     path: AgentArgument = None,
@@ -131,55 +157,20 @@ def discard(  # noqa: PLR0913  its options
     *,
     place: DatabaseOptions,
     how: OutputOptions,
-) -> ExitCode:
+) -> None:
     """Forget what an agent would change in the workspace. It cannot be restored."""
-    from echelons.checkpoints.queries import run_plan
     from echelons.checkpoints.tree_control.workspace_changes import discard_changes
 
-    with _open_changes(thread, workspace, place) as found:
-        agent = _choose_agent(found, path)
+    with _open_changes(thread, workspace, place) as opened:
+        label, agent = opened.thread.label, opened.choose_agent(path)
         if not yes:
             what = ", ".join(files or ()) or "all changes"
-            output.confirm(f"Forget {what} of {agent} on thread {found.label}?")
-        plan = discard_changes(found.workspace, found.thread_id, agent, files or (), ())
-        gone = run_plan(found.saver, plan)
-    if how.json:
-        output.print_json({"thread": found.label, "agent": agent, "discarded": gone})
-    else:
-        for file in gone:
-            output.print_result(f"discarded {file}")
-        output.print_remark(f"{len(gone)} discarded")
-    return ExitCode.FINISHED
-
-
-@contextmanager
-def _open_changes(
-    thread: str, folder: Path | None, place: DatabaseOptions
-) -> Iterator[_ThreadChanges]:
-    """Open a thread's changes, with the folder that is given, else the one that is stored.
-
-    Raises:
-        WorkspaceError: Neither names one.
-    """
-    from echelons.checkpoints.queries import run_plan
-    from echelons.checkpoints.tree_control.workspace_changes import find_changing_agents, find_root
-    from echelons.workspace.files import Workspace
-
-    with database.open_database(place.db) as saver:
-        root = database.find_root(saver, thread)
-        stored = root.metadata.get("team_workspace") or find_root(saver.ledger, root.id)
-        named = expand_home(folder) if folder else stored
-        if not named:
-            raise no_workspace()
-        agents = run_plan(saver, find_changing_agents(root.id))
-        label = database.root_label(root)
-        yield _ThreadChanges(saver, root.id, label, Workspace(str(named)), agents)
-
-
-def _choose_agent(found: _ThreadChanges, path: str | None) -> str:
-    if path is not None:
-        return path
-    if len(found.agents) == 1:
-        return found.agents[0]
-    have = ", ".join(found.agents) or "no agent"
-    raise typer.BadParameter(f"name the agent: {have} of thread {found.label} has changes")
+            output.confirm(f"Forget {what} of {agent} on thread {label}?")
+        plan = discard_changes(opened.workspace, opened.thread.id, agent, files or (), ())
+        discarded = opened.thread.run(plan)
+    output.print_outcome(
+        {"thread": label, "agent": agent, "discarded": discarded},
+        [f"discarded {file}" for file in discarded],
+        f"{len(discarded)} discarded",
+        as_json=how.json,
+    )

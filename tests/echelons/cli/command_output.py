@@ -88,6 +88,7 @@ SCRIPT = """
 --help
 --version
 fly
+tread
 run travel
 profiles
 profiles office

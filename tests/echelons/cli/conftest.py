@@ -242,7 +242,6 @@ both = Agent(
 )
 hanging = Agent("head", model=ScriptedModel(hang))
 number = 3
-liar = type("Liar", (), {"__class__": property(lambda _: Agent)})()
 
 
 def made() -> Agent:

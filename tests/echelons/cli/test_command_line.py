@@ -8,13 +8,15 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 from typer.testing import Result
 
-from echelons.cli.exit_codes import EXIT_CODE_MEANINGS
+from echelons.cli.app import MODULES
+from echelons.cli.command import ExitCode
 from tests.echelons.cli.conftest import MAIN
 from tests.fork_server import Ended, ForkServer
 
@@ -70,9 +72,7 @@ def test_a_command_in_an_error_can_be_copied_from_a_narrow_terminal(
 def test_the_examples_of_a_command_are_not_broken_in_80_columns(
     echelons: Call, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
-    from echelons.cli import app
-
-    [examples] = [each for name, each in app.EXAMPLES.items() if name.__name__ == command]
+    examples = getattr(import_module(MODULES[command]), command).examples
     monkeypatch.setenv("COLUMNS", "80")
     shown = echelons(command, "--help").stdout
 
@@ -93,8 +93,8 @@ def test_the_help_of_a_command_has_examples(echelons: Call, command: str) -> Non
 def test_the_help_says_what_every_exit_code_means(echelons: Call) -> None:
     shown = " ".join(echelons("--help").stdout.split())
 
-    for code, meaning in EXIT_CODE_MEANINGS.items():
-        assert f"{code:d} {meaning}" in shown
+    for code in ExitCode:
+        assert f"{code:d} {code.meaning}" in shown
 
 
 def test_the_version_is_the_packages(echelons: Call) -> None:
@@ -233,5 +233,5 @@ def test_the_manual_has_every_command_and_exit_code() -> None:
 
     for command in COMMANDS:
         assert f"| `{command}" in manual
-    for code in EXIT_CODE_MEANINGS:
+    for code in ExitCode:
         assert f"| {code:d} | " in manual

@@ -6,8 +6,7 @@ import json
 
 import pytest
 
-from echelons.cli import output
-from echelons.cli.exit_codes import ExitCode
+from echelons.cli.command import ExitCode, print_error
 from echelons.errors import invalid_team
 
 
@@ -17,9 +16,9 @@ def test_an_error_is_printed_without_secrets_and_private_values(
     error = invalid_team("trips:mine", "it needs password=hunter2")
     error.add_note("hunter2")
 
-    output.print_error(error, ExitCode.REFUSED, as_json=True)
-    output.print_error(error, ExitCode.REFUSED, as_json=False)
-    output.print_error(ValueError("api_key: hunter2"), ExitCode.UNEXPECTED, as_json=True)
+    print_error(error, ExitCode.REFUSED, as_json=True)
+    print_error(error, ExitCode.REFUSED, as_json=False)
+    print_error(ValueError("api_key: hunter2"), ExitCode.UNEXPECTED, as_json=True)
 
     printed = capsys.readouterr().err
     refused, _, unexpected = printed.splitlines()

@@ -68,7 +68,6 @@ def test_an_agent_or_a_function_that_returns_one_is_a_team(folder: Path, team: s
         ("trips:askin", "the module has no 'askin'; it has asking, "),
         ("trips:asking.nobody", "the module has no 'nobody'"),
         ("trips:number", "is of type int, no Agent"),
-        ("trips:liar", "is of type Liar, no Agent"),
         ("trips:wants", "is a function with parameters (missing a required argument: 'city')"),
         ("trips:breaks_later", "it cannot be loaded: RuntimeError: no such city"),
         ("trips:exits_later", "it cannot be loaded: SystemExit: done"),

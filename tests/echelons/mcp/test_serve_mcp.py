@@ -22,7 +22,7 @@ from typer.testing import CliRunner
 from echelons import Session, SqliteCheckpointer
 from echelons.checkpoints.threads.store import ThreadStore
 from echelons.cli.app import app
-from echelons.cli.exit_codes import ExitCode
+from echelons.cli.command import ExitCode
 from echelons.errors import NothingToResume
 from tests.echelons.mcp.conftest import SERVERS, Notes
 from tests.echelons.mcp.servers import teams

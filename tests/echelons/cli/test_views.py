@@ -8,19 +8,16 @@ from io import StringIO
 
 from rich.console import Console
 
-from echelons.cli.display.agent_board import AgentBoard, AgentRow, AgentState
-from echelons.cli.display.live_view import (
-    LiveView,
-    draw_frame,
-    format_rows,
-    select_rows,
-)
+from echelons.cli.board import AgentBoard, AgentRow, AgentState
+from echelons.cli.views import LiveView, build_table, draw_frame, select_rows
 from echelons.runtime.run_events import RunEvent, RunEventKind
 from echelons.testing import FakeClock
 
 
-def terminal(height: int = 20) -> Console:
-    return Console(file=StringIO(), width=80, height=height, force_terminal=True, color_system=None)
+def terminal(height: int = 20, width: int = 80) -> Console:
+    return Console(
+        file=StringIO(), width=width, height=height, force_terminal=True, color_system=None
+    )
 
 
 def drawn(console: Console) -> list[str]:
@@ -41,9 +38,10 @@ def test_row_shows_agent_work_duration_and_cost() -> None:
         AgentRow("head/hotels"),
     ]
 
-    lines = [line.plain for line in format_rows(rows, now=4.0, width=60)]
+    console = terminal(width=60)
+    console.print(build_table(rows, now=4.0))
 
-    assert lines == [
+    assert drawn(console) == [
         "head         waiting  4.0 s  1.3k tok  7 of 9 calls left",
         "├── flights  running  2.5 s   954 tok  find_flights(destina…",
         "└── hotels   waiting",
@@ -72,7 +70,7 @@ def test_a_frame_fits_the_terminal_and_counts_what_it_leaves_out() -> None:
         board.apply_event(RunEvent(f"head/a{number}", RunEventKind.TASK))
     board.apply_event(RunEvent("head", RunEventKind.TOKEN, "many words " * 200))
 
-    console.print(draw_frame(board, board.list_rows(), console))
+    console.print(draw_frame(board, console))
 
     assert len(drawn(console)) <= 10
     assert "and 25 more" in drawn(console)
@@ -84,7 +82,7 @@ def test_the_roots_last_words_stream_below_the_tree() -> None:
     for number in range(9):
         board.apply_event(RunEvent("head", RunEventKind.TOKEN, f"line {number} [b]\x1b[31m\n"))
 
-    console.print(draw_frame(board, board.list_rows(), console))
+    console.print(draw_frame(board, console))
 
     assert drawn(console)[-2:] == ["line 7 [b]\\x1b[31m", "line 8 [b]\\x1b[31m"]
     assert drawn(console)[0].startswith("head  running")
@@ -96,7 +94,7 @@ def test_open_questions_are_drawn_whole_below_the_tree() -> None:
     value = {"question": "Which of them? " * 6, "choices": ["Savoy", "Hassler"]}
     board.apply_event(RunEvent("head", RunEventKind.QUESTION, data={"id": "q", "value": value}))
 
-    console.print(draw_frame(board, board.list_rows(), console))
+    console.print(draw_frame(board, console))
 
     tree, *below = drawn(console)
     assert re.match(r"head  asking +Which of them\? Which", tree)
@@ -114,7 +112,7 @@ def test_the_first_ctrl_c_is_acknowledged_on_the_screen() -> None:
     board = AgentBoard(FakeClock().now)
     board.stopping = True
 
-    console.print(draw_frame(board, board.list_rows(), console))
+    console.print(draw_frame(board, console))
 
     assert "Ctrl-C again stops at once." in drawn(console)[-1]
 

@@ -1,4 +1,7 @@
-"""Runs a turn for `run`, `answer` and `resume`, shows it, and prints its result."""
+"""Runs a turn for `run`, `answer` and `resume`, shows it, and prints its result.
+
+The questions of a turn are asked on the terminal, if there is one.
+"""
 
 from __future__ import annotations
 
@@ -12,27 +15,19 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from echelons.agent import Agent
 from echelons.checkpoints.queries import Saver, arun_plan
 from echelons.checkpoints.threads.answer_outbox import read_answer_versions
 from echelons.cli import output
-from echelons.cli.database import resolve_path
-from echelons.cli.display.agent_board import AgentBoard
-from echelons.cli.display.question_text import format_questions
-from echelons.cli.display.run_views import choose_view
-from echelons.cli.display.turn_summary import (
-    choose_exit_code,
-    explain_no_run,
-    format_closing,
-    format_status,
-    turn_result_to_json,
-)
-from echelons.cli.exit_codes import ExitCode
-from echelons.cli.options import RunOutputOptions
+from echelons.cli.board import OFFLINE_MODEL, AgentBoard
+from echelons.cli.command import ExitCode, RunOutputOptions, StoredTeamOptions, ThreadOptions
+from echelons.cli.database import resolve_path, root_label
 from echelons.cli.question_prompt import LEFT_OPEN, ask_questions
-from echelons.cli.team_loader import TeamSpec, load_team_profiles
+from echelons.cli.question_text import format_questions, question_to_json
+from echelons.cli.team_loader import TeamSpec, load_team, load_team_profiles, resolve_stored_team
+from echelons.cli.views import choose_view
 from echelons.errors import EchelonsError, LedgerDamaged, ThreadError
 from echelons.runtime.run_events import RunEvent
 from echelons.runtime.session import Session
@@ -40,22 +35,18 @@ from echelons.runtime.session_requests import SessionThread
 from echelons.runtime.session_run import AsyncRun, Result
 from echelons.text.error_lines import describe_error
 
+if TYPE_CHECKING:
+    from echelons.checkpoints.threads.store import RootThread
+
 ANSWERS_INTERVAL = 0.25
 """Seconds between two looks at the database for answers from elsewhere."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedTurn:
-    """A turn to run.
+    """A turn to run, of the team that its thread records, in the database of the command line.
 
-    Attributes:
-        agent: The root agent.
-        team: What the team is built from; the thread records it.
-        thread: The name of the thread.
-        db: The database as given on the command line.
-        start: Starts the turn.
-        opening_remarks: Printed at its start.
-        closing_remarks: Printed when it has finished.
+    The remarks are printed at its start, and when it has finished.
     """
 
     agent: Agent
@@ -68,19 +59,30 @@ class PlannedTurn:
 
 
 def run_planned_turn(turn: PlannedTurn, how: RunOutputOptions, loop: asyncio.Runner) -> ExitCode:
-    """Run a turn in an event loop, show it, print its result, and return the exit code.
+    """Run a turn in an event loop, which is then closed; show it, and print its result.
 
-    On a terminal its questions are asked, and the turn goes on with what is answered. The loop is
-    closed when the turn has ended.
-
-    Raises:
-        ThreadError: A model or a function failed.
-        EchelonsError: The turn cannot start or go on.
+    On a terminal its questions are asked, and the turn goes on with what is answered.
     """
     runner = _TurnRunner(turn, how)
     # The loop's threads end while a second Ctrl-C still ends the process.
     with _handle_ctrl_c(runner.pause, runner.restore_terminal), loop:
         return loop.run(runner.run())
+
+
+def run_stored_turn(
+    root: RootThread,
+    start: Callable[[Session], Awaitable[AsyncRun]],
+    place: ThreadOptions,
+    remaking: StoredTeamOptions,
+    how: RunOutputOptions,
+) -> ExitCode:
+    """Load the team of a stored thread, run the turn that `start` starts, and show it."""
+    team = resolve_stored_team(root, remaking)
+    track = output.choose_tracker(silent=how.json or how.quiet)
+    with asyncio.Runner() as loop:
+        agent = load_team(team, loop=loop, track=track)
+        turn = PlannedTurn(agent, team, root_label(root), place.db, start)
+        return run_planned_turn(turn, how, loop)
 
 
 @contextmanager
@@ -153,8 +155,10 @@ class _TurnRunner:
                 for question in answers.keys() & self._board.questions.keys():
                     self._board.mark_answered(question)
                 self._view = choose_view(self._board, self._how)
-            code = self._print_result(result)
-            # For the answers to these nobody waits.
+            code = print_turn_result(result, self._board, self._thread, turn.db, self._how)
+            if code is ExitCode.FINISHED:
+                self._print_remarks(turn.closing_remarks)
+            # These answers are only stored; the turn did not wait for them.
             if result.finished and (answers := await self._ask(session)):
                 stored = await (await session.aanswer(answers)).result()
                 output.print_remark(stored.reason)
@@ -181,13 +185,13 @@ class _TurnRunner:
         """Return the answers to open questions that are typed on the terminal, if there is one."""
         if not self._asks or self._board.stopping:
             return {}
-        questions = [each for each in await session.ainbox() if each.id not in self._asked]
+        questions = [q for q in await session.ainbox() if q.id not in self._asked]
         if questions and not self._asked:
             output.print_remark(LEFT_OPEN)
-        self._asked.update(each.id for each in questions)
+        self._asked.update(question.id for question in questions)
         answers = ask_questions(questions)
         # Meanwhile others may have answered, or a deadline may have passed.
-        left = {each.id for each in await session.ainbox()} if answers else set[str]()
+        left = {question.id for question in await session.ainbox()} if answers else set[str]()
         for question in answers.keys() - left:
             output.print_remark(f"question {question} was closed meanwhile")
         return {question: value for question, value in answers.items() if question in left}
@@ -204,17 +208,12 @@ class _TurnRunner:
                 # Of what is damaged nothing is left, which the run itself says.
                 with suppress(LedgerDamaged):
                     self._board.note_left(await session.thread_store.agrants(session.thread_id))
-            if asked := [*self._board.questions]:
-                found = read_answer_versions(session.thread_id, asked)
-                versions = await arun_plan(saver, found)
-                for question in (each for each in asked if versions.get(each) is not None):
-                    self._view.show_answered(self._board.mark_answered(question))
-
-    def _print_result(self, result: Result) -> ExitCode:
-        code = print_turn_result(result, self._board, self._thread, self._turn.db, self._how)
-        if code is ExitCode.FINISHED:
-            self._print_remarks(self._turn.closing_remarks)
-        return code
+            if questions := [*self._board.questions]:
+                plan = read_answer_versions(session.thread_id, questions)
+                versions = await arun_plan(saver, plan)
+                for question in questions:
+                    if versions.get(question) is not None:
+                        self._view.show_answered(self._board.mark_answered(question))
 
     def _print_remarks(self, texts: Iterable[str]) -> None:
         if not (self._how.json or self._how.quiet):
@@ -230,21 +229,78 @@ def print_turn_result(
     how: RunOutputOptions,
 ) -> ExitCode:
     """Print the result of a turn and the remarks at its end, and return its exit code."""
-    code = choose_exit_code(result, board)
+    code = _choose_exit_code(result, board)
     if how.json:
-        output.print_json(turn_result_to_json(result, board, thread, code))
+        output.print_json(_result_to_json(result, board, thread, code))
         return code
     if result.text:
         output.print_prose(result.text)
     if result.questions:
         output.print_result(format_questions(result.questions, db))
-    unmoved = explain_no_run(result)
-    ended: Iterable[str] = format_closing(result, board, thread.name, code, db)
-    if unmoved:
-        ended = (unmoved, *format_status(result))
-    for text in () if how.quiet else ended:
-        output.print_remark(text)
+    if not how.quiet:
+        for remark in _list_closing_remarks(result, board, thread.name, code, db):
+            output.print_remark(remark)
     return code
+
+
+def _choose_exit_code(result: Result, board: AgentBoard) -> ExitCode:
+    # Answers that another run takes are delivered, however that run ends. A turn that was limited,
+    # stopped or dismissed has ended, and needs nothing more.
+    if result.status in ("finished", "limited", "stopped", "dismissed", "running"):
+        return ExitCode.FINISHED
+    if board.stopping:
+        return ExitCode.INTERRUPTED
+    return ExitCode.ASKING if result.questions else ExitCode.FAILED
+
+
+def _list_closing_remarks(
+    result: Result, board: AgentBoard, thread: str, code: ExitCode, db: Path | None
+) -> Iterator[str]:
+    if result.queued:
+        yield "answered; a run is under way on the thread, and takes the answer"
+        return
+    if result.replayed:
+        yield "the turn was submitted before, so nothing was run again"
+    if result.reason:
+        reason = result.reason.removeprefix(f"{result.status}: ")
+        yield f"{result.status} ({output.escape_controls(reason)})"
+    if result.replayed:
+        return
+    rows = board.list_rows()
+    tokens = sum(row.tokens for row in rows)
+    spent = f", {output.format_number(tokens)} tokens" if tokens else ""
+    agents = output.format_count(len(rows), "agent")
+    yield f"{output.format_duration(board.seconds)}, {agents}{spent}, thread {thread}"
+    if OFFLINE_MODEL in board.models:
+        yield "by the offline planner: rules, no language model"
+    # A failure raises an error, so a run that returned without finishing was paused.
+    if code in (ExitCode.INTERRUPTED, ExitCode.FAILED):
+        resume = output.build_command_line("resume", "--thread", thread, db=db)
+        yield f"paused; all that was done is stored. Go on with: {resume}"
+
+
+def _result_to_json(
+    result: Result, board: AgentBoard, thread: SessionThread, code: ExitCode
+) -> dict[str, Any]:
+    return {
+        "kind": "result",
+        "thread": thread.name,
+        "thread_id": thread.id,
+        "status": result.status,
+        "reason": result.reason,
+        "finished": result.finished,
+        "interrupted": code is ExitCode.INTERRUPTED,
+        "paused": code is ExitCode.FAILED,
+        "text": result.text,
+        "questions": [question_to_json(question, thread.name) for question in result.questions],
+        "replayed": result.replayed,
+        "queued": result.queued,
+        "response": result.response and result.response.model_dump(mode="json"),
+        "usage": result.usage.model_dump(),
+        "models": sorted(model for model in board.models if model),
+        "seconds": round(board.seconds, 3),
+        "exit_code": int(code),
+    }
 
 
 async def _iterate_events(run: AsyncRun, thread: str) -> AsyncIterator[RunEvent]:

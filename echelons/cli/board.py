@@ -1,4 +1,4 @@
-"""The state of each agent of a run, updated by the run's events.
+"""The events of a run as lines, and the state of each agent, updated by them.
 
 One row for each agent that has work; several threads of one agent share a row. The live
 tree draws the rows, the summary at the end counts them.
@@ -11,12 +11,13 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
-from echelons.cli.display.question_text import format_question
-from echelons.cli.display.text_format import format_tool_call, shorten_line
+from echelons.cli.output import format_tool_call, join_lines, shorten_line
+from echelons.cli.question_text import format_question
+from echelons.messaging.mail import USER
+from echelons.runtime.run_events import RunEvent, RunEventKind
 from echelons.tree.names import NAME_PATTERN, PATH_SEPARATOR
 
 if TYPE_CHECKING:
-    from echelons.runtime.run_events import RunEvent
     from echelons.runtime.session_run import Result
     from echelons.tree.usage_report import GrantedAmount
 
@@ -51,15 +52,9 @@ ROOT_STATES = {"finished": AgentState.DONE, "limited": AgentState.PARTIAL}
 
 @dataclass(slots=True)
 class AgentRow:
-    """One agent of the run.
+    """One agent of the run, with the times on the board's clock at which it began and ended.
 
-    Attributes:
-        detail: Its tool call, its question, or the reason why it is unable.
-        tokens: Input and output tokens of its own calls of a language model.
-        left: What is left of its budgets, in words.
-        pending: Number of subordinates that it waits for.
-        started_at: When it was first seen running, in seconds of the board's clock.
-        ended_at: When it stopped, in seconds of the board's clock.
+    `left` is what is left of its budgets, `pending` how many subordinates it waits for.
     """
 
     path: str
@@ -75,11 +70,6 @@ class AgentRow:
     def name(self) -> str:
         """The agent's name."""
         return self.path.rpartition(PATH_SEPARATOR)[2]
-
-    @property
-    def is_dismissed(self) -> bool:
-        """Whether it was dismissed, or an agent above it."""
-        return self.state is AgentState.DISMISSED
 
     def elapsed_seconds(self, now: float) -> float | None:
         """Return the seconds since it began, up to its end; `None` if it has not begun."""
@@ -133,14 +123,16 @@ class AgentBoard:
         return list(walk(""))
 
     def list_questions(self) -> list[OpenQuestion]:
-        """Return the questions that have no answer yet, in the order in which they were asked."""
+        """Return the questions that have no answer yet, oldest first."""
         return [*self.questions.values()]  # a copy, too
 
     def apply_event(self, event: RunEvent) -> None:
         """Update the rows with an event."""
-        handle = getattr(self, f"_on_{event.kind}", None)
-        if handle is not None:
-            handle(self._ensure_row(event.path), event)
+        row = self._ensure_row(event.path)
+        if state := _STATES.get(event.kind):
+            self._set_state(row, state, describe_event(event))
+        elif handle := getattr(self, f"_on_{event.kind}", None):
+            handle(row, event)
 
     def apply_result(self, result: Result) -> None:
         """Update the rows with the end of the run."""
@@ -151,13 +143,13 @@ class AgentBoard:
             if row.state in (AgentState.WAITING, AgentState.RUNNING) and row.started_at is not None:
                 # The root gets no response event; any other agent without one was cut short.
                 is_root = PATH_SEPARATOR not in row.path
-                self._end_row(row, ended if is_root else AgentState.STOPPED)
+                self._set_state(row, ended if is_root else AgentState.STOPPED)
 
     def mark_answered(self, question_id: str) -> str:
         """Let the agent of an open question go on, as it was answered; return its path."""
         path = self.questions.pop(question_id).path
-        if path not in {each.path for each in self.questions.values()}:
-            self._mark_running(self._ensure_row(path), "answered")
+        if path not in {question.path for question in self.questions.values()}:
+            self._set_state(self._ensure_row(path), AgentState.RUNNING, "answered")
         return path
 
     def _ensure_row(self, path: str) -> AgentRow:
@@ -168,36 +160,34 @@ class AgentBoard:
             self._rows[path] = AgentRow(path)
         return self._rows[path]
 
-    def _end_row(self, row: AgentRow, state: AgentState, detail: str = "") -> None:
+    def _set_state(self, row: AgentRow, state: AgentState, detail: str = "") -> None:
         row.state, row.detail = state, detail
-        row.ended_at = self.now
+        is_running = state is AgentState.RUNNING
+        row.ended_at = None if is_running else self.now
+        if is_running and row.started_at is None:
+            row.started_at = self.now
 
     def note_left(self, grants: Iterable[GrantedAmount]) -> None:
         """Note what is left of the budgets of agents."""
         left: dict[str, list[str]] = {}
-        for each in grants:
-            left.setdefault(each.path, []).append(each.describe_left())
+        for grant in grants:
+            left.setdefault(grant.path, []).append(grant.describe_left())
         for row in self.list_rows():
             row.left = ", ".join(left.get(row.path, ()))
 
-    def _mark_running(self, row: AgentRow, detail: str = "") -> None:
-        row.state, row.detail, row.ended_at = AgentState.RUNNING, detail, None
-        if row.started_at is None:
-            row.started_at = self.now
-
     def _on_task(self, row: AgentRow, event: RunEvent) -> None:
-        self._mark_running(row)
+        self._set_state(row, AgentState.RUNNING)
 
     def _on_token(self, row: AgentRow, event: RunEvent) -> None:
-        self._mark_running(row)
+        self._set_state(row, AgentState.RUNNING)
         if PATH_SEPARATOR not in row.path:
             self.root_text += event.content
 
     def _on_message(self, row: AgentRow, event: RunEvent) -> None:
-        self._mark_running(row)
+        self._set_state(row, AgentState.RUNNING)
         if event.data.get("monitor"):
             # It looks now and then, and answers nobody.
-            self._end_row(row, AgentState.DONE)
+            self._set_state(row, AgentState.DONE)
         model = str(event.data.get("model", ""))
         self.models.add(model)
         if model != OFFLINE_MODEL:
@@ -205,29 +195,15 @@ class AgentBoard:
         if PATH_SEPARATOR not in row.path:
             self.root_text = ""
 
-    def _on_tool_call(self, row: AgentRow, event: RunEvent) -> None:
-        call = format_tool_call(event.content, event.data["arguments"])
-        self._mark_running(row, shorten_line(call))
-
     def _on_tool_result(self, row: AgentRow, event: RunEvent) -> None:
         called = self._called_paths.pop((row.path, str(event.data.get("id"))), None)
         if called is None:
-            self._mark_running(row)
+            self._set_state(row, AgentState.RUNNING)
             return
         # The call named an unknown subordinate, whose row never began: drop the row.
         if called in self._rows and self._rows[called].started_at is None:
             del self._rows[called]
         self._count_response(row)
-
-    def _on_custom(self, row: AgentRow, event: RunEvent) -> None:
-        self._mark_running(row, shorten_line(event.content))
-
-    def _on_mail(self, row: AgentRow, event: RunEvent) -> None:
-        read = f"reads from {event.data['from']}: {shorten_line(event.content)}"
-        self._mark_running(row, shorten_line(read))
-
-    def _on_intervention(self, row: AgentRow, event: RunEvent) -> None:
-        self._mark_running(row, shorten_line(f"is redirected: {shorten_line(event.content)}"))
 
     def _on_delegation(self, row: AgentRow, event: RunEvent) -> None:
         row.pending += 1
@@ -246,22 +222,22 @@ class AgentBoard:
         status = event.data["status"]
         state = AgentState.DONE if status == "fulfilled" else AgentState(status.replace("_", " "))
         if row.state is not AgentState.DISMISSED or state is not AgentState.UNABLE:
-            self._end_row(row, state, shorten_line(str(event.data["reason"])))
+            self._set_state(row, state, shorten_line(str(event.data["reason"])))
         if event.data["final"]:
             self._count_response(self._ensure_row(row.path.rpartition(PATH_SEPARATOR)[0]))
 
     def _count_response(self, superior: AgentRow) -> None:
         superior.pending = max(superior.pending - 1, 0)
         if not superior.pending:
-            self._mark_running(superior)
+            self._set_state(superior, AgentState.RUNNING)
 
     def _on_question(self, row: AgentRow, event: RunEvent) -> None:
         question = format_question(event.data["value"], event.data.get("schema"))
         if event.data.get("later"):
-            self._mark_running(row, shorten_line(f"asks for later: {question}"))
+            self._set_state(row, AgentState.RUNNING, describe_event(event))
             return
         self.questions[event.data["id"]] = OpenQuestion(row.path, question)
-        self._end_row(row, AgentState.ASKING, shorten_line(question))
+        self._set_state(row, AgentState.ASKING, shorten_line(question))
 
     def _on_answer(self, row: AgentRow, event: RunEvent) -> None:
         if event.data["question"] in self.questions:
@@ -272,22 +248,72 @@ class AgentBoard:
     def _on_order(self, row: AgentRow, event: RunEvent) -> None:
         if event.data["order"] != "dismiss" or event.data.get("graceful"):
             return
-        for each in self.list_rows():
-            if each.path == row.path or each.path.startswith(row.path + PATH_SEPARATOR):
-                self._end_row(each, AgentState.DISMISSED)
-        gone = [key for key, each in self.questions.items() if self._rows[each.path].is_dismissed]
-        for key in gone:
-            del self.questions[key]
-
-    def _on_alert(self, row: AgentRow, event: RunEvent) -> None:
-        said = f"alerts about {event.data['about']}: {event.content}"
-        self._end_row(row, AgentState.DONE, shorten_line(said))
-
-    def _on_report(self, row: AgentRow, event: RunEvent) -> None:
-        self._end_row(row, AgentState.DONE, shorten_line(f"reports: {event.content}"))
+        for below in self.list_rows():
+            if below.path == row.path or below.path.startswith(row.path + PATH_SEPARATOR):
+                self._set_state(below, AgentState.DISMISSED)
+        self.questions = {
+            key: question
+            for key, question in self.questions.items()
+            if self._rows[question.path].state is not AgentState.DISMISSED
+        }
 
     def _on_warning(self, row: AgentRow, event: RunEvent) -> None:
-        row.detail = shorten_line(f"is warned: {event.content}")
+        row.detail = describe_event(event)
 
-    def _on_error(self, row: AgentRow, event: RunEvent) -> None:
-        self._end_row(row, AgentState.FAILED, shorten_line(event.content))
+
+def describe_event(event: RunEvent) -> str:
+    """Return what an agent does by an event, as one line; empty if it needs none."""
+    data, text = event.data, event.content
+    title = _TITLES.get(event.kind, "").format_map({**data, "by": data.get("by") or "its deadline"})
+    match event.kind:
+        case RunEventKind.QUESTION:
+            when = " for later" if data.get("later") else ""
+            question = join_lines(format_question(data["value"], data.get("schema")))
+            return f"asks you{when}: {question}"
+        case RunEventKind.ORDER:
+            return f"{text} ordered by {data['by']}"
+        case RunEventKind.DELEGATION:
+            # Without a named subordinate, the request holds the one that routing chose.
+            agent = data.get("request", {}).get("current") or data["arguments"].get("subordinate")
+            title = f"asks {shorten_line(str(agent or 'an agent that can'))}:"
+            text = str(data["arguments"].get("message", ""))
+        case RunEventKind.TASK if data.get("resumed"):
+            title = "goes on:"
+        case RunEventKind.MAIL if data.get("to") == USER:
+            title = "tells you:"
+        case RunEventKind.TOOL_CALL:
+            text = format_tool_call(text, data["arguments"])
+        case RunEventKind.RESPONSE:
+            text = data["reason"] or text
+        case RunEventKind.MESSAGE if not text.strip():
+            return ""
+    return f"{title} {shorten_line(text)}" if title else ""
+
+
+_TITLES = {
+    RunEventKind.TASK: "begins:",
+    RunEventKind.MESSAGE: "says:",
+    RunEventKind.TOOL_CALL: "calls",
+    RunEventKind.TOOL_RESULT: "got:",
+    RunEventKind.RESPONSE: "is {status}:",
+    RunEventKind.WARNING: "is warned:",
+    RunEventKind.ERROR: "fails:",
+    RunEventKind.MAIL: "reads from {from}:",
+    RunEventKind.INTERVENTION: "is redirected by {from}:",
+    RunEventKind.ANSWER: "is answered by {by}:",
+    RunEventKind.APPROVAL: "is told by {by}:",
+    RunEventKind.ALERT: "alerts about {about} ({decision}):",
+    RunEventKind.REPORT: "reports:",
+    RunEventKind.CUSTOM: "writes:",
+}
+"""What is said of an event before its text."""
+_STATES = {
+    RunEventKind.TOOL_CALL: AgentState.RUNNING,
+    RunEventKind.CUSTOM: AgentState.RUNNING,
+    RunEventKind.MAIL: AgentState.RUNNING,
+    RunEventKind.INTERVENTION: AgentState.RUNNING,
+    RunEventKind.ALERT: AgentState.DONE,
+    RunEventKind.REPORT: AgentState.DONE,
+    RunEventKind.ERROR: AgentState.FAILED,
+}
+"""The states of agents whose event is their detail."""

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from echelons import Agent, Session
-from echelons.cli.display.agent_board import AgentBoard, AgentState
+from echelons.cli.board import AgentBoard, AgentState
 from echelons.delegation.request import Usage
 from echelons.runtime.run_events import RunEvent, RunEventKind
 from echelons.runtime.session_run import Result
@@ -73,7 +73,7 @@ def test_monitor_gives_no_answer_and_is_never_left_running() -> None:
     )
 
     assert doings(board) == {"head": "running", "head/watch": "done"}
-    assert board.list_rows()[1].detail == "alerts about head/scout: It loops."
+    assert board.list_rows()[1].detail == "alerts about head/scout (stop): It loops."
 
 
 def test_time_is_counted_from_an_agents_beginning_to_its_end() -> None:
@@ -250,4 +250,4 @@ def test_what_a_tool_writes_is_what_its_agent_is_doing() -> None:
     )
 
     [row] = board.list_rows()
-    assert (row.state, row.detail) == (AgentState.RUNNING, "3 of 7 files")
+    assert (row.state, row.detail) == (AgentState.RUNNING, "writes: 3 of 7 files")
