@@ -31,10 +31,10 @@ from echelons.errors import (
     invalid_subordinate,
     unknown_tool,
 )
+from echelons.features.memory.settings import Memory
 from echelons.features.monitors.settings import Monitor
 from echelons.guards.limits import Limits
 from echelons.guards.permissions import NO_PERMISSIONS, Permissions
-from echelons.memory.settings import Memory
 from echelons.prompts import GUIDANCE_PARTS
 from echelons.text.input_limits import list_items, read_text, refuse_unreadable
 from echelons.text.redaction import Redactor, redact_secrets

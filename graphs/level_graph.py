@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from langchain_core.runnables import Runnable
 from langchain_core.tools import BaseTool
@@ -15,7 +15,7 @@ from echelons.agent import Agent
 from echelons.delegation.contract import get_inputs
 from echelons.effects.approvals import StandingDecisions
 from echelons.effects.journal import Journal, is_polling
-from echelons.features.feature import AttemptHooks, BuiltIn, Place, RequestPlace
+from echelons.features.feature import AgentHooks, AttemptHooks, BuiltIn, Place, RequestPlace
 from echelons.features.registry import bind_features, bind_requests
 from echelons.graphs.delegation_graph import build_delegation_graph
 from echelons.graphs.edges import AfterReason, BeforeReason, LoopNodes
@@ -36,17 +36,14 @@ from echelons.guards.limits import (
     MAX_DEPTH,
 )
 from echelons.guards.permissions import RulesByName
-from echelons.guards.spawn import Spawn
 from echelons.human import Human
 from echelons.identity.thread_history import GraphHistory, ThreadHistory
-from echelons.memory.settings import Memory
-from echelons.models import is_offline_planner
 from echelons.models.call_timeouts import takes_timeout
 from echelons.nodes.act import Act
 from echelons.nodes.base_node import Node
 from echelons.nodes.delegating.request_queue import RequestQueue
 from echelons.nodes.dispatch import assign_nodes
-from echelons.nodes.memory.prompt_memory import PromptMemory
+from echelons.nodes.model_call.agent_model import AgentModel
 from echelons.nodes.model_call.long_results import LongResults
 from echelons.nodes.model_call.model_input import ModelFunction
 from echelons.nodes.model_call.system_prompt import SystemPrompt
@@ -64,6 +61,7 @@ from echelons.tree.members import FunctionMember, GraphMember, Member, RunnableM
 from echelons.tree.names import (
     ASK,
     PATH_SEPARATOR,
+    READ_RESULT,
     REPORT,
     RUN,
     get_provider_tool_name,
@@ -72,6 +70,7 @@ from echelons.tree.roster import describe_subordinates
 
 if TYPE_CHECKING:
     from echelons.graphs.level_hooks import LevelHooks
+    from echelons.nodes.middleware.model_calls import ModelCalls
 
 LevelBuilder = StateGraph[Any, Any, Any, Any]
 
@@ -128,21 +127,20 @@ def build_agent_level(
 ) -> LevelBuilder:
     """Return the graph of an agent's level over those of its subordinates, not yet compiled."""
     agent = position.agent
-    tools = [position.tools[id(each)] for each in agent.tools if not get_provider_tool_name(each)]
-    hooks = _build_hooks(agent, position, tools)
+    own_tools = [
+        position.tools[id(tool)] for tool in agent.tools if not get_provider_tool_name(tool)
+    ]
+    hooks = _build_hooks(agent, position, own_tools)
     builder = hooks.builder if hooks else _create_builder(position.reports)
     nodes = hooks.nodes if hooks else LoopNodes()
     ends = [*nodes]
-    own_tools = {tool.name for tool in tools} | get_inputs(_name_members(agent)).keys()
-    features, results = bind_features(position), LongResults(position.result_tokens)
-    built_in = {
-        tool.name: tool for tool in list_built_in_tools(position, features, own_tools, results)
-    }
-    executed = {name: tool for name, tool in built_in.items() if tool.is_executed}
-    if tools or executed or position.is_spawned:
-        approvals = ToolApprovals(position.rules, tools, position.journal, position.decisions)
+    features = bind_features(position)
+    tools = _collect_tools(position, own_tools, features)
+    executed = {name: tool for name, tool in tools.built_in.items() if tool.is_executed}
+    if own_tools or executed or position.is_spawned:
+        approvals = ToolApprovals(position.rules, own_tools, position.journal, position.decisions)
         wraps = hooks.tool_calls if hooks else None
-        act = Act(tools, position.journal, position.history, approvals, executed, wraps=wraps)
+        act = Act(own_tools, position.journal, position.history, approvals, executed, wraps=wraps)
         builder.add_node("act", act)
         builder.add_edge("act", nodes.entry)
         ends.append("act")
@@ -177,17 +175,18 @@ def build_agent_level(
             edge = BeforeReason(nodes.entry)
             builder.add_conditional_edges("delegate", edge, ["reason", nodes.entry])
         ends.append("delegate")
-    settings = _build_settings(position, tools, built_in, results)
     after = AfterReason(
         position.depth, position.policy, position.timeouts, nodes if hooks else None
     )
     if hooks:
-        settings = hooks.wrap_model_calls(settings)
         hooks.add_nodes(after, ends)
     else:
         builder.add_edge(START, "reason")
         builder.add_conditional_edges("reason", after, ends)
-    builder.add_node("reason", Reason(settings, position.history))
+    model_calls = hooks.build_model_calls(tools.shown) if hooks else None
+    model = _build_model(position, tools, features, model_calls)
+    settings = _build_settings(position, model, tools)
+    builder.add_node("reason", Reason(settings, position.history, features))
     return builder
 
 
@@ -250,65 +249,108 @@ def _name_members(agent: Agent) -> dict[str, Member]:
     return {member.name: member for member in agent.subordinates}
 
 
-def _build_settings(
-    position: LevelPosition,
-    tools: Sequence[BaseTool],
-    built_in: Mapping[str, BuiltIn],
-    results: LongResults,
-) -> ReasonSettings:
-    agent, can_call = position.agent, position.can_call
-    spawn = agent.permissions.spawn if can_call else None
-    offered = choose_shown_tools(agent, [*built_in.values()])
+class _LevelTools(NamedTuple):
+    """The tools of one agent.
+
+    Attributes:
+        own: Its own.
+        built_in: The built-in ones that it may call, by name.
+        offered: Names of those that its model is shown.
+        shown: All that the model is shown.
+        results: What the model is shown of long results.
+    """
+
+    own: Sequence[BaseTool]
+    built_in: Mapping[str, BuiltIn]
+    offered: Sequence[str]
+    shown: Sequence[Any]
+    results: LongResults
+
+
+def _collect_tools(
+    position: LevelPosition, own: Sequence[BaseTool], features: Sequence[AgentHooks]
+) -> _LevelTools:
+    agent, results = position.agent, LongResults(position.result_tokens)
+    taken = {tool.name for tool in own} | get_inputs(_name_members(agent)).keys()
+    built_in = list_built_in_tools(position, features, taken, results)
+    offered = choose_shown_tools(agent, built_in)
+    shown = list_shown_tools(agent, own, offered, needs_roster=position.guidance == "")
     names = tuple(tool.name for tool in offered)
-    shown = list_shown_tools(agent, tools, offered, needs_roster=position.guidance == "")
-    model: Runnable[Any, Any] | ModelFunction = position.model
+    return _LevelTools(own, {tool.name: tool for tool in built_in}, names, shown, results)
+
+
+def _build_model(
+    position: LevelPosition,
+    tools: _LevelTools,
+    features: Sequence[AgentHooks],
+    model_calls: ModelCalls | None,
+) -> AgentModel:
+    agent, own, shown = position.agent, position.model, tools.shown
+    model: Runnable[Any, Any] | ModelFunction = own
     bind_more = None
-    if not hasattr(model, "bind_tools"):
-        model = ModelFunction(position.model, shown)
-    elif can_call:
-        output_format = _build_output_format(agent, position.model)
-        bind_more = partial(position.model.bind_tools, **output_format)
+    if not hasattr(own, "bind_tools"):
+        model = ModelFunction(own, shown)
+    elif position.can_call:
+        output_format = _build_output_format(agent, own)
+        bind_more = partial(own.bind_tools, **output_format)
         if shown:
             model = bind_more(shown)
         elif output_format:
-            model = position.model.bind(**output_format)
+            model = own.bind(**output_format)
     elif shown:
-        model = position.model.bind_tools(shown)
-    callable_tools = CallableTools(
-        tools=frozenset(tool.name for tool in tools),
-        subordinates=tuple(member.name for member in agent.subordinates),
-        built_in=built_in,
-        shown=names,
-        can_report=position.reports and can_call,
-        name=agent.name,
-        siblings=position.siblings,
-        inputs=get_inputs(_name_members(agent)),
-        output=agent.contract if agent.contract and agent.contract.output else None,
-        arguments={tool.name: ToolArguments(tool) for tool in tools},
-        width=position.width,
-        has_deeper_levels=any(member.subordinates for member in agent.subordinates),
-        is_person=partial(_is_person, agent),
-    )
-    router = position.router if agent.subordinates or spawn else None
-    guidance = position.guidance
+        model = own.bind_tools(shown)
+    guidance, may_spawn = position.guidance, position.can_call and agent.permissions.spawn
     if not isinstance(guidance, str):
         guidance = build_guidance(
             agent.name,
             agent.description,
-            can_report=REPORT in names,
-            can_ask=ASK in names,
+            can_report=REPORT in tools.offered,
+            can_ask=ASK in tools.offered,
             has_superior=position.reports,
-            has_subordinates=bool(agent.subordinates or spawn),
+            has_subordinates=bool(agent.subordinates or may_spawn),
             output=agent.contract.output_schema if agent.contract else None,
             texts=guidance or {},
         )
     if guidance:
         roster = describe_subordinates(agent.subordinates)
         guidance = "\n\n".join(filter(None, (guidance, roster)))
+    return AgentModel(
+        model,
+        SystemPrompt(agent.prompt, guidance),
+        own if takes_timeout(own) else None,
+        shown,
+        tools.results,
+        bind_more,
+        tools.built_in[READ_RESULT].build_schema(),
+        model_calls,
+        _announces_notices(position),
+        features,
+    )
+
+
+def _build_settings(
+    position: LevelPosition, model: AgentModel, tools: _LevelTools
+) -> ReasonSettings:
+    agent = position.agent
+    callable_tools = CallableTools(
+        tools=frozenset(tool.name for tool in tools.own),
+        subordinates=tuple(member.name for member in agent.subordinates),
+        built_in=tools.built_in,
+        shown=tools.offered,
+        can_report=position.reports and position.can_call,
+        name=agent.name,
+        siblings=position.siblings,
+        inputs=get_inputs(_name_members(agent)),
+        output=agent.contract if agent.contract and agent.contract.output else None,
+        arguments={tool.name: ToolArguments(tool) for tool in tools.own},
+        width=position.width,
+        has_deeper_levels=any(member.subordinates for member in agent.subordinates),
+        is_person=partial(_is_person, agent),
+    )
     rules = None
-    if spawn:
+    if position.can_call and agent.permissions.spawn:
         rules = SpawnRules(
-            spawn,
+            agent.permissions.spawn,
             tools=callable_tools.tools,
             declared=callable_tools.subordinates,
             model=type(position.model).__name__,
@@ -317,35 +359,29 @@ def _build_settings(
         )
     return ReasonSettings(
         model,
-        SystemPrompt(agent.prompt, guidance),
         callable_tools,
-        router,
+        position.router if agent.subordinates or rules else None,
         position.policy,
         position.depth,
         position.timeouts,
-        position.model if takes_timeout(position.model) else None,
         position.max_refusals,
-        position.sibling_rule,
-        frozenset(each.name for each in tools if each.return_direct),
-        shown_tools=shown,
-        memory=_build_memory(agent.memory, position.model, shown) if agent.memory else None,
-        spawn_rules=rules,
-        results=results,
-        bind_more=bind_more,
-        repeat_rules=_build_repeat_rules(position.max_repeats, tools, built_in),
-        announces_notices=_announces_notices(agent, position, spawn),
+        _build_repeat_rules(position.max_repeats, tools.own, tools.built_in),
+        frozenset(tool.name for tool in tools.own if tool.return_direct),
+        bool(position.middleware),
+        rules,
     )
 
 
-def _announces_notices(agent: Agent, position: LevelPosition, spawn: Spawn | None) -> bool:
+def _announces_notices(position: LevelPosition) -> bool:
     """Return whether an agent's instructions name the mark of its notices.
 
     They do where the library gives any guidance: a single agent has none.
     """
     if isinstance(position.guidance, str):
         return False
-    may_ask = agent.permissions.contact_user
-    has_others = position.reports or agent.subordinates or spawn or may_ask
+    agent, permissions = position.agent, position.agent.permissions
+    may_spawn = position.can_call and permissions.spawn
+    has_others = position.reports or agent.subordinates or may_spawn or permissions.contact_user
     return bool(has_others or agent.contract or agent.memory or position.has_budget)
 
 
@@ -381,12 +417,3 @@ def _build_output_format(agent: Agent, model: Any) -> dict[str, Any]:
         return {}
     form = {"name": contract.output.__name__, "schema": contract.output_schema}
     return {"response_format": {"type": "json_schema", "json_schema": form}}
-
-
-def _build_memory(settings: Memory, model: Any, shown: Sequence[Any]) -> PromptMemory:
-    """Return the memory of an agent; of the offline planner and a function it makes extracts."""
-    writes = settings.summarizer == "model" or (
-        settings.summarizer is None and not is_offline_planner(model)
-    )
-    writer = model if writes and hasattr(model, "bind_tools") else None
-    return PromptMemory(settings, writer, shown)

@@ -7,7 +7,6 @@ only there; `reason`, `act` and `delegate` stay as they are between them.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from langchain_core.tools import BaseTool
@@ -31,7 +30,6 @@ from echelons.nodes.middleware.hook_nodes import HookEdge, HookNode
 from echelons.nodes.middleware.level_middleware import LevelMiddleware
 from echelons.nodes.middleware.model_calls import ModelCalls
 from echelons.nodes.middleware.tool_calls import ToolCalls
-from echelons.nodes.reason import ReasonSettings
 
 
 class LevelHooks:
@@ -68,14 +66,14 @@ class LevelHooks:
         contracts = {each.name: get_contract(each) for each in agent.subordinates}
         self.delegation_calls = DelegationCalls(wraps, contracts) if wraps else None
 
-    def wrap_model_calls(self, settings: ReasonSettings) -> ReasonSettings:
-        """Return the settings of `reason` with what is wrapped around a model call."""
-        calls: ModelCalls | None = None
-        if self._middleware.find("wrap_model_call") or self._middleware.find("on_stream_chunk"):
-            calls = ModelCalls(
-                self._middleware, self._position.model, settings.shown_tools, self._state_keys
-            )
-        return replace(settings, model_calls=calls, has_hooks=True)
+    def build_model_calls(self, shown_tools: Sequence[Any]) -> ModelCalls | None:
+        """Return what is wrapped around a model call, `None` if nothing is."""
+        if not (
+            self._middleware.find("wrap_model_call") or self._middleware.find("on_stream_chunk")
+        ):
+            return None
+        model, state_keys = self._position.model, self._state_keys
+        return ModelCalls(self._middleware, model, shown_tools, state_keys)
 
     def add_nodes(self, after: AfterReason, ends: Sequence[str]) -> None:
         """Add the hooks' nodes, and all edges of the loop but those that lead back to it.

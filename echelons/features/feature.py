@@ -17,7 +17,7 @@ from echelons.plans import Plan
 from echelons.prompts import load_tool_texts
 
 if TYPE_CHECKING:
-    from langchain_core.messages import BaseMessage, SystemMessage, ToolCall
+    from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolCall
     from langchain_core.runnables import RunnableConfig
     from langgraph.checkpoint.base import BaseCheckpointSaver
     from pydantic import BaseModel
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from echelons.identity.lineage import Identity
     from echelons.identity.thread_history import Head, Past, ThreadHistory
     from echelons.messaging.sibling_messages import SiblingRule
+    from echelons.models.door.bound_model import BoundModel
+    from echelons.models.door.notices import Shorten
     from echelons.nodes.delegating.attempt import (
         Attempt,
         AttemptOptions,
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
         LevelFailure,
     )
     from echelons.nodes.delegating.queued_request import QueuedRequest
+    from echelons.nodes.model_call.model_input import ModelAnswer, ModelInput
     from echelons.nodes.planning.join_results import JoinedState
     from echelons.nodes.planning.reply_handler import ReplyContext
     from echelons.nodes.planning.tool_calls import ReplyCalls
@@ -103,14 +106,61 @@ class AgentStep:
     is_async: bool
 
     @property
-    def messages(self) -> Sequence[BaseMessage]:
-        """The messages of the segment."""
-        messages: Sequence[BaseMessage] = self.joined.state["messages"]
-        return messages
+    def state(self) -> Mapping[str, Any]:
+        """The state of the level, with the messages that hooks have added."""
+        return self.joined.state
 
     def add_messages(self, messages: Sequence[BaseMessage]) -> AgentStep:
-        """Return the step with messages that the model reads last; `Outcome` stores them."""
+        """Return the step with messages that the model reads last; `Outcome.added` stores them."""
         return replace(self, joined=self.joined.add_messages(messages)) if messages else self
+
+
+class Prompt(NamedTuple):
+    """What a model is about to read.
+
+    Attributes:
+        system: Its instructions.
+        messages: The conversation.
+        tools: The tools that it is shown.
+        shorten: Shows a part of each long result, with the id by which it is read on.
+        notes: What the reply keeps of the prompt in its metadata, by the keys of features.
+    """
+
+    system: SystemMessage | None
+    messages: list[BaseMessage]
+    tools: Sequence[Any] = ()
+    shorten: Shorten | None = None
+    notes: Mapping[str, Any] = {}
+
+
+class ModelCall(NamedTuple):
+    """One call of an agent's model.
+
+    Attributes:
+        step: The step that makes it.
+        model: The model.
+        input: What the model reads.
+        config: The config of the task, with what the model is shown of its thread.
+        notes: What the reply keeps of the prompt in its metadata.
+    """
+
+    step: AgentStep
+    model: BoundModel
+    input: ModelInput
+    config: RunnableConfig
+    notes: Mapping[str, Any] = {}
+
+
+class CutReply(NamedTuple):
+    """A reply that was cut off.
+
+    Attributes:
+        call: The call of the model.
+        said: What the model had said.
+    """
+
+    call: ModelCall
+    said: AIMessage
 
 
 @dataclass(slots=True)
@@ -121,27 +171,15 @@ class Outcome:
         update: The update of the level.
         reply: The reply with its calls; `None` if the model was not called, or was cut off.
         halt: Why a reply must not be acted on, or why the segment ends without one.
+        cut: The reply, if it was cut off.
         added: The messages that hooks have added to what the model reads, to be stored.
     """
 
     update: dict[str, Any] = field(default_factory=dict)
     reply: ReplyContext | None = None
     halt: Halt | Pause | None = None
+    cut: CutReply | None = None
     added: list[BaseMessage] = field(default_factory=list)
-
-
-class Prompt(NamedTuple):
-    """What a model is about to read.
-
-    Attributes:
-        system: Its instructions.
-        messages: The conversation.
-        notes: What the reply keeps of it in its metadata, by the keys of features.
-    """
-
-    system: SystemMessage | None
-    messages: Sequence[BaseMessage]
-    notes: Mapping[str, Any] = {}
 
 
 class ToolScope(NamedTuple):
@@ -232,7 +270,7 @@ class AgentHooks:
 
     tools: Sequence[BuiltIn] = ()
 
-    def has_news(self, step: AgentStep) -> Plan[bool]:
+    def has_news(self, config: RunnableConfig) -> Plan[bool]:
         """Return whether the model must be called although tools have given the answer."""
         raise NotImplementedError
 
@@ -241,12 +279,19 @@ class AgentHooks:
     ) -> Plan[Outcome]:
         """Run around a step: before its model is called, and after its reply was understood.
 
-        What it stores with the task is committed with the update that it returns.
+        What it stores with the task is committed with the update that it returns. With nothing to
+        do, it returns the plan of `proceed` itself.
         """
         raise NotImplementedError
 
     def prepare_prompt(self, prompt: Prompt, step: AgentStep) -> Plan[Prompt]:
         """Return what the model reads at this call; the thread keeps what it has."""
+        raise NotImplementedError
+
+    def around_model(
+        self, call: ModelCall, proceed: Callable[[ModelCall], Plan[ModelAnswer]]
+    ) -> Plan[ModelAnswer]:
+        """Run around one call of the model."""
         raise NotImplementedError
 
 

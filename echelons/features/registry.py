@@ -45,13 +45,18 @@ class Entry(NamedTuple):
 
 
 FEATURES: Final[tuple[Entry, ...]] = (
-    # Outermost around an attempt: what it claims is known before a person is asked about it.
+    # Outermost around an attempt: what it claims is known before a person is asked about it. Around
+    # a step its warnings come before messages, which may have been sent since.
     Entry("budget"),
     # Before the attempt is admitted: what waits for a person must not be counted yet.
     Entry("approvals"),
+    # A message that has come in meanwhile is read even where the reply would end the segment, so
+    # whatever else a step adds for the model stands within.
     Entry("mail"),
-    Entry("questions"),
+    # The latest notice of the subordinates stands last in what the model reads.
     Entry("spawning"),
+    # These give tools only; in which order models read tools, `tree.names.SHOWN_TOOLS` says.
+    Entry("questions"),
     Entry("dismissal"),
     # Inside all others: it shortens what all others show a model.
     Entry("memory", "memory"),

@@ -18,7 +18,7 @@ from weakref import ref
 from langchain_core.messages import BaseMessage, ToolMessage
 
 from echelons.identity.lineage import NOTICES_KEY, PAGE_KEY
-from echelons.nodes.memory.token_count import TokenCounter
+from echelons.nodes.model_call.token_count import TokenCounter
 from echelons.prompts import fill_text, load_tool_texts
 from echelons.text.content_blocks import replace_faulty_blocks
 from echelons.tree.names import READ_RESULT

@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import BaseMessage, SystemMessage
+from langchain_core.messages import AIMessage, BaseMessage, SystemMessage
 from langchain_core.runnables import RunnableConfig
 
 from echelons.errors import ModelError, model_cannot_call
@@ -75,12 +75,14 @@ class ModelAnswer:
         halt: The halt that one of the calls through a middleware has led to.
         refused: The gate's refusal of another call of a middleware.
         updates: What the middleware updates of the state, in order.
+        cut: What the model had said, if its reply was cut off.
     """
 
     reply: Any = None
     halt: Halt | None = None
     refused: Halt | Pause | None = None
     updates: list[Mapping[str, Any]] = field(default_factory=list)
+    cut: AIMessage | None = None
 
 
 class ModelFunction:

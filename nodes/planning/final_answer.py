@@ -28,6 +28,8 @@ from echelons.models.reply_end import MAX_PAUSES, ReplyEnd, read_reply_end
 from echelons.nodes.planning.refused_calls import mark_refused
 from echelons.tree.names import REPORT
 
+WITHDRAWN_REPORT = "not reported: a message has come in meanwhile; read it below and report again"
+"""The answer to a report that was made before its agent had read a message."""
 EMPTY_ANSWER_REASON = "empty: it has answered nothing"
 _EMPTY_END_REASON = "empty: its last reply has no text; this is what it said before"
 _GO_ON = (

@@ -22,6 +22,7 @@ from echelons.identity.lineage import (
     derive_message_id,
 )
 from echelons.messaging.mail import LIMITS, Mail, render_mail
+from echelons.nodes.planning.refused_calls import find_refusal_halt
 
 FAILURE_MARK = " (failure "
 """What begins the reference of a failure in its text, which is another one each time."""
@@ -87,6 +88,23 @@ class RepeatedCall:
             id=derive_message_id(identity.thread_id, f"repeated/{self.message_id}"),
             response_metadata={MAIL_KEY: Mail(0, LIMITS, "", "", "repeated").to_metadata()},
         )
+
+
+def find_loop(
+    messages: Sequence[BaseMessage], max_refusals: int | None, rules: RepeatRules | None
+) -> tuple[Halt | None, RepeatedCall | None]:
+    """Return why an agent ends, as it makes the same call again and again.
+
+    The second is the call of which it is told now, if it does not end.
+    """
+    halt = None
+    # Without a refusal nothing is counted: this comes before every call of the model.
+    if messages and REFUSED_KEY in messages[-1].response_metadata:
+        halt = find_refusal_halt(messages, max_refusals)
+    repeated = find_repeated_call(messages, rules)
+    if repeated and not halt:
+        halt = repeated.halt
+    return halt, repeated
 
 
 def find_repeated_call(

@@ -29,7 +29,6 @@ from echelons.delegation.spawned_agents import AgentSpecification
 from echelons.identity.lineage import (
     END_KEY,
     MAIL_KEY,
-    MEMORY_KEY,
     MENDED_KEY,
     PARTS_KEY,
     REFUSED_KEY,
@@ -46,9 +45,7 @@ from echelons.identity.lineage import (
     strip_own_metadata,
 )
 from echelons.identity.thread_history import Head, Past, join_path
-from echelons.messaging.mail import Mail
 from echelons.models.door.call_usage import get_whole_usage
-from echelons.models.door.notices import clean_reply
 from echelons.models.door.overflow import ShownLimit
 from echelons.models.reply_end import read_reply_end
 from echelons.nodes.delegating.queued_request import (
@@ -57,7 +54,7 @@ from echelons.nodes.delegating.queued_request import (
     build_tool_message,
 )
 from echelons.nodes.messages import sanitize_message
-from echelons.nodes.planning.cut_reply import join_chunks, mark_cut
+from echelons.nodes.planning.correction import build_correction_update
 from echelons.nodes.planning.delegation_plan import (
     DelegationPlan,
     IsPerson,
@@ -69,8 +66,7 @@ from echelons.nodes.planning.delegation_plan import (
     list_side_by_side,
 )
 from echelons.nodes.planning.final_answer import build_continued_update, build_refused_update
-from echelons.nodes.planning.incoming_mail import build_correction_update, build_mail_messages
-from echelons.nodes.planning.join_results import JoinedState, build_joint_answer
+from echelons.nodes.planning.join_results import build_joint_answer
 from echelons.nodes.planning.refused_calls import mark_refused
 from echelons.nodes.planning.relay_messages import (
     RELAY_CALL_ID,
@@ -119,9 +115,9 @@ class ReplyContext:
         """The agents that it has made and that are there."""
         return tuple(self.spawns.living.values()) if self.spawns else ()
 
-    def note_memory(self, noted: Mapping[str, Any]) -> ReplyContext:
-        """Return it with what the memory keeps in the reply."""
-        metadata = {**self.message.response_metadata, MEMORY_KEY: noted}
+    def note(self, notes: Mapping[str, Any]) -> ReplyContext:
+        """Return it with what features keep in the metadata of the reply."""
+        metadata = {**self.message.response_metadata, **notes}
         message = self.message.model_copy(update={"response_metadata": metadata})
         return replace(self, message=message)
 
@@ -155,7 +151,7 @@ class ReplyHandler:
         """
         cut = state.get("cut")
         before = (past.messages, state["messages"])
-        message = _adopt_reply(reply, identity, before, cut["removed"] if cut else 0)
+        message = adopt_reply(reply, identity, before, cut["removed"] if cut else 0)
         return self.parse_message(past, state, message, identity, config)
 
     def parse_message(
@@ -217,21 +213,6 @@ class ReplyHandler:
         return _build_update(context, plan, targets, able.is_person, limits, tell)
 
 
-def build_cut_update(
-    said: Sequence[BaseMessage],
-    past: Past,
-    joined: JoinedState,
-    mail: Sequence[Mail],
-    identity: Identity,
-) -> dict[str, Any]:
-    """Return the update for a reply that was cut off, with what the model reads next."""
-    before = (past.messages, joined.state["messages"])
-    reply = clean_reply(join_chunks(said), joined.mark)
-    reply = mark_cut(_adopt_reply(reply, identity, before))
-    new = [reply, *build_mail_messages(mail, identity)]
-    return joined.rebase_update({"messages": new})
-
-
 def build_relay_update(past: Past, state: Mapping[str, Any], identity: Identity) -> dict[str, Any]:
     """Return the update of a level that relays a request down, or its response back up."""
     done = build_relay_answer(state["messages"], identity)
@@ -261,9 +242,20 @@ def _was_withheld(reply: AIMessage) -> bool:
     return reply.response_metadata.get(END_KEY) in ("filtered", "refused", "length")
 
 
-def _adopt_reply(
+def adopt_reply(
     reply: Any, identity: Identity, before: Sequence[Sequence[BaseMessage]], removed: int = 0
 ) -> AIMessage:
+    """Return a model's reply as it is stored.
+
+    Args:
+        reply: The reply.
+        identity: The agent.
+        before: The messages before it.
+        removed: How many messages before those were taken out of the thread.
+
+    Raises:
+        TypeError: The model did not return a message.
+    """
     if not isinstance(reply, AIMessage):
         raise TypeError(f"the model of {identity.agent!r} returned {type(reply).__name__}")
     message = sanitize_message(message_chunk_to_message(reply))

@@ -22,6 +22,7 @@ from echelons.identity.lineage import (
     derive_message_id,
 )
 from echelons.messaging.agent_question import AgentQuestion
+from echelons.nodes.planning.final_answer import find_waiting_report, settle_report
 from echelons.nodes.planning.tool_calls import find_unanswered
 
 
@@ -48,6 +49,21 @@ def build_late_reply_update(
     calls = (*reply.tool_calls, *reply.invalid_tool_calls)
     new = [reply, *(build_not_run_message(call, halt) for call in calls)]
     return _build_end_update(halt, [*messages, reply], new, identity)
+
+
+def find_answer(
+    messages: Sequence[BaseMessage], direct_tools: Collection[str], identity: Identity
+) -> tuple[dict[str, Any] | None, ToolMessage | None]:
+    """Return the update of an answer that needs no model call, or a report's refusal.
+
+    The answer is a report that has waited for other calls, or the results of direct tools.
+    """
+    if waiting := find_waiting_report(messages):
+        update, refused = settle_report(waiting, messages)
+        return update or None, refused
+    if direct_tools:
+        return build_direct_update(messages, direct_tools, identity), None
+    return None, None
 
 
 def build_direct_update(

@@ -28,7 +28,6 @@ from echelons.identity.thread_history import Head, Past
 from echelons.messaging.agent_question import AgentQuestion
 from echelons.models.reply_end import read_reply_end
 from echelons.nodes.planning.core_tools import ReportArgs, settle_reports
-from echelons.nodes.planning.outgoing_mail import MessageCall
 from echelons.nodes.planning.refused_calls import CUT_OFF, REFUSED, mark_refused
 from echelons.nodes.planning.tolerant_arguments import ToolArguments, mend, mend_built_in
 
@@ -49,7 +48,7 @@ class ParsedReply:
         answers: Tool messages for calls that are answered at once: reports and errors.
         report: The report, if there is a valid one.
         questions: The questions to a superior agent, with which the segment ends.
-        messages: The messages to its superior and its siblings.
+        accepted: The accepted calls of built-in tools.
         refused: Delegations that are not sent, each with the reason.
         remaining_width: How many more calls may run in parallel with these.
         output_fault: Why the result of a report is not of the agent's contract; empty if it is.
@@ -63,10 +62,14 @@ class ParsedReply:
     refused: tuple[tuple[SubordinateCall, DelegationError], ...] = ()
     remaining_width: int = maxsize
     questions: tuple[AgentQuestion, ...] = ()
-    messages: tuple[MessageCall, ...] = ()
+    accepted: tuple[ToolCall, ...] = ()
     output_fault: str = ""
     mended: Mapping[str, dict[str, Any]] = field(default_factory=dict)
     notes: Mapping[str, Any] = field(default_factory=dict)
+
+    def list_calls(self, tool: str) -> list[ToolCall]:
+        """Return the accepted calls of a built-in tool."""
+        return [call for call in self.accepted if call["name"] == tool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +179,7 @@ def parse_calls(
         tuple(reply.refused),
         reply.remaining_width,
         tuple(reply.questions),
-        tuple(reply.messages),
+        tuple(call for call, _ in reply.accepted),
         reply.output_fault,
         reply.mended,
         reply.notes,
@@ -278,7 +281,6 @@ class ReplyCalls:
         self.answers: list[ToolMessage] = []
         self.refused: list[tuple[SubordinateCall, DelegationError]] = []
         self.questions: list[AgentQuestion] = []
-        self.messages: list[MessageCall] = []
         self.reports: list[ToolCall] = []
         self.report: ReportArgs | None = None
         self.has_waiting_report = False

@@ -137,7 +137,7 @@ def send(*said: BaseMessage, rules: ClientRules = STRICTEST, hidden: tuple[str, 
 
 def adopt(reply: AIMessage, *before: BaseMessage) -> AIMessage:
     """Return a reply as it is stored."""
-    return reply_handler._adopt_reply(reply, Identity("head", ("head",), "t", "t"), [before])
+    return reply_handler.adopt_reply(reply, Identity("head", ("head",), "t", "t"), [before])
 
 
 def accept(message: BaseMessage) -> str:

@@ -19,6 +19,7 @@ from langchain_core.runnables import RunnableBinding
 from echelons.identity.lineage import Identity
 from echelons.identity.thread_history import Head, Past
 from echelons.messaging.notice import MARK_KEY
+from echelons.nodes.model_call.agent_model import AgentModel
 from echelons.nodes.model_call.model_input import ModelInput
 from echelons.nodes.model_call.system_prompt import SystemPrompt
 from echelons.nodes.reason import Reason, ReasonSettings
@@ -28,6 +29,12 @@ from tests.callable_tools import build_callable_tools
 IDENTITY = Identity(agent="head", path=("head",), thread_id="root", tree="t")
 CONFIG: Any = {"metadata": IDENTITY.to_metadata()}
 ABILITIES = build_callable_tools("eat", "sleep", tools=("search",), can_report=True)
+
+
+def build_node(model: Any, history: Any, prompt: SystemPrompt | None = None) -> Reason:
+    """Return the node of an agent with a model."""
+    settings = ReasonSettings(AgentModel(model, prompt or SystemPrompt()), ABILITIES)
+    return Reason(settings, history)
 
 
 def build_model_input(system: SystemMessage | None, past: Past) -> list[Any]:
@@ -112,7 +119,7 @@ class TakesAList(Plain):
 async def test_a_model_that_takes_a_list_is_given_one(bound: bool) -> None:
     for model, said in ((Plain(), "1"), (TakesAList(), "a list of 1")):
         used = model.bind_tools([]) if bound else model
-        node = Reason(ReasonSettings(used, SystemPrompt(), ABILITIES), Remembered())
+        node = build_node(used, Remembered())
         given: Any = {**CONFIG, "configurable": {}}
 
         replies = [node.invoke(state(), given), await node.ainvoke(state(), given)]
@@ -133,7 +140,7 @@ class TakesAListOnly(RunnableBinding[Any, Any]):
 async def test_a_binding_with_its_own_methods_is_called_by_them() -> None:
     said = "[('a', 1), ('count', 1)] []"
     model = TakesAListOnly(bound=SaysItsArguments(), kwargs={"a": 1})
-    node = Reason(ReasonSettings(model, SystemPrompt(), ABILITIES), Remembered())
+    node = build_node(model, Remembered())
     given: Any = {**CONFIG, "configurable": {}}
 
     replies = [node.invoke(state(), given), await node.ainvoke(state(), given)]
@@ -145,7 +152,7 @@ def test_a_message_of_a_long_thread_is_not_converted_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(chat_models, "convert_to_messages", lambda messages: 1 / 0)
-    node = Reason(ReasonSettings(Plain(), SystemPrompt(), ABILITIES), Remembered())
+    node = build_node(Plain(), Remembered())
 
     given: Any = {**CONFIG, "configurable": {}}
     [reply] = node.invoke(state(), given)["messages"]
@@ -175,7 +182,7 @@ class SaysItsArguments(Plain):
     ],
 )
 async def test_what_is_bound_to_a_model_reaches_it(model: Any, said: str) -> None:
-    node = Reason(ReasonSettings(model, SystemPrompt(), ABILITIES), Remembered())
+    node = build_node(model, Remembered())
     given: Any = {**CONFIG, "configurable": {}}
 
     replies = [node.invoke(state(), given), await node.ainvoke(state(), given)]
@@ -188,7 +195,7 @@ async def test_what_is_bound_to_a_model_reaches_it(model: Any, said: str) -> Non
 
 async def test_both_worlds_call_the_model_once_and_write_the_same() -> None:
     model = ScriptedModel([[Call("search", {"q": "x"}), delegate("eat", "dinner")]])
-    node = Reason(ReasonSettings(model, SystemPrompt("Be brief."), ABILITIES), Remembered())
+    node = build_node(model, Remembered(), SystemPrompt("Be brief."))
     given = state(previous={"checkpoint_id": "c"})
 
     here, there = node.invoke(given, CONFIG), await node.ainvoke(given, CONFIG)
@@ -201,7 +208,7 @@ async def test_both_worlds_call_the_model_once_and_write_the_same() -> None:
 async def test_a_segment_that_has_reported_calls_no_model() -> None:
     model = ScriptedModel(["never"])
     history = Remembered()
-    node = Reason(ReasonSettings(model, SystemPrompt(), ABILITIES), history)
+    node = build_node(model, history)
     given = state(response={"status": "partial"})
 
     assert node.invoke(given, CONFIG) == await node.ainvoke(given, CONFIG) == {}
@@ -212,7 +219,7 @@ async def test_a_segment_that_has_reported_calls_no_model() -> None:
 async def test_the_past_is_read_through_the_end_of_the_previous_segment() -> None:
     history = Remembered(Past((HumanMessage("before"), AIMessage("answered"))))
     model = ScriptedModel(lambda messages: f"{len(messages)} messages")
-    node = Reason(ReasonSettings(model, SystemPrompt(), ABILITIES), history)
+    node = build_node(model, history)
     end = Head(agent="eat", checkpoint_ns="ns", checkpoint_id="c")
 
     update = node.invoke(state(previous=end), CONFIG)
@@ -223,17 +230,14 @@ async def test_the_past_is_read_through_the_end_of_the_previous_segment() -> Non
 
 
 def test_an_error_of_the_model_is_the_errors_own() -> None:
-    node = Reason(
-        ReasonSettings(ScriptedModel([ConnectionError("no line")]), SystemPrompt(), ABILITIES),
-        Remembered(),
-    )
+    node = build_node(ScriptedModel([ConnectionError("no line")]), Remembered())
 
     with pytest.raises(ConnectionError, match="no line"):
         node.invoke(state(), CONFIG)
 
 
 def test_a_level_without_an_identity_does_not_run() -> None:
-    node = Reason(ReasonSettings(ScriptedModel(["done"]), SystemPrompt(), ABILITIES), Remembered())
+    node = build_node(ScriptedModel(["done"]), Remembered())
 
     with pytest.raises(RuntimeError, match=r"Agent\.compile"):
         node.invoke(state(), {})
@@ -241,7 +245,7 @@ def test_a_level_without_an_identity_does_not_run() -> None:
 
 def test_usage_and_reasoning_of_a_reply_are_kept() -> None:
     model = ScriptedModel([Reply("done", reasoning="because", usage=(3, 5))])
-    node = Reason(ReasonSettings(model, SystemPrompt(), ABILITIES), Remembered())
+    node = build_node(model, Remembered())
 
     [message] = node.invoke(state(), CONFIG)["messages"]
 
@@ -251,7 +255,7 @@ def test_usage_and_reasoning_of_a_reply_are_kept() -> None:
 
 def test_a_report_beside_other_calls_waits_for_them() -> None:
     model = ScriptedModel([[report("partial", "half"), Call("search", {"q": "x"}, "1")]])
-    node = Reason(ReasonSettings(model, SystemPrompt(), ABILITIES), Remembered())
+    node = build_node(model, Remembered())
 
     update = node.invoke(state(), CONFIG)
 

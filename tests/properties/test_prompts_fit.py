@@ -11,12 +11,13 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
 from echelons.errors import InvalidInput
+from echelons.features.feature import Prompt
+from echelons.features.memory.prompt_memory import PromptMemory
 from echelons.identity.lineage import MAIL_KEY, PIN_KEY, Identity
 from echelons.memory import Memory
 from echelons.models.cautious_count import count_cautiously
 from echelons.models.fitting import find_task, fit_messages, is_sealed, shorten_message
-from echelons.nodes.memory.prompt_memory import PromptMemory
-from echelons.nodes.memory.token_count import TokenCounter
+from echelons.nodes.model_call.token_count import TokenCounter
 from echelons.plans import run_plan_steps
 from tests.proof import sample
 
@@ -146,7 +147,7 @@ def remember(
     """Return what a model reads with a memory, and what counts its tokens."""
     memory = PromptMemory(Memory(budget=budget, recent=2, summarizer="extractive"))
     config: Any = {"metadata": Identity("head", ("head",), "t", "tree").to_metadata()}
-    view = run_plan_steps(memory.shorten(system, messages, config))
+    view = run_plan_steps(memory.shorten(Prompt(system, messages), config))
     assert view.system is not None
     return [view.system, *view.messages], TokenCounter.build(messages).count
 

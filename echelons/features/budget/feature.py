@@ -1,4 +1,4 @@
-"""`BudgetFeature`: the grants of requests to subordinates."""
+"""`BudgetFeature`: the grants of requests to subordinates, and warnings."""
 
 from __future__ import annotations
 
@@ -11,7 +11,15 @@ from langchain_core.runnables import RunnableConfig
 
 from echelons.delegation.request import DelegationResponse
 from echelons.features.budget.grants import RequestGrants, is_asking, list_timed
-from echelons.features.feature import AttemptHooks, AttemptStep, Feature, RequestPlace
+from echelons.features.budget.warnings import BudgetWarnings
+from echelons.features.feature import (
+    AgentHooks,
+    AttemptHooks,
+    AttemptStep,
+    Feature,
+    Place,
+    RequestPlace,
+)
 from echelons.guards.budget import Budget
 from echelons.guards.gate import get_gate
 from echelons.identity.lineage import require_identity
@@ -79,6 +87,10 @@ class BudgetFeature(Feature):
     """What agents may spend."""
 
     name: ClassVar[str] = "budget"
+
+    def bind(self, place: Place) -> AgentHooks:
+        """Return the warnings of an agent: whether a turn has a budget is known when it runs."""
+        return BudgetWarnings()
 
     def bind_request(self, place: RequestPlace) -> AttemptHooks:
         """Return the grants of requests, as a turn may have a budget that no agent declares."""

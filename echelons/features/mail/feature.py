@@ -1,11 +1,46 @@
-"""`MailFeature`: messages between agents, and from the user."""
+"""`MailFeature`: an agent reads its messages before a model call, and sends those of its reply."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import ClassVar
 
-from echelons.features.feature import AgentHooks, Feature, Place
-from echelons.features.mail.tools import SendMessage
+from langchain_core.messages import ToolCall
+from langchain_core.runnables import RunnableConfig
+
+from echelons.features.feature import (
+    AgentHooks,
+    AgentStep,
+    BuiltIn,
+    Feature,
+    ModelCall,
+    Outcome,
+    Place,
+)
+from echelons.features.mail.cut import (
+    CancelOnIntervention,
+    CutOnIntervention,
+    join_chunks,
+    mark_cut,
+)
+from echelons.features.mail.incoming import (
+    build_mail_messages,
+    has_intervention,
+    leave_out,
+    settle_late_mail,
+)
+from echelons.features.mail.outgoing import RoutedMessage, build_answers, route_message
+from echelons.features.mail.tools import SendMessage, SendMessageArgs
+from echelons.guards.gate import get_gate
+from echelons.identity.lineage import Identity
+from echelons.messaging.mail import Mail
+from echelons.models.door.ask import note_cut
+from echelons.models.door.notices import clean_reply
+from echelons.nodes.model_call.model_input import ModelAnswer
+from echelons.nodes.planning.final_answer import is_paused
+from echelons.nodes.planning.reply_handler import adopt_reply
+from echelons.plans import Plan, PlanStep
 from echelons.tree.names import SEND_MESSAGE
 
 
@@ -17,9 +52,74 @@ class MailHooks(AgentHooks):
     """
 
     def __init__(self, place: Place) -> None:
-        if place.can_call:
-            is_needed = place.reports and SEND_MESSAGE in place.upward_tools
-            self.tools = (SendMessage(place.siblings, is_needed=is_needed),)
+        self._rule = place.sibling_rule
+        is_needed = place.reports and SEND_MESSAGE in place.upward_tools
+        send = SendMessage(place.siblings, is_needed=is_needed)
+        self.tools: Sequence[BuiltIn] = (send,) if place.can_call else ()
+
+    def has_news(self, config: RunnableConfig) -> Plan[bool]:
+        """Return whether the agent has messages that it has not read."""
+        # Skip the mailbox if no message was ever sent in this thread.
+        has_mail = get_gate(config).mailboxes.has_mail
+        return has_mail and bool((yield _read(config)))
+
+    def around_step(
+        self, step: AgentStep, proceed: Callable[[AgentStep], Plan[Outcome]]
+    ) -> Plan[Outcome]:
+        """Show the model its messages; send those of the reply, and show what came meanwhile."""
+        mailboxes, config, mail = step.gate.mailboxes, step.config, list[Mail]()
+        if mailboxes.has_mail and not is_paused(step.state["messages"]):
+            mail = [*(yield _read(config))]
+        shown = build_mail_messages(mail, step.identity)
+        outcome = yield from proceed(step.add_messages(shown))
+        if outcome.cut:
+            late = leave_out(mail, (yield _read(config)))
+            cut_call, said = outcome.cut
+            messages = cut_call.input.messages
+            yield from note_cut(cut_call.model, messages, said, config, is_kept=bool(late))
+            if not late:
+                # Another thread of the same agent was told.
+                return (yield from self.around_step(step, proceed))
+            yield _note_read([*mail, *late], config)
+            reply = clean_reply(said, step.joined.mark)
+            before = (step.past.messages, cut_call.step.state["messages"])
+            reply = mark_cut(adopt_reply(reply, step.identity, before))
+            outcome.update = {"messages": [reply, *build_mail_messages(late, step.identity)]}
+        elif outcome.reply:
+            update, late = outcome.update, list[Mail]()
+            if mailboxes.has_mail and outcome.halt is None:
+                late = leave_out(mail, (yield _read(config)))
+            calls = outcome.reply.parsed.list_calls(SEND_MESSAGE)
+            if calls and not (outcome.halt or has_intervention(late)):
+                sent = [self._route(call, step.identity) for call in calls]
+                posted = [message.mail for message in sent]
+                errors = yield PlanStep(
+                    partial(mailboxes.post, posted, config),
+                    partial(mailboxes.apost, posted, config),
+                )
+                update["messages"] += build_answers(sent, errors)
+            if mail or late:
+                outcome.update, read = settle_late_mail(update, late, step.identity)
+                yield _note_read([*mail, *read], config)
+        else:
+            # The model has not read them.
+            return outcome
+        outcome.added[:0] = shown
+        return outcome
+
+    def _route(self, call: ToolCall, identity: Identity) -> RoutedMessage:
+        wanted = SendMessageArgs.model_validate(call["args"])
+        return route_message(call["id"] or "", wanted, identity, self._rule)
+
+    def around_model(
+        self, call: ModelCall, proceed: Callable[[ModelCall], Plan[ModelAnswer]]
+    ) -> Plan[ModelAnswer]:
+        """Let an intervention cut off the reply."""
+        answer = ModelAnswer()
+        block = CancelOnIntervention if call.step.is_async else CutOnIntervention
+        with block(call.step.gate.mailboxes, call.config) as cut:
+            answer = yield from proceed(call)
+        return ModelAnswer(cut=join_chunks(cut.said)) if cut.said else answer
 
 
 class MailFeature(Feature):
@@ -28,8 +128,22 @@ class MailFeature(Feature):
     name: ClassVar[str] = "mail"
 
     def bind(self, place: Place) -> AgentHooks | None:
-        """Return the mail of an agent."""
+        """Return the mail of an agent: any may be sent a message."""
         return MailHooks(place)
 
 
 FEATURE = MailFeature()
+
+
+def _read(config: RunnableConfig) -> PlanStep:
+    """Return the step that reads the unread messages of an agent."""
+    mailboxes = get_gate(config).mailboxes
+    return PlanStep(partial(mailboxes.read, config), partial(mailboxes.aread, config))
+
+
+def _note_read(mail: Sequence[Mail], config: RunnableConfig) -> PlanStep:
+    """Return the step after which messages count as read."""
+    mailboxes = get_gate(config).mailboxes
+    return PlanStep(
+        partial(mailboxes.note_read, mail, config), partial(mailboxes.anote_read, mail, config)
+    )

@@ -10,9 +10,9 @@ from pydantic import AfterValidator, BaseModel
 
 from echelons.errors import InvalidInput
 from echelons.features.feature import BuiltIn
+from echelons.features.mail.outgoing import SUPERIOR, list_spawned_siblings
 from echelons.identity.lineage import require_identity
 from echelons.messaging.mail import check_mail_text
-from echelons.nodes.planning.outgoing_mail import SUPERIOR, MessageCall, list_spawned_siblings
 from echelons.nodes.planning.tolerant_arguments import mend_name, validate_arguments
 from echelons.prompts import fill_text, load_tool_texts
 from echelons.run_context import get_context
@@ -83,7 +83,6 @@ class SendMessage(BuiltIn):
                 shown = [*tools.siblings, *sorted(beside)][:MAX_SHOWN_SIBLINGS]
                 names = ", ".join((SUPERIOR, *(name for name in shown if name != tools.name)))
                 return f"no agent beside you is called {wanted.to!r}; name one of: {names}"
-        reply.messages.append(MessageCall(call["id"] or "", wanted.to, wanted.message))
         return ""
 
 

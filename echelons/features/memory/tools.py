@@ -9,9 +9,9 @@ from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolC
 from pydantic import BaseModel
 
 from echelons.features.feature import BuiltIn, ToolScope
+from echelons.features.memory.window import find_pins
 from echelons.identity.lineage import PIN_KEY
-from echelons.nodes.memory.token_count import TokenCounter
-from echelons.nodes.memory.window import find_pins
+from echelons.nodes.model_call.token_count import TokenCounter
 from echelons.nodes.planning.refused_calls import build_error_update
 from echelons.plans import Plan
 from echelons.tree.names import PIN, RECALL

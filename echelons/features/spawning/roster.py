@@ -6,43 +6,36 @@ repair, a middleware or a memory has taken out of the conversation.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from typing import Any
+from collections.abc import Collection
 
 from langchain_core.messages import BaseMessage
 
 from echelons.delegation.roster import build_entry, find_changes, read_roster
-from echelons.guards.gate import get_gate
-from echelons.identity.lineage import derive_message_id, require_identity
-from echelons.identity.thread_history import Past
+from echelons.features.feature import AgentStep
+from echelons.features.memory.window import find_summaries, find_window
+from echelons.identity.lineage import derive_message_id
 from echelons.models.hidden_messages import leave_out_hidden
 from echelons.models.roster_notice import build_roster_notice
-from echelons.nodes.memory.window import find_summaries, find_window
 from echelons.nodes.planning.final_answer import is_paused
 from echelons.nodes.planning.spawn_plan import SpawnPlan, SpawnRules
 from echelons.tree.names import PATH_SEPARATOR
 
 
 def list_roster_notices(
-    past: Past,
-    state: Mapping[str, Any],
-    rules: SpawnRules | None,
-    declared: Collection[str],
-    config: Mapping[str, Any],
+    step: AgentStep, rules: SpawnRules | None, declared: Collection[str]
 ) -> list[BaseMessage]:
     """Return what an agent has to be told of its subordinates before its model is called.
 
     Args:
-        past: Its earlier segments.
-        state: The present one.
-        rules: What it may spawn; `None` for nothing.
+        step: The step that calls it.
+        rules: What the agent may spawn; `None` for nothing.
         declared: Names of its declared subordinates.
-        config: The config of its node.
 
     Raises:
         UnreadableRecord: Stored summaries are damaged.
     """
-    gate, identity, own = get_gate(config), require_identity(config), state["messages"]
+    past, state, config = step.past, step.state, step.config
+    gate, identity, own = step.gate, step.identity, state["messages"]
     below = gate.dismissals.list_below(PATH_SEPARATOR.join(identity.path))
     dismissed = [name for name in declared if name in below]
     plan = SpawnPlan.build(rules, past, state, config) if rules else None

@@ -20,8 +20,6 @@ TOPICS = 8
 """Topics from which a paragraph is made."""
 PARAGRAPHS = 4
 """Paragraphs from which one is made."""
-CHARACTERS_PER_TOKEN = 4
-"""Characters of a token of English, as LangChain's `count_tokens_approximately` takes them."""
 _SENTENCE = re.compile(r"(?<=[.!?])\s+")
 _WORD = re.compile(r"\w{4,}")
 

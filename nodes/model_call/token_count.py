@@ -16,7 +16,6 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.messages.utils import count_tokens_approximately
 
 from echelons.identity.lineage import MEMORY_KEY
-from echelons.memory.summaries import CHARACTERS_PER_TOKEN
 from echelons.models.cautious_count import (
     BYTES_PER_TOKEN,
     TOKENS_PER_MESSAGE,
@@ -25,6 +24,8 @@ from echelons.models.cautious_count import (
     count_media,
 )
 
+CHARACTERS_PER_TOKEN: Final = 4
+"""Characters of a token of English, as LangChain's `count_tokens_approximately` takes them."""
 ENCODINGS: Final[Mapping[str, str]] = {
     "o200k_base": "446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d",
     "cl100k_base": "223921b76ee99bde995b7ff738513eef100fb51d18c93597a113bcffe865b2a7",

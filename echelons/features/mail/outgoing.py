@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
 
 from langchain_core.messages import BaseMessage, ToolMessage
 
@@ -14,6 +16,9 @@ from echelons.messaging.sibling_messages import SiblingMessage, SiblingRule, dec
 from echelons.nodes.planning.refused_calls import mark_refused
 from echelons.tree.names import PATH_SEPARATOR, SEND_MESSAGE
 
+if TYPE_CHECKING:
+    from echelons.features.mail.tools import SendMessageArgs
+
 SUPERIOR = "superior"
 """Whom a message names that is for the sender's superior, an agent or the user."""
 SENT = "sent"
@@ -21,32 +26,19 @@ HELD = "your superior has it, and decides whether it is passed on"
 
 
 @dataclass(frozen=True, slots=True)
-class MessageCall:
-    """A call that sends a message.
-
-    Attributes:
-        call_id: Id of the call.
-        to: `SUPERIOR`, or the name of an agent beside the sender.
-        text: What it says.
-    """
-
-    call_id: str
-    to: str
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
 class RoutedMessage:
     """A message with its way.
 
     Attributes:
-        call: The call that sends it.
+        call_id: Id of the call that sends it.
+        text: What it says.
         mail: What is delivered; nothing if it is refused, or is for the user.
         answer: What its sender is answered, if all of the mail can be delivered.
         is_refused: Whether the answer is a refusal.
     """
 
-    call: MessageCall
+    call_id: str
+    text: str
     mail: Sequence[OutgoingMail]
     answer: str = SENT
     is_refused: bool = False
@@ -56,39 +48,43 @@ class RoutedMessage:
         failed = error or (self.answer if self.is_refused else "")
         answer = ToolMessage(
             f"Error: {failed}" if failed else self.answer,
-            tool_call_id=self.call.call_id,
+            tool_call_id=self.call_id,
             name=SEND_MESSAGE,
             status="error" if failed else "success",
             # The user has no mailbox: the message is an event, and stays in the thread.
-            artifact=None if failed or self.mail else {"to": USER, "text": self.call.text},
+            artifact=None if failed or self.mail else {"to": USER, "text": self.text},
         )
         return mark_refused(answer) if failed else answer
 
 
-def route_message(call: MessageCall, identity: Identity, rule: SiblingRule) -> RoutedMessage:
+def route_message(
+    call_id: str, wanted: SendMessageArgs, identity: Identity, rule: SiblingRule
+) -> RoutedMessage:
     """Return a message with its way.
 
     Args:
-        call: The call that sends it.
-        identity: Its sender.
+        call_id: Id of the call that sends it.
+        wanted: The arguments of the call.
+        identity: The sender.
         rule: That of the sender's superior about messages between its subordinates.
     """
+    to, text = wanted.to, wanted.message
+    route = partial(RoutedMessage, call_id, text)
     sender, above = PATH_SEPARATOR.join(identity.path), identity.path[:-1]
     if not identity.request_id:
-        return RoutedMessage(call, ())
+        return route(())
     superior = PATH_SEPARATOR.join(above)
-    if call.to == SUPERIOR:
-        return RoutedMessage(call, (OutgoingMail(superior, sender, call.text),))
-    receiver = PATH_SEPARATOR.join((*above, call.to))
-    decision = decide_message(rule, SiblingMessage(identity.agent, call.to, call.text))
+    if to == SUPERIOR:
+        return route((OutgoingMail(superior, sender, text),))
+    receiver = PATH_SEPARATOR.join((*above, to))
+    decision = decide_message(rule, SiblingMessage(identity.agent, to, text))
     if decision == "refuse":
-        why = f"your superior does not allow messages to {call.to}; tell your superior instead"
-        return RoutedMessage(call, (), why, is_refused=True)
+        why = f"your superior does not allow messages to {to}; tell your superior instead"
+        return route((), why, is_refused=True)
     if decision == "hold":
-        held = OutgoingMail(superior, sender, call.text, "held", receiver)
-        return RoutedMessage(call, (held,), HELD)
-    copy = OutgoingMail(superior, sender, call.text, "copy", receiver)
-    return RoutedMessage(call, (OutgoingMail(receiver, sender, call.text), copy))
+        return route((OutgoingMail(superior, sender, text, "held", receiver),), HELD)
+    copy = OutgoingMail(superior, sender, text, "copy", receiver)
+    return route((OutgoingMail(receiver, sender, text), copy))
 
 
 def list_spawned_siblings(

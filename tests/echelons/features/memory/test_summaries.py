@@ -9,14 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from echelons.errors import InvalidSetting, UnreadableRecord
-from echelons.memory import Memory
-from echelons.memory.summaries import (
+from echelons.features.memory.summaries import (
     PARAGRAPHS,
     TOPICS,
     Summaries,
     SummaryRequest,
     extract_summary,
 )
+from echelons.memory import Memory
 from echelons.plans import drive_plan
 
 

@@ -1,5 +1,5 @@
 """The memory of an agent: how much of a long conversation its model reads, and what of the rest."""
 
-from echelons.memory.settings import Memory
+from echelons.features.memory.settings import Memory
 
 __all__ = ["Memory"]

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
+from echelons.features.memory.summaries import Summaries
 from echelons.identity.lineage import MEMORY_KEY, PIN_KEY
-from echelons.memory.summaries import Summaries
 from echelons.models.fitting import is_task
 
 

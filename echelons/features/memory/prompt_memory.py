@@ -8,7 +8,7 @@ metadata of the reply, so that a fork has those of its past and nothing is summa
 from __future__ import annotations
 
 import logging
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -20,19 +20,10 @@ from langchain_core.runnables import RunnableConfig
 from echelons.delegation.request import Usage
 from echelons.delegation.roster import RosterEntry, read_roster
 from echelons.errors import InvalidInput
-from echelons.guards.gate import get_gate
-from echelons.identity.failures import get_failure_log
-from echelons.identity.lineage import require_identity
-from echelons.memory.settings import Memory
-from echelons.memory.summaries import Summaries, SummaryRequest, extract_summary
-from echelons.models.door.ask import CallRefused, ask_beside
-from echelons.models.door.bound_model import BoundModel
-from echelons.models.door.notices import Shorten
-from echelons.models.fitting import find_latest_step, find_task, fit_step, is_task, shorten_call
-from echelons.models.hidden_messages import leave_out_hidden
-from echelons.models.roster_notice import recall_roster
-from echelons.nodes.memory.token_count import APPROXIMATION_KEY, TokenCounter
-from echelons.nodes.memory.window import (
+from echelons.features.feature import Prompt
+from echelons.features.memory.settings import Memory
+from echelons.features.memory.summaries import Summaries, SummaryRequest, extract_summary
+from echelons.features.memory.window import (
     find_summaries,
     find_window,
     iterate_pins,
@@ -40,7 +31,16 @@ from echelons.nodes.memory.window import (
     split_steps,
     split_turns,
 )
+from echelons.guards.gate import get_gate
+from echelons.identity.failures import get_failure_log
+from echelons.identity.lineage import MEMORY_KEY, require_identity
+from echelons.models.door.ask import CallRefused, ask_beside
+from echelons.models.door.bound_model import BoundModel
+from echelons.models.fitting import find_latest_step, find_task, fit_step, is_task, shorten_call
+from echelons.models.hidden_messages import leave_out_hidden
+from echelons.models.roster_notice import recall_roster
 from echelons.nodes.messages import read_message_usage
+from echelons.nodes.model_call.token_count import APPROXIMATION_KEY, TokenCounter
 from echelons.plans import Plan
 from echelons.prompts import load_memory_texts
 from echelons.text.error_lines import describe_error
@@ -57,21 +57,7 @@ TRIMMED_SHARE = 10
 """An older result of a tool keeps a tenth of the budget at most."""
 
 
-class MemoryView(NamedTuple):
-    """What a model reads of a conversation.
-
-    Attributes:
-        system: Its instructions, with the summaries and what is pinned.
-        messages: The messages that stay.
-        noted: What the reply keeps of it in its metadata.
-    """
-
-    system: SystemMessage | None
-    messages: list[BaseMessage]
-    noted: Mapping[str, Any]
-
-
-MemoryPlan = Generator[SummaryRequest, str, MemoryView]
+MemoryPlan = Generator[SummaryRequest, str, Prompt]
 
 
 class PromptMemory:
@@ -80,47 +66,38 @@ class PromptMemory:
     Args:
         settings: Its settings.
         model: The agent's model without its tools, which writes summaries; `None` for extracts.
-        tools: The tools whose schemas the model reads beside the conversation.
     """
 
-    def __init__(self, settings: Memory, model: Any = None, tools: Sequence[Any] = ()) -> None:
+    def __init__(self, settings: Memory, model: Any = None) -> None:
         self._settings = settings
         self._model = None if model is None else BoundModel.from_runnable(model)
-        # What the provider runs has no schema of ours.
-        described = [each for each in tools if not get_provider_tool_name(each)]
-        self._tool_tokens = count_tokens_approximately([], tools=described)
+        self._tool_tokens: int | None = None
 
-    def shorten(
-        self,
-        system: SystemMessage | None,
-        messages: list[BaseMessage],
-        config: RunnableConfig,
-        shorten: Shorten | None = None,
-    ) -> Plan[MemoryView]:
+    def shorten(self, prompt: Prompt, config: RunnableConfig) -> Plan[Prompt]:
         """Return what the model reads of a conversation.
-
-        Args:
-            system: Its instructions.
-            messages: The conversation.
-            config: The config of the node.
-            shorten: Shows a part of each long result, with the id by which it is read on.
 
         Raises:
             InvalidInput: The instructions, the pins and the task do not fit alone.
             UnreadableRecord: Stored summaries are damaged.
         """
-        messages = [*leave_out_hidden(messages, get_gate(config).hidden_messages)]
+        if self._tool_tokens is None:
+            # What the provider runs has no schema of ours.
+            described = [tool for tool in prompt.tools if not get_provider_tool_name(tool)]
+            self._tool_tokens = count_tokens_approximately([], tools=described)
+        messages = [*leave_out_hidden(prompt.messages, get_gate(config).hidden_messages)]
         # What the model reads of them counts, and what is cut further keeps the id of its result.
-        shown = shorten(messages) if shorten else messages
-        plan, used = self._plan(system, shown, config), list[Usage]()
+        shown = prompt.shorten(messages) if prompt.shorten else messages
+        plan, used = self._plan(prompt._replace(messages=shown), config), list[Usage]()
         try:
             request = next(plan)
             while True:
                 request = plan.send((yield from self._summarize(request, config, used)))
         except StopIteration as end:
-            view: MemoryView = end.value
+            view: Prompt = end.value
+        notes = dict(view.notes)
         if used:
-            view = view._replace(noted={**view.noted, "usage": sum(used, Usage()).model_dump()})
+            notes["usage"] = sum(used, Usage()).model_dump()
+        view = view._replace(notes={**prompt.notes, MEMORY_KEY: notes})
         if shown is messages:
             return view
         # The others are shortened when they are sent: hooks of middleware get all of them.
@@ -145,10 +122,9 @@ class PromptMemory:
         used.append(read_message_usage(reply))
         return _read_summary(reply, request)
 
-    def _plan(
-        self, system: SystemMessage | None, messages: list[BaseMessage], config: RunnableConfig
-    ) -> MemoryPlan:
-        counter = TokenCounter.build(messages, self._tool_tokens)
+    def _plan(self, prompt: Prompt, config: RunnableConfig) -> MemoryPlan:
+        system, messages = prompt.system, prompt.messages
+        counter = TokenCounter.build(messages, self._tool_tokens or 0)
         identity = require_identity(config)
         segment = identity.request_id or identity.turn
         fitting = _Fitting(self._settings, system, messages, counter, segment)
@@ -184,7 +160,7 @@ class PromptMemory:
         }
         if summaries is not known:
             noted |= summaries.stored()
-        return MemoryView(view.system, view.messages, noted)
+        return prompt._replace(system=view.system, messages=view.messages, notes=noted)
 
 
 class _View(NamedTuple):

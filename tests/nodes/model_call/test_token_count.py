@@ -16,8 +16,8 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.messages.utils import count_tokens_approximately
 
 from echelons.identity.lineage import MEMORY_KEY
-from echelons.nodes.memory import token_count
-from echelons.nodes.memory.token_count import (
+from echelons.nodes.model_call import token_count
+from echelons.nodes.model_call.token_count import (
     APPROXIMATION_KEY,
     ENCODING_URL,
     ENCODINGS,
