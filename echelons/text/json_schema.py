@@ -5,7 +5,9 @@ No schema is ever fetched: one may only refer to its own parts.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -58,11 +60,16 @@ def find_mismatch(value: Any, schema: Mapping[str, Any]) -> str:
     from referencing.exceptions import Unresolvable
 
     try:
-        validator.check_schema(dict(schema))
+        _check_schema(type(validator), json.dumps(dict(schema), default=str))
         error = best_match(validator.iter_errors(value))
-    except (SchemaError, Unresolvable, RecursionError):
-        return ""  # a mistake of whoever asks, not of the answer
+    except (SchemaError, Unresolvable, RecursionError, ValueError):
+        return ""  # a mistake in the question, not in the answer
     return str(error.message) if error else ""
+
+
+@lru_cache(maxsize=128)  # a check takes many times as long as a look at a value
+def _check_schema(kind: type[Validator], schema: str) -> None:
+    kind.check_schema(json.loads(schema))
 
 
 def find_recursion(schema: Mapping[str, Any]) -> str:
