@@ -20,12 +20,13 @@ import struct
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
+from secrets import token_hex
 from types import ModuleType
-from typing import IO, Any, NamedTuple, Self
+from typing import IO, Any, NamedTuple, NoReturn, Self
 
 from echelons import Agent
 from echelons.testing import ScriptedModel
@@ -41,6 +42,8 @@ NUMBER = struct.Struct("i")
 
 STREAMS = ("stdin", "stdout", "stderr")
 PRELOADED = (
+    "mcp.server.fastmcp",
+    "uvicorn",
     "echelons.checkpoints.threads.stop_and_pause",
     "echelons.cli.app",
     "echelons.cli.turns",
@@ -154,13 +157,17 @@ class ForkServer:
 
     def __init__(self) -> None:
         self._requests, theirs = socket.socketpair()
-        with theirs:
+        self._address = f"echelons-{os.getpid()}-{token_hex(8)}"
+        with theirs, socket.socket(socket.AF_UNIX) as clients:
+            clients.bind(f"\0{self._address}")
+            clients.listen()
+            sockets = [theirs.fileno(), clients.fileno()]
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.fork_server", str(theirs.fileno())],
+                [sys.executable, "-m", "tests.fork_server", *map(str, sockets)],
                 cwd=REPOSITORY,
                 env={**os.environ, "PYTHONUTF8": "1"},
                 stdin=subprocess.DEVNULL,
-                pass_fds=[theirs.fileno()],
+                pass_fds=sockets,
                 start_new_session=True,  # Ctrl-C is not for it
             )
 
@@ -171,6 +178,11 @@ class ForkServer:
         self._requests.close()
         self._process.wait()
 
+    def build_command(self, *arguments: str) -> list[str]:
+        """Return a command that does what `python` does with such arguments, by a fork."""
+        client = REPOSITORY / "tests" / "fork_client.py"
+        return [sys.executable, "-I", "-S", str(client), self._address, *arguments]
+
     def start(
         self,
         *arguments: str,
@@ -178,7 +190,7 @@ class ForkServer:
         env: Mapping[str, str] | None = None,
         **streams: int,
     ) -> ForkedProcess:
-        """Begin what `python` does with such arguments, of which the first is `-m` or `-c`.
+        """Begin what `python` does with such arguments: `-m`, `-c`, or the path of a script.
 
         Args:
             arguments: The arguments.
@@ -227,40 +239,72 @@ class ForkServer:
         return json.loads(stdout)
 
 
-def serve(requests: socket.socket) -> list[int]:
-    """Fork for each request, until nobody can send one; return, in the fork, its descriptors."""
+def serve(requests: socket.socket, clients: socket.socket) -> list[int]:
+    """Fork for each request until the tests have ended; return, in the fork, its descriptors."""
     running: dict[int, socket.socket] = {}
+    of_clients: dict[int, int] = {}
     children, noted = os.pipe()
+    os.set_blocking(children, False)
     os.set_blocking(noted, False)
     signal.set_wakeup_fd(noted)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     while True:
-        ready, _, _ = select.select([requests.fileno(), children], [], [])
-        if children in ready:
+        ready = wait_for_any(requests.fileno(), clients.fileno(), children, *of_clients)
+        for descriptor in ready & {*of_clients}:  # its client was killed
+            os.kill(of_clients.pop(descriptor), signal.SIGKILL)
+        with suppress(BlockingIOError):
             os.read(children, 4096)
-            report_changes(running)
-        if requests.fileno() not in ready:
+        report_changes(running)
+        of_clients = {at: pid for at, pid in of_clients.items() if pid in running}
+        is_client = clients.fileno() in ready
+        if is_client:
+            with clients.accept()[0] as client:
+                _, descriptors, _, _ = socket.recv_fds(client, 1, 4)
+        elif requests.fileno() in ready:
+            _, descriptors, _, _ = socket.recv_fds(requests, 1, 4)
+            if not descriptors:
+                end_all(running)
+        else:
             continue
-        more, descriptors, _, _ = socket.recv_fds(requests, 1, 4)
-        if not more:
-            for pid in running:
-                os.kill(pid, signal.SIGKILL)
-            raise SystemExit
+        if not descriptors:  # a client that was killed at once
+            continue
         pid = os.fork()
         if pid == 0:
-            signal.set_wakeup_fd(-1)
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            # A script's background job ignores Ctrl-C, and so would all that it starts.
-            signal.signal(signal.SIGINT, signal.default_int_handler)
-            for each in (requests, *running.values()):
-                each.close()
-            os.close(children)
-            os.close(noted)
+            leave_server([requests, clients, *running.values()], [children, noted])
             return descriptors
         for descriptor in descriptors[:3]:
             os.close(descriptor)
         running[pid] = socket.socket(fileno=descriptors[3])
-        running[pid].sendall(NUMBER.pack(pid))
+        with suppress(OSError):  # of a client that was killed at once
+            running[pid].sendall(NUMBER.pack(pid))
+        if is_client:
+            of_clients[descriptors[3]] = pid
+
+
+def leave_server(sockets: Iterable[socket.socket], pipe: Iterable[int]) -> None:
+    """Let go of what is the server's, in a fork."""
+    signal.set_wakeup_fd(-1)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    # A script's background job ignores Ctrl-C, and so would all that it starts.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    for other in sockets:
+        other.close()
+    for end in pipe:
+        os.close(end)
+
+
+def end_all(running: Iterable[int]) -> NoReturn:
+    for pid in running:
+        os.kill(pid, signal.SIGKILL)
+    raise SystemExit
+
+
+def wait_for_any(*descriptors: int) -> set[int]:
+    """Wait until one can be read; of a socket that sends no more, until the other end is closed."""
+    poll = select.poll()
+    for place, descriptor in enumerate(descriptors):
+        poll.register(descriptor, select.POLLIN if place < 3 else 0)
+    return {descriptor for descriptor, _ in poll.poll()}
 
 
 def report_changes(running: dict[int, socket.socket]) -> None:
@@ -278,7 +322,7 @@ def report_changes(running: dict[int, socket.socket]) -> None:
 def become(descriptors: list[int]) -> None:
     """Make this process what was asked for."""
     with socket.socket(fileno=descriptors.pop()) as changes, changes.makefile() as asked:
-        (kind, program, *words), folder, environment = json.load(asked)
+        (kind, *words), folder, environment = json.load(asked)
     for number, descriptor in enumerate(descriptors):
         os.dup2(descriptor, number)
         os.close(descriptor)
@@ -291,27 +335,30 @@ def become(descriptors: list[int]) -> None:
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)
-    sys.argv = [kind, *words]
     if kind == "-m":
-        sys.path[0] = folder
-        runpy.run_module(program, run_name="__main__", alter_sys=True)
-    else:
-        sys.path[0] = ""
+        sys.argv, sys.path[0] = [kind, *words[1:]], folder
+        runpy.run_module(words[0], run_name="__main__", alter_sys=True)
+    elif kind == "-c":
+        sys.argv, sys.path[0] = [kind, *words[1:]], ""
         main = sys.modules["__main__"] = ModuleType("__main__")
-        exec(compile(program, "<string>", "exec"), main.__dict__)
+        exec(compile(words[0], "<string>", "exec"), main.__dict__)
+    else:
+        sys.argv, sys.path[0] = [kind, *words], str(Path(kind).parent)
+        runpy.run_path(kind, run_name="__main__")
 
 
-def main(requests: int) -> None:
-    """Serve, and be a fork that was asked for."""
+def main(requests: int, clients: int) -> None:
+    """Serve, and be a fork that was requested."""
     for module in PRELOADED:
-        import_module(module)
+        with suppress(ModuleNotFoundError):  # an extra that is not installed
+            import_module(module)
     # What the first run imports and makes need not be made in each fork.
     Agent("head", model=ScriptedModel(["done"])).compile(":memory:").invoke(
         {"messages": [("user", "go")]}, {"configurable": {"thread_id": "1"}}
     )
     gc.freeze()
-    become(serve(socket.socket(fileno=requests)))
+    become(serve(socket.socket(fileno=requests), socket.socket(fileno=clients)))
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    main(*map(int, sys.argv[1:]))

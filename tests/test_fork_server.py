@@ -125,3 +125,29 @@ def test_the_server_and_its_processes_end_when_the_tests_are_killed(
     # The output ends when none of the three has it any more.
     assert tests.stdout.read() == ""
     tests.communicate()
+
+
+def test_a_command_ends_as_its_fork(fork_server: ForkServer) -> None:
+    code = "import sys; print(sys.argv, input()); print('wrong', file=sys.stderr); sys.exit(7)"
+    command = fork_server.build_command("-c", code, "word")
+
+    done = subprocess.run(command, input="line\n", capture_output=True, text=True, check=False)
+
+    assert done.returncode == 7
+    assert done.stdout == "['-c', 'word'] line\n"
+    assert done.stderr == "wrong\n"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_fork_ends_with_its_command(fork_server: ForkServer, number: signal.Signals) -> None:
+    code = "import time; print('begun', flush=True); time.sleep(600)"
+    command = fork_server.build_command("-c", code)
+
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        assert process.stdout
+        assert process.stdout.readline() == b"begun\n"
+        process.send_signal(number)
+        # The pipe is the fork's: it ends when the fork does.
+        assert process.stdout.read() == b""
+
+    assert process.returncode == -number

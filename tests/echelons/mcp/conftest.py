@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -13,6 +11,7 @@ from typing import Any
 import pytest
 
 from echelons.mcp import StdioServer
+from tests.fork_server import ForkedProcess, ForkServer
 
 SERVERS = Path(__file__).parent / "servers"
 
@@ -41,25 +40,45 @@ def notes(tmp_path: Path) -> Iterator[Notes]:
     notes.close()
 
 
+_forks: list[ForkServer] = []
+
+
+@pytest.fixture(scope="session", autouse=True)
+def forks(fork_server: ForkServer) -> None:
+    """Let the servers begin as forks: to import the SDK takes most of the time of such a test."""
+    _forks.append(fork_server)
+
+
 def shop_server(script: str = "shop.py", *args: str, **options: Any) -> StdioServer:
     """Return a server of `servers/`, over stdio."""
     options.setdefault("name", "shop")
-    return StdioServer(sys.executable, [str(SERVERS / script), *args], **options)
+    command, *words = _forks[-1].build_command(str(SERVERS / script), *args)
+    return StdioServer(command, words, **options)
 
 
 @pytest.fixture
-def http_shop(notes: Notes) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+def http_shop(notes: Notes) -> Iterator[tuple[str, ForkedProcess]]:
     """The address of the shop over HTTP, and its process."""
     with serve_shop(notes) as (port, process):
         yield f"http://127.0.0.1:{port}/mcp", process
 
 
 @contextmanager
-def serve_shop(notes: Notes, port: int = 0) -> Iterator[tuple[int, subprocess.Popen[str]]]:
+def serve_shop(notes: Notes, port: int = 0) -> Iterator[tuple[int, ForkedProcess]]:
     """Serve the shop over HTTP, and return the port and the process, which is ready."""
-    environment = {**os.environ, "SHOP_LOG": str(notes.path)}
-    command = [sys.executable, str(SERVERS / "shop.py"), "http", str(port)]
-    with subprocess.Popen(command, env=environment, text=True, stdout=subprocess.PIPE) as process:
+    with serve("shop.py", "http", str(port), env={"SHOP_LOG": str(notes.path)}) as ready:
+        yield ready
+
+
+@contextmanager
+def serve(
+    script: str, *args: str, env: Mapping[str, str] | None = None
+) -> Iterator[tuple[int, ForkedProcess]]:
+    """Start a server that prints its port when it is ready, and return both."""
+    process = _forks[-1].start(str(SERVERS / script), *args, env={**os.environ, **(env or {})})
+    try:
         assert process.stdout
         yield int(process.stdout.readline()), process
+    finally:
         process.kill()
+        process.communicate()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,7 +15,7 @@ from echelons import Agent, Session, effect
 from echelons.errors import CallCutShort
 from echelons.mcp import HttpServer, McpServer, open_mcp_tools
 from echelons.testing import Call, ScriptedModel, delegate
-from tests.echelons.mcp.conftest import SERVERS, Notes, serve_shop, shop_server
+from tests.echelons.mcp.conftest import Notes, serve, serve_shop, shop_server
 from tests.told_lines import without_marks
 
 LATE = "the MCP server 'shop' has not answered in 0.3 s"
@@ -99,12 +97,8 @@ def serve_broken(kind: str, transport: str) -> Iterator[McpServer]:
     if transport == "stdio":
         yield shop_server("broken.py", kind, call_timeout=None)
         return
-    command = [sys.executable, str(SERVERS / "broken.py"), kind, "http"]
-    with subprocess.Popen(command, text=True, stdout=subprocess.PIPE) as process:
-        assert process.stdout
-        port = int(process.stdout.readline())
+    with serve("broken.py", kind, "http") as (port, _):
         yield HttpServer(f"http://127.0.0.1:{port}/mcp", name="shop", call_timeout=None)
-        process.kill()
 
 
 @pytest.mark.parametrize("transport", ["stdio", "http"])

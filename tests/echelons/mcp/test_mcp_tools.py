@@ -20,6 +20,7 @@ from echelons.errors import McpServerFailed, WrongAnswer
 from echelons.mcp import HttpServer, StdioServer, mcp_connection, open_mcp_tools
 from echelons.testing import Call, ScriptedModel, delegate
 from tests.echelons.mcp.conftest import Notes, shop_server
+from tests.fork_server import ForkedProcess
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +62,7 @@ def test_the_tools_of_a_server_work_below_the_root_in_sync_and_async_runs() -> N
 
 
 async def test_the_tools_of_a_server_over_http_work(
-    http_shop: tuple[str, subprocess.Popen[str]],
+    http_shop: tuple[str, ForkedProcess],
 ) -> None:
     async with open_mcp_tools(HttpServer(http_shop[0], tools=["price"])) as tools:
         tree, model = build_tree(tools, Call("price", {"article": "book"}))
@@ -96,7 +97,7 @@ def test_a_server_that_dies_in_the_middle_is_a_named_result() -> None:
 
 
 def test_a_server_over_http_that_dies_in_the_middle_is_a_named_result(
-    http_shop: tuple[str, subprocess.Popen[str]],
+    http_shop: tuple[str, ForkedProcess],
 ) -> None:
     with open_mcp_tools(HttpServer(http_shop[0], name="shop")) as tools:
         tree, model = build_tree(tools, Call("die", {}), Call("price", {"article": "pen"}))

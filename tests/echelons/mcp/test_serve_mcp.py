@@ -33,11 +33,13 @@ TOKEN = "a-token-of-the-tests"
 
 
 @asynccontextmanager
-async def connect(db: Path, *names: str, **more: Any) -> AsyncIterator[ClientSession]:
+async def connect(
+    server: ForkServer, db: Path, *names: str, **more: Any
+) -> AsyncIterator[ClientSession]:
     """Start the command with some teams on the standard streams, and connect to it."""
     env = {"PYTHONPATH": str(ROOT), **more.pop("env", {})}
-    args = ["-m", "echelons", "serve-mcp", *names, "--db", str(db)]
-    parameters = StdioServerParameters(command=sys.executable, args=args, env=env, cwd=SERVERS)
+    command, *words = server.build_command("-m", "echelons", "serve-mcp", *names, "--db", str(db))
+    parameters = StdioServerParameters(command=command, args=words, env=env, cwd=SERVERS)
     async with (
         stdio_client(parameters) as (read, write),
         ClientSession(read, write, **more) as client,
@@ -67,7 +69,9 @@ def read_text(result: types.CallToolResult) -> str:
     return first.text
 
 
-async def test_teams_are_served_on_the_standard_streams(tmp_path: Path) -> None:
+async def test_teams_are_served_on_the_standard_streams(
+    tmp_path: Path, fork_server: ForkServer
+) -> None:
     async def elicit(_: Any, params: Any) -> types.ElicitResult:
         wanted = params.requestedSchema["properties"]["answer"]
         values: dict[str, Any] = {"string": "red", "integer": 2, "boolean": True}
@@ -75,7 +79,7 @@ async def test_teams_are_served_on_the_standard_streams(tmp_path: Path) -> None:
 
     db = tmp_path / "threads.sqlite"
     names = ("travel", "teams:asker", "teams:shouter")
-    async with connect(db, *names, elicitation_callback=elicit) as client:
+    async with connect(fork_server, db, *names, elicitation_callback=elicit) as client:
         tools = await client.list_tools()
         asked = await client.call_tool("asker", {"task": "Go", "thread": "asks"})
         shouted = await client.call_tool("shouter", {"task": "Go"})
@@ -91,12 +95,14 @@ async def test_teams_are_served_on_the_standard_streams(tmp_path: Path) -> None:
     assert stored["asks"]["team"] == "teams:asker"
 
 
-async def test_a_team_reads_the_files_of_the_workspace(tmp_path: Path) -> None:
+async def test_a_team_reads_the_files_of_the_workspace(
+    tmp_path: Path, fork_server: ForkServer
+) -> None:
     folder, db = tmp_path / "files", tmp_path / "threads.sqlite"
     folder.mkdir()
     (folder / "notes.txt").write_text("Buy milk.", encoding="utf-8")
 
-    async with connect(db, "teams:reader", "--workspace", str(folder)) as client:
+    async with connect(fork_server, db, "teams:reader", "--workspace", str(folder)) as client:
         found = await client.call_tool("reader", {"task": "Go", "thread": "notes"})
 
     assert "Buy milk." in read_text(found)
@@ -118,9 +124,11 @@ def test_a_workspace_that_is_not_there_is_refused_before_anything_is_served(
     assert "missing' is no workspace: no such file or directory" in ended.stderr
 
 
-async def test_a_client_that_goes_stops_its_run(tmp_path: Path, notes: Notes) -> None:
+async def test_a_client_that_goes_stops_its_run(
+    tmp_path: Path, notes: Notes, fork_server: ForkServer
+) -> None:
     env = {"TEAM_NOTES": str(notes.path)}
-    async with connect(tmp_path / "threads.sqlite", "teams:waiter", env=env) as client:
+    async with connect(fork_server, tmp_path / "threads.sqlite", "teams:waiter", env=env) as client:
         calling = asyncio.create_task(client.call_tool("waiter", {"task": "Go", "thread": "long"}))
         assert await asyncio.to_thread(notes.read) == "waiting"
         calling.cancel()
