@@ -40,7 +40,7 @@ class Settings(BaseModel):
             if found["type"] == "extra_forbidden":
                 why = f"there is no such setting, but {', '.join(owner.model_fields)}"
             # Of a setting with several types, pydantic adds which one, such as `constrained-float`.
-            name = ".".join(str(each) for each in found["loc"] if str(each).isidentifier())
+            name = ".".join(str(error) for error in found["loc"] if str(error).isidentifier())
             raise InvalidSetting(owner.__name__, name, found["input"], why) from error
         except EchelonsError:
             raise

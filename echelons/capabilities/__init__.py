@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from echelons.capabilities.capability import Capability, DeclaredCapabilities, check_capabilities
 from echelons.capabilities.capability_map import CapabilityMap
-from echelons.capabilities.derivation_store import Derivation, DerivationStore
 from echelons.capabilities.deriver import (
     DERIVED_CONFIDENCE,
+    Derivation,
+    DerivationStore,
     Deriver,
+    ModelDeriver,
     TreeDeriver,
     collect_texts,
     derive_from_names,
 )
-from echelons.capabilities.model_deriver import ModelDeriver
 
 __all__ = [
     "DERIVED_CONFIDENCE",

@@ -108,7 +108,7 @@ def _check_examples(examples: Any) -> tuple[str, ...]:
     if isinstance(examples, (str, bytes, Mapping)) or not hasattr(examples, "__iter__"):
         raise _invalid_examples(examples)
     given = list_items(examples)
-    texts = tuple(text for each in given if (text := read_text(each)) and text.strip())
+    texts = tuple(text for item in given if (text := read_text(item)) and text.strip())
     if len(texts) < len(given):
         raise _invalid_examples(tuple(given))
     return texts

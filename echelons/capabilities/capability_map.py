@@ -133,7 +133,7 @@ class CapabilityMap:
                 name: {"confidence": each.confidence, "examples": list(each.examples)}
                 for name, each in self.capabilities.full.items()
             },
-            "subordinates": [each.to_json() for each in self.subordinates],
+            "subordinates": [subordinate.to_json() for subordinate in self.subordinates],
         }
 
     def __str__(self) -> str:
@@ -145,11 +145,11 @@ class CapabilityMap:
     @classmethod
     def _discover(cls, member: Member, deriver: Deriver) -> CapabilityMap:
         own, derived = get_capabilities(member, deriver)
-        below = tuple(cls._discover(each, deriver) for each in member.subordinates)
+        below = tuple(cls._discover(subordinate, deriver) for subordinate in member.subordinates)
         return cls(member.name, own, derived, collect_texts(member))._with_subordinates(below)
 
     def _with_subordinates(self, subordinates: tuple[CapabilityMap, ...]) -> CapabilityMap:
-        depth = max((each.total_depth + 1 for each in subordinates), default=0)
+        depth = max((subordinate.total_depth + 1 for subordinate in subordinates), default=0)
         return replace(self, subordinates=subordinates, total_depth=depth)
 
     def _split_path(self, given: Sequence[str] | str) -> list[str]:
@@ -160,7 +160,7 @@ class CapabilityMap:
         return path[1:]
 
     def _add_at(self, path: Sequence[str], new: CapabilityMap, here: str) -> CapabilityMap:
-        names = [each.agent for each in self.subordinates]
+        names = [subordinate.agent for subordinate in self.subordinates]
         if new.agent == self.agent or (not path and new.agent in names):
             raise duplicate_name(new.agent, (here, f"{here}{PATH_SEPARATOR}{new.agent}"))
         if not path:
@@ -177,7 +177,7 @@ class CapabilityMap:
         return self._replace_at(place, self.subordinates[place]._remove_at(path[1:], below))
 
     def _find_place(self, name: str, path: str) -> int:
-        names = [each.agent for each in self.subordinates]
+        names = [subordinate.agent for subordinate in self.subordinates]
         if name not in names:
             raise UnknownPath(path, names)
         return names.index(name)
@@ -195,4 +195,7 @@ class CapabilityMap:
             examples = f", {count} example{'s' if count > 1 else ''}" if count else ""
             listed.append(f"{join_printable(name)} ({each.confidence:g}{how}{examples})")
         line = f"{self.agent}: {', '.join(listed)}" if listed else self.agent
-        return [line, *draw_branches([each._draw_lines() for each in self.subordinates])]
+        return [
+            line,
+            *draw_branches([subordinate._draw_lines() for subordinate in self.subordinates]),
+        ]

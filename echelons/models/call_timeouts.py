@@ -43,7 +43,7 @@ class TokenDeadline(BaseCallbackHandler):
 
 def takes_timeout(model: Any) -> bool:
     """Return whether a call of a model takes a `timeout` in seconds."""
-    packages = {each.__module__.partition(".")[0] for each in type(model).__mro__}
+    packages = {cls.__module__.partition(".")[0] for cls in type(model).__mro__}
     generate = getattr(model, "_generate", None)
     return bool(packages & FORWARDING_PACKAGES) or (
         generate is not None and "timeout" in signature(generate).parameters
@@ -72,7 +72,7 @@ def _shorten(given: Any, left: float) -> Any:
     if isinstance(given, (int, float)):
         return min(given, left)
     if isinstance(given, tuple):
-        return tuple(_shorten(each, left) for each in given)
+        return tuple(_shorten(item, left) for item in given)
     if hasattr(given, "as_dict"):  # the `Timeout` of an HTTP library
         parts: Mapping[str, Any] = given.as_dict()
         return type(given)(**{name: _shorten(each, left) for name, each in parts.items()})

@@ -11,14 +11,7 @@ WireFormat = Literal["openai", "responses", "anthropic", "unknown"]
 
 @dataclass(frozen=True, slots=True)
 class ClientRules:
-    """What a client accepts in a request.
-
-    Attributes:
-        wire_format: The protocol that it speaks: OpenAI's Chat Completions (`openai`) or Responses
-            API, Anthropic's Messages, or one that is not known, which gets the strictest form.
-        provider: The provider, as its replies name it in `response_metadata["model_provider"]`;
-            empty if it does not say.
-    """
+    """What a client accepts in a request."""
 
     wire_format: WireFormat = "unknown"
     provider: str = ""
@@ -42,16 +35,7 @@ _ANTHROPIC = ("ChatAnthropic", "ChatAnthropicVertex", "ChatAnthropicBedrock")
 
 
 def describe_client(model: Any, arguments: Mapping[str, Any] | None = None) -> ClientRules:
-    """Return what is known of a model's client.
-
-    Args:
-        model: The chat model, without a binding.
-        arguments: The arguments of its calls, such as tools, which may decide the protocol.
-
-    Examples:
-        >>> describe_client(object()).wire_format
-        'unknown'
-    """
+    """Return what is known of a model's client."""
     kinds = [kind.__name__ for kind in type(model).__mro__]
     provider = _find_provider(model)
     if any(kind in _ANTHROPIC for kind in kinds):

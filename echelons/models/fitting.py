@@ -1,21 +1,90 @@
-"""`fit_messages`: what a model reads, made to fit into a number of tokens. Pure.
-
-Only what is shown becomes shorter, and it stays well-formed: a reply goes with the results of its
-calls. A reply with signed or encrypted blocks stays as it is, or goes as a whole, with a note of
-what it was.
-"""
+"""Fits messages into a model's context: what they count, and what is left out."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Final
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.messages.utils import count_tokens_approximately
 
-from echelons.identity.lineage import MAIL_KEY
-from echelons.messaging.mail import Mail
-from echelons.models.roster_notice import list_lost_notices
+from echelons.delegation.roster import (
+    Changes,
+    RosterEntry,
+    describe_changes,
+    read_whole_roster,
+)
+from echelons.identity.lineage import MAIL_KEY, ROSTER_KEY
+from echelons.messaging.mail import Mail, render_mail
+
+TOKENS_PER_MESSAGE: Final = 4
+"""Tokens of a message beside its text, as OpenAI's cookbook counts them."""
+BYTES_PER_TOKEN: Final = 3
+"""Bytes of a token of what no model has reported yet: in most scripts a token has more."""
+
+
+def count_cautiously(messages: Sequence[BaseMessage]) -> int:
+    """Return the tokens of messages by their characters, but at least one for each three bytes."""
+    return max(count_tokens_approximately(messages), count_bytes(messages))
+
+
+def count_bytes(messages: Sequence[BaseMessage]) -> int:
+    """Return the tokens of messages at one for each three bytes."""
+    total = TOKENS_PER_MESSAGE * len(messages)
+    for message in messages:
+        text: Any = message.content
+        # By its class, without a call: the content of most messages is a text.
+        if text.__class__ is not str:
+            total += count_media(message)
+            text = message.text
+        if message.type == "ai" and (calls := getattr(message, "tool_calls", None)):
+            text = f"{text}{calls}"
+        total += len(text.encode("utf-8", "surrogatepass")) // BYTES_PER_TOKEN
+    return total
+
+
+def count_media(message: BaseMessage) -> int:
+    """Return about how many tokens the pictures and other blocks of a message have."""
+    content = message.content
+    if isinstance(content, str):
+        return 0
+    kinds = ("text", "tool_use")
+    others = [
+        block for block in content if isinstance(block, dict) and block.get("type") not in kinds
+    ]
+    whole = message.model_copy(update={"content": others})
+    return count_tokens_approximately([whole]) if others else 0
+
+
+def build_roster_notice(changes: Changes, id: str = "") -> BaseMessage:
+    """Return a notice that tells an agent of subordinates which have come or gone."""
+    noted = Mail(0, "", "", "", "notice").to_metadata()
+    stored = {name: entry and entry.stored() for name, entry in changes.items()}
+    return HumanMessage(
+        render_mail("", describe_changes(changes), "notice"),
+        id=id or None,
+        response_metadata={MAIL_KEY: noted, ROSTER_KEY: stored},
+    )
+
+
+def list_lost_notices(
+    messages: Sequence[BaseMessage], shown: Sequence[BaseMessage]
+) -> list[BaseMessage]:
+    """Return a notice of what some messages tell and those that are shown of them do not."""
+    if not (roster := read_whole_roster(messages)):
+        return []
+    left = read_whole_roster(shown)
+    lost = {name: entry for name, entry in roster.items() if left.get(name) != entry}
+    return [recall_roster((*lost.items(),))] if lost else []
+
+
+@lru_cache(maxsize=64)
+def recall_roster(roster: tuple[tuple[str, RosterEntry], ...]) -> BaseMessage:
+    """Return a notice of what earlier messages have told, the same message for the same roster."""
+    return build_roster_notice(dict(roster))
+
 
 TokenCount = Callable[[Sequence[BaseMessage]], int]
 """Returns the tokens of some messages."""
@@ -62,17 +131,12 @@ def _fit_rest(messages: Sequence[BaseMessage], limit: int, count: TokenCount) ->
     oldest results and arguments of calls; the oldest turns, which go as a whole; the oldest steps
     of the present turn; the latest step; the task. If the instructions alone have more tokens, so
     has what is returned.
-
-    Args:
-        messages: The conversation, with its instructions first.
-        limit: Most tokens.
-        count: Counts tokens.
     """
     begin = _find_begin(messages)
     system, rest = [*messages[:begin]], [*messages[begin:]]
     left = limit - count(system)
     latest = find_latest_step(rest)
-    sizes = [count([each]) for each in rest]
+    sizes = [count([item]) for item in rest]
     total, cap = sum(sizes), max(0, limit) * CHARACTERS_PER_TOKEN // OLD_SHARE
     for place in range(latest):
         if total <= left:
@@ -158,18 +222,13 @@ def is_sealed(message: BaseMessage) -> bool:
     if isinstance(message.content, str):
         return False
     return any(
-        isinstance(each, dict) and (each.get("type") not in _PLAIN_BLOCKS or _has_seal(each))
-        for each in message.content
+        isinstance(block, dict) and (block.get("type") not in _PLAIN_BLOCKS or _has_seal(block))
+        for block in message.content
     )
 
 
 def cut_middle(text: str, limit: int) -> str:
-    """Return a text with its middle left out, if it has more characters than a limit.
-
-    Examples:
-        >>> cut_middle("a" * 50 + "b" * 50, 60)
-        'aaaaaaaaaa […80 characters left out…] bbbbbbbbbb'
-    """
+    """Return a text with its middle left out, if it has more characters than a limit."""
     if len(text) <= limit:
         return text
     half = max(0, limit - 40) // 2
@@ -208,10 +267,6 @@ def shorten_arguments(arguments: Mapping[str, Any], limit: int) -> dict[str, Any
     """Return the arguments of a call with at most some characters, as a JSON object still.
 
     A long list or object becomes the begin and the end of its JSON.
-
-    Examples:
-        >>> shorten_arguments({"path": "a.txt", "text": "x" * 900}, 100)["path"]
-        'a.txt'
     """
     texts = {
         key: each if isinstance(each, str) else json.dumps(each, ensure_ascii=False, default=str)
@@ -246,13 +301,13 @@ def _shorten_result(message: ToolMessage, limit: int) -> BaseMessage:
     # Of several blocks the texts are shown, and what else there was.
     text = str(message.text)
     others = [
-        str(each.get("type"))
-        for each in content
-        if isinstance(each, dict) and each.get("type") not in _TEXTS
+        str(block.get("type"))
+        for block in content
+        if isinstance(block, dict) and block.get("type") not in _TEXTS
     ]
     if not others and len(text) <= limit:
         return message
-    text = " ".join((cut_middle(text, limit), *(f"[{each} left out]" for each in others)))
+    text = " ".join((cut_middle(text, limit), *(f"[{other} left out]" for other in others)))
     return message.model_copy(
         update={
             "content": text if len(text) <= limit else cut_middle(text, limit),
@@ -263,10 +318,10 @@ def _shorten_result(message: ToolMessage, limit: int) -> BaseMessage:
 
 def _shorten_arguments_of(message: AIMessage, limit: int) -> AIMessage:
     calls = message.tool_calls
-    shorter = [shorten_arguments(each["args"], limit) for each in calls]
+    shorter = [shorten_arguments(call["args"], limit) for call in calls]
     invalid = [
-        {**each, "args": cut_middle(each.get("args") or "", limit)}
-        for each in message.invalid_tool_calls
+        {**call, "args": cut_middle(call.get("args") or "", limit)}
+        for call in message.invalid_tool_calls
     ]
     same = all(new == call["args"] for new, call in zip(shorter, calls, strict=True))
     if same and invalid == message.invalid_tool_calls:
@@ -282,7 +337,7 @@ def _shorten_arguments_of(message: AIMessage, limit: int) -> AIMessage:
         },
     }
     if not isinstance(message.content, str):
-        update["content"] = [_shorten_block(each, limit) for each in message.content]
+        update["content"] = [_shorten_block(block, limit) for block in message.content]
     return message.model_copy(update=update)
 
 
@@ -313,7 +368,7 @@ def _shorten_json(text: str, limit: int) -> str:
 def _shorten_content(content: Any, limit: int) -> Any:
     if isinstance(content, str):
         return cut_middle(content, limit)
-    blocks = [_cut_block(each, limit) for each in content]
+    blocks = [_cut_block(block, limit) for block in content]
     return content if blocks == content else blocks
 
 
@@ -338,7 +393,7 @@ def _cut_parts(
     """Return messages whose parts have no more characters than fit; `None` if none do."""
 
     def cut(cap: int) -> list[BaseMessage]:
-        return [shorten_message(each, cap) for each in messages]
+        return [shorten_message(message, cap) for message in messages]
 
     cap = _find_cap(messages, lambda size: count(cut(size)) <= limit)
     return None if cap is None else cut(cap)
@@ -350,7 +405,10 @@ def _find_cap(messages: Sequence[BaseMessage], fits: Callable[[int], bool]) -> i
         return None
     low, high = (
         0,
-        max((len(repr(each.content)) + _measure_calls(each) for each in messages), default=0),
+        max(
+            (len(repr(message.content)) + _measure_calls(message) for message in messages),
+            default=0,
+        ),
     )
     while high - low > max(1, low // 50):
         middle = (low + high) // 2

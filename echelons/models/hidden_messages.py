@@ -21,7 +21,7 @@ def find_hidden(messages: Sequence[BaseMessage], ids: Collection[str]) -> frozen
         if isinstance(message, AIMessage):
             open_calls = set()
             if message.id in ids:
-                open_calls = {str(each["id"]) for each in message.tool_calls}
+                open_calls = {str(call["id"]) for call in message.tool_calls}
         if message.id and (
             message.id in ids
             or (isinstance(message, ToolMessage) and message.tool_call_id in open_calls)
@@ -34,14 +34,14 @@ def leave_out_hidden(
     messages: Sequence[BaseMessage], hidden: frozenset[str]
 ) -> Sequence[BaseMessage]:
     """Return a conversation without the messages that are hidden."""
-    if not hidden or hidden.isdisjoint([each.id for each in messages]):
+    if not hidden or hidden.isdisjoint([message.id for message in messages]):
         return messages
     own = find_hidden(messages, hidden)
     called = {
         call["id"]
-        for each in messages
-        if isinstance(each, AIMessage) and each.id not in own
-        for call in each.tool_calls
+        for message in messages
+        if isinstance(message, AIMessage) and message.id not in own
+        for call in message.tool_calls
     }
     kept: list[BaseMessage] = []
     for message in messages:

@@ -92,25 +92,14 @@ _NUMBER: Final = re.compile(r"(?<![\w.-])\d[\d,_]*\b(?!\.\d)")
 
 
 class LengthRefusal(NamedTuple):
-    """A provider's refusal of a request for its length.
-
-    Attributes:
-        limit: Tokens that it takes, if it has said so; otherwise 0.
-        requested: Tokens that it has counted, if it has said so; otherwise 0.
-    """
+    """A provider's refusal of a request for its length."""
 
     limit: int = 0
     requested: int = 0
 
 
 def read_length_refusal(error: BaseException) -> LengthRefusal | None:
-    """Return what an error says of the length of a request; `None` if it is no such refusal.
-
-    Examples:
-        >>> read_length_refusal(ValueError("prompt is too long: 208310 tokens > 200000 maximum"))
-        LengthRefusal(limit=200000, requested=208310)
-        >>> read_length_refusal(ValueError("Rate limit reached: too many tokens per minute"))
-    """
+    """Return what an error says of the length of a request; `None` if it is no such refusal."""
     # Pauses of LangGraph are exceptions, too.
     if not isinstance(error, Exception) or type(error).__module__.startswith("langgraph."):
         return None
@@ -138,11 +127,11 @@ def _iterate_causes(error: BaseException) -> Iterator[BaseException]:
 
 def _read_numbers(text: str) -> LengthRefusal:
     # Of a comparison, the right side is the limit, whatever stands before it.
-    limits = [_to_number(each[1]) for each in _MOST.finditer(text)]
-    limits += [_to_number(each[1] or each[2]) for each in _LIMIT.finditer(text)]
-    limit = next((each for each in limits if each >= _LEAST_LIMIT), 0)
+    limits = [_to_number(match[1]) for match in _MOST.finditer(text)]
+    limits += [_to_number(match[1] or match[2]) for match in _LIMIT.finditer(text)]
+    limit = next((item for item in limits if item >= _LEAST_LIMIT), 0)
     numbers = [_to_number(found[0]) for found in _NUMBER.finditer(text)]
-    requested = [each for each in numbers if limit < each <= limit * _MOST_REQUESTED]
+    requested = [number for number in numbers if limit < number <= limit * _MOST_REQUESTED]
     return LengthRefusal(limit, max(requested, default=0))
 
 

@@ -1,12 +1,69 @@
-"""`read_reply_end`: how a model's reply ended, from the words of all providers."""
+"""How a reply ended, and what is made of one that cannot be read."""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
-from langchain_core.messages import AIMessage
+from langchain_core.messages import AIMessage, InvalidToolCall
+from pydantic import ValidationError
+
+_FAULT = "the arguments are no JSON object"
+
+
+def read_unreadable(error: ValidationError) -> AIMessage | None:
+    """Return a reply in which such calls are invalid; `None` if the error is about something else.
+
+    What the client would have added to the finished message is lost with the error, such as its
+    usage.
+    """
+    written: dict[int, Any] = {}
+    for fault in error.errors(include_url=False):
+        match fault["loc"]:
+            case ("tool_calls", int(place), "args"):
+                written[place] = fault["input"]
+            case _:
+                return None
+    if not written:
+        return None
+    fields = _find_fields(error)
+    calls = fields.get("tool_calls") or [{}] * (max(written) + 1)
+    broken = [_build_invalid(calls[place], args) for place, args in written.items()]
+    fields["tool_calls"] = [call for n, call in enumerate(calls) if call and n not in written]
+    fields["invalid_tool_calls"] = [*(fields.get("invalid_tool_calls") or ()), *broken]
+    return AIMessage(**{"content": "", **fields})
+
+
+def _find_fields(error: ValidationError) -> dict[str, Any]:
+    """Return what the message would have been made of; empty if that is not to be found.
+
+    The error itself has only the faulty values. The rest stands where it was raised.
+    """
+    frames, place = list[Any](), error.__traceback__
+    while place is not None:
+        frames.append(place.tb_frame)
+        place = place.tb_next
+    for frame in reversed(frames):
+        data = frame.f_locals.get("data")
+        if frame.f_code.co_name == "__init__" and isinstance(data, Mapping):
+            return dict(data) if "tool_calls" in data else {}
+    return {}
+
+
+def _build_invalid(call: Mapping[str, Any], args: Any) -> InvalidToolCall:
+    kind: Any = "invalid_tool_call"
+    name, call_id = call.get("name"), call.get("id")
+    return InvalidToolCall(type=kind, name=name, args=_dump(args), id=call_id, error=_FAULT)
+
+
+def _dump(value: Any) -> str:
+    try:
+        return json.dumps(value, ensure_ascii=False)
+    except (TypeError, ValueError):
+        return repr(value)
+
 
 EndKind: TypeAlias = Literal["complete", "length", "filtered", "refused", "paused", "empty"]
 """How a reply ended: whole; cut at the length limit; cut or held back by the provider's filter;
@@ -18,12 +75,7 @@ MAX_PAUSES: Final = 10
 
 
 class ReplyEnd(NamedTuple):
-    """How a reply ended.
-
-    Attributes:
-        kind: One of `EndKind`.
-        why: The provider's word for it, as `key: word`, or the words with which a model refused.
-    """
+    """How a reply ended."""
 
     kind: EndKind
     why: str = ""
@@ -72,16 +124,7 @@ _WORDS: Final[Mapping[EndKind, re.Pattern[str]]] = {
 
 
 def read_reply_end(message: AIMessage) -> ReplyEnd:
-    """Return how a reply ended.
-
-    Examples:
-        >>> read_reply_end(AIMessage("Half", response_metadata={"stop_reason": "max_tokens"}))
-        ReplyEnd(kind='length', why='stop_reason: max_tokens')
-        >>> read_reply_end(AIMessage("", additional_kwargs={"refusal": "I may not."}))
-        ReplyEnd(kind='refused', why='I may not.')
-        >>> read_reply_end(AIMessage("Whole")).kind
-        'complete'
-    """
+    """Return how a reply ended."""
     metadata = message.response_metadata
     for key in _KEYS:
         if key in metadata and (end := _read_word(key, metadata[key])):
@@ -108,7 +151,7 @@ def find_refusal(message: AIMessage) -> str:
     if not refusal and isinstance(message.content, list):
         blocks = (block for block in message.content if isinstance(block, dict))
         refusal = next(
-            (each.get("refusal") for each in blocks if each.get("type") == "refusal"), ""
+            (block.get("refusal") for block in blocks if block.get("type") == "refusal"), ""
         )
     return refusal.strip() if isinstance(refusal, str) else ""
 

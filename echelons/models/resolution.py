@@ -120,7 +120,7 @@ def _create_provider_chat(model: str) -> BaseChatModel:
         raise _unavailable(model, error.__cause__ or error) from error
     except Exception as error:
         if supported := _SUPPORTED.search(str(error)):
-            forms = (f"{each}:NAME" for each in supported[1].split(", "))
+            forms = (f"{part}:NAME" for part in supported[1].split(", "))
             raise _unknown_model(model, tuple(dict.fromkeys((*OWN_FORMS, *forms)))) from error
         raise _unavailable(model, error) from error
 

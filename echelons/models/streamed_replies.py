@@ -34,10 +34,6 @@ def read_streams(model: M, wire_format: WireFormat) -> M:
     """Return a copy of a model of OpenAI's or Anthropic's client; any other model as it is.
 
     The copy shares the client and all settings; the caller's object is not changed.
-
-    Args:
-        model: The chat model.
-        wire_format: The protocol that its client speaks.
     """
     if wire_format == "unknown":
         return model
@@ -84,11 +80,7 @@ def _derive_class(kind: type[Any], wire_format: WireFormat) -> type[Any]:
 
 
 class StreamEnds:
-    """Knows whether the server of a model says why a reply has ended, which some never do.
-
-    Attributes:
-        unsaid: How many streams in a row have ended without a reason.
-    """
+    """Knows whether the server of a model says why a reply has ended, which some never do."""
 
     MOST: Final = 1
     """Streams that may have been cut off. After more, the server is taken for one that says none:
@@ -104,13 +96,7 @@ class StreamEnds:
 
 
 class StreamedReply:
-    """One reply, chunk by chunk.
-
-    Args:
-        adds_up: Whether the usage of the chunks is to be added up, as that of Anthropic's is;
-            OpenAI's protocol has the usage so far.
-        ends: How the streams of the model end.
-    """
+    """One reply, chunk by chunk."""
 
     def __init__(self, adds_up: bool, ends: StreamEnds) -> None:
         self._adds_up = adds_up

@@ -20,7 +20,6 @@ from echelons.errors import (
 )
 from echelons.guards.permissions import NO_PERMISSIONS, Permissions
 from echelons.models.resolution import check_model_name
-from echelons.profiles.faults import Fault
 from echelons.profiles.python_file import (
     Declaration,
     Kind,
@@ -29,6 +28,7 @@ from echelons.profiles.python_file import (
     unload_package,
 )
 from echelons.profiles.reader import KINDS, Profile, Team, read_team
+from echelons.profiles.source_files import Fault
 from echelons.tree.names import PATH_SEPARATOR
 
 
@@ -76,7 +76,7 @@ def load_profile(folder: str | Path, name: str, *, trusted: bool = False) -> Age
     """
     team = read_team(folder)
     _refuse_faults(folder, team.faults)
-    known = {each.name: each for each in team.profiles}
+    known = {profile.name: profile for profile in team.profiles}
     if name not in known:
         close = get_close_matches(name, known, n=1)
         meant = f"did you mean {close[0]!r}? " if close else ""
@@ -104,12 +104,12 @@ def load_spawnable(folder: str | Path, *, trusted: bool = False) -> dict[str, Ag
     """
     team = read_team(folder)
     _refuse_faults(folder, team.faults)
-    rules = [each.values.get("permissions", NO_PERMISSIONS).spawn for each in team.profiles]
-    named = {name for each in rules if each for name in each.profiles}
+    rules = [profile.values.get("permissions", NO_PERMISSIONS).spawn for profile in team.profiles]
+    named = {name for rule in rules if rule for name in rule.profiles}
     return {
-        each.name: _load(replace(team, root=each, spare=()), folder, trusted)
-        for each in team.profiles
-        if each.name in named
+        profile.name: _load(replace(team, root=profile, spare=()), folder, trusted)
+        for profile in team.profiles
+        if profile.name in named
     }
 
 
@@ -148,14 +148,14 @@ def _load(team: Team, folder: str | Path, trusted: bool) -> Agent:
 
 def _refuse_faults(folder: str | Path, faults: Sequence[Fault]) -> None:
     if faults:
-        shown = "; ".join(f"{each.place}: {each.why}" for each in faults[:3])
+        shown = "; ".join(f"{fault.place}: {fault.why}" for fault in faults[:3])
         if len(faults) > 3:
             shown += f"; and {len(faults) - 3} more, which `echelons check` lists"
         raise TeamError(
             f"the team in {{folder!r}} cannot be used: {escape_braces(shown)}",
             code="invalid_profile",
             folder=str(folder),
-            faults=tuple((each.place, each.why) for each in faults),
+            faults=tuple((fault.place, fault.why) for fault in faults),
         )
 
 
@@ -169,9 +169,9 @@ class _TeamBuilder:
         self._loaded: dict[str, dict[str, Any]] = {}
         self._packages: set[Path] = set()
         # A text that a superior's folder replaces stays the library's for those below it.
-        has_texts = any(each.parts.prompts for each in team.profiles)
+        has_texts = any(profile.parts.prompts for profile in team.profiles)
         self._inherited: dict[str, Any] = {"guidance": {}} if has_texts else {}
-        self._places: dict[str, Profile] = {each.name: each for each in team.profiles}
+        self._places: dict[str, Profile] = {profile.name: profile for profile in team.profiles}
 
     def build(self, folder: str | Path) -> Agent:
         """Return the root agent.
@@ -199,9 +199,9 @@ class _TeamBuilder:
                     self._note(profile, error)
 
     def _build_agent(self, profile: Profile) -> Agent:
-        below = [self._build_agent(each) for each in profile.subordinates]
+        below = [self._build_agent(subordinate) for subordinate in profile.subordinates]
         parts: dict[str, Any] = {
-            kind: [self._get_declared(kind, *each) for each in profile.declared[kind]]
+            kind: [self._get_declared(kind, *file) for file in profile.declared[kind]]
             for kind in KINDS
             # What is only declared is no middleware.
             if profile.declared[kind] and (kind == "tools" or self._execute)

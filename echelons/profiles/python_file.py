@@ -17,8 +17,7 @@ from types import ModuleType
 from typing import Any, Literal, NamedTuple, TypeAlias, TypeGuard
 
 from echelons.errors import get_error_name
-from echelons.profiles.faults import Fault
-from echelons.profiles.source_files import FolderReader, SourceFile
+from echelons.profiles.source_files import Fault, FolderReader, SourceFile
 from echelons.text.error_lines import describe_error
 
 Kind = Literal["tools", "middleware"]
@@ -55,15 +54,7 @@ _OTHER_BASES = frozenset(
 
 
 class Declaration(NamedTuple):
-    """What a file declares for an agent.
-
-    Attributes:
-        name: The name that a model calls it by.
-        variable: The name in the file.
-        line: The line in which its definition begins.
-        signature: Its parameters, as they are written; empty if they are not in this file.
-        description: The first line of its docstring.
-    """
+    """What a file declares for an agent."""
 
     name: str
     variable: str
@@ -74,13 +65,7 @@ class Declaration(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PythonFile:
-    """A file of Python.
-
-    Attributes:
-        source: The file.
-        declared: What it declares for an agent.
-        helpers: The files of its folder that it may import: those that begin with `_`.
-    """
+    """A file of Python."""
 
     source: SourceFile
     declared: tuple[Declaration, ...]
@@ -100,7 +85,7 @@ def parse_python(source: SourceFile, kind: Kind, reader: FolderReader) -> Python
     listed = _read_all(tree)
     bound = dict(_iterate_bound(tree))
     if listed is None:
-        listed = [each.name for each in tree.body if _is_declared(each, kind, bound)]
+        listed = [node.name for node in tree.body if _is_declared(node, kind, bound)]
     declared: list[Declaration] = []
     for name in listed:
         node = bound.get(name)
@@ -148,10 +133,10 @@ def load_declared(file: PythonFile, kind: Kind) -> tuple[dict[str, Any], Fault |
     found: dict[str, Any] = {}
     try:
         exec(compile(source.text, str(source.path), "exec"), vars(module))  # noqa: S102  trusted
-        for each in file.declared:
-            value = getattr(module, each.variable)
+        for item in file.declared:
+            value = getattr(module, item.variable)
             makes = kind == "middleware" and isinstance(value, type)
-            found[each.name] = value() if makes else value
+            found[item.name] = value() if makes else value
     except (Exception, SystemExit) as error:  # noqa: BLE001  code of others may raise anything
         sys.modules.pop(module.__name__, None)
         lines = [
@@ -167,7 +152,7 @@ def load_declared(file: PythonFile, kind: Kind) -> tuple[dict[str, Any], Fault |
 def unload_package(folder: Path) -> None:
     """Forget what was imported of a folder, so that it is read again; who holds it keeps it."""
     package = _name_package(folder)
-    for name in [each for each in sys.modules if each.partition(".")[0] == package]:
+    for name in [module for module in sys.modules if module.partition(".")[0] == package]:
         del sys.modules[name]
     importlib.invalidate_caches()
 
@@ -195,7 +180,7 @@ def _is_declared(
         return not isinstance(node, ast.ClassDef)
     if isinstance(node, ast.ClassDef):
         return _may_be_middleware(node, bound, {node.name})
-    return any(_read_name(each) in _DECORATORS for each in node.decorator_list)
+    return any(_read_name(item) in _DECORATORS for item in node.decorator_list)
 
 
 def _may_be_middleware(node: ast.ClassDef, bound: Mapping[str, ast.AST], above: set[str]) -> bool:
@@ -228,30 +213,30 @@ def _declare(node: _Definition) -> Declaration:
 
 def _read_tool_name(node: _Definition) -> str | None:
     """Return the name that a decorator gives, as `@tool("name")` does."""
-    for each in node.decorator_list:
-        if isinstance(each, ast.Call) and getattr(each.func, "id", "") == "tool":
-            given = [*each.args, *(word.value for word in each.keywords if not each.args)]
+    for item in node.decorator_list:
+        if isinstance(item, ast.Call) and getattr(item.func, "id", "") == "tool":
+            given = [*item.args, *(word.value for word in item.keywords if not item.args)]
             if given and isinstance(given[0], ast.Constant) and isinstance(given[0].value, str):
                 return given[0].value
     return None
 
 
 def _read_all(tree: ast.Module) -> list[str] | None:
-    for each in tree.body:
-        if _is_all(each) and isinstance(
-            value := getattr(each, "value", None), (ast.List, ast.Tuple)
+    for node in tree.body:
+        if _is_all(node) and isinstance(
+            value := getattr(node, "value", None), (ast.List, ast.Tuple)
         ):
             return [str(item.value) for item in value.elts if isinstance(item, ast.Constant)]
     return None
 
 
 def _find_all_line(tree: ast.Module) -> int:
-    return next((each.lineno for each in tree.body if _is_all(each)), 0)
+    return next((node.lineno for node in tree.body if _is_all(node)), 0)
 
 
 def _is_all(node: ast.stmt) -> bool:
     targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
-    return any(isinstance(each, ast.Name) and each.id == "__all__" for each in targets)
+    return any(isinstance(target, ast.Name) and target.id == "__all__" for target in targets)
 
 
 def _iterate_bound(tree: ast.Module) -> Iterator[tuple[str, ast.AST]]:

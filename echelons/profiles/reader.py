@@ -17,7 +17,6 @@ from typing import Any, Final
 from echelons.errors import ConfigurationError, invalid_team
 from echelons.guards.limits import MAX_DEPTH
 from echelons.guards.permissions import NO_PERMISSIONS
-from echelons.profiles.faults import Fault
 from echelons.profiles.python_file import (
     Declaration,
     Kind,
@@ -26,7 +25,7 @@ from echelons.profiles.python_file import (
     parse_python,
 )
 from echelons.profiles.settings_file import SettingsFile, get_field_types, read_settings
-from echelons.profiles.source_files import FolderReader, SourceFile
+from echelons.profiles.source_files import Fault, FolderReader, SourceFile
 from echelons.prompts import GUIDANCE_PARTS
 from echelons.tree.names import RESERVED_TOOLS, check_name
 
@@ -42,15 +41,7 @@ MAX_PROFILES: Final = 10_000
 
 @dataclass(frozen=True, slots=True)
 class ProfileParts:
-    """The files of one folder, without those of its subfolders.
-
-    Attributes:
-        prompt: Its `prompt.md`.
-        settings: Its `settings.toml`.
-        prompts: The texts in `prompts`, by the part of the guidance that they replace.
-        python: The files in `tools` and `middleware`.
-        whole: Whether what is not here is not in the folder either.
-    """
+    """The files of one folder, without those of its subfolders."""
 
     prompt: SourceFile | None = None
     settings: SettingsFile | None = None
@@ -93,19 +84,19 @@ class Profile:
     def files(self) -> Iterator[SourceFile]:
         """The files that the agent is made of, each once."""
         parts = self.parts
-        yield from (each for each in (parts.prompt,) if each)
+        yield from (item for item in (parts.prompt,) if item)
         if parts.settings:
             yield parts.settings.source
-            yield from (each for each in (parts.settings.theme,) if each)
+            yield from (item for item in (parts.settings.theme,) if item)
         yield from parts.prompts.values()
-        files = [file for each in self.declared.values() for _, file in each]
-        python = [each for file in files for each in (file.source, *file.helpers)]
+        files = [file for item in self.declared.values() for _, file in item]
+        python = [item for file in files for item in (file.source, *file.helpers)]
         yield from dict.fromkeys(python)
 
     @property
     def hash(self) -> str:
         """A digest of its files' names and texts, equal in every process and folder."""
-        digests = sorted((self._get_role(each), each.digest) for each in self.files)
+        digests = sorted((self._get_role(file), file.digest) for file in self.files)
         return hashlib.sha256(json.dumps(digests).encode()).hexdigest()[:16]
 
     def _get_role(self, file: SourceFile) -> str:
@@ -118,14 +109,7 @@ class Profile:
 
 @dataclass(frozen=True, slots=True)
 class Team:
-    """The profiles of a team's folder.
-
-    Attributes:
-        folder: The folder, without links.
-        root: The profile of the root, which has those of the whole tree.
-        spare: Profiles in `default`, which are for no agent of the tree.
-        faults: What is wrong.
-    """
+    """The profiles of a team's folder."""
 
     folder: Path
     root: Profile
@@ -144,7 +128,7 @@ class Team:
     def python_files(self) -> list[str]:
         """The names of the files that are executed when the team runs."""
         files = {file for profile in self.profiles for file in profile.files}
-        return sorted(each.name for each in files if each.path.suffix == ".py")
+        return sorted(file.name for file in files if file.path.suffix == ".py")
 
 
 def read_team(folder: str | Path) -> Team:
@@ -213,7 +197,7 @@ class _TeamReader:
             self._files.add_fault(name, line, "DuplicateName", why)
         if parts.prompts and own.settings and "guidance" in own.settings.values:
             line, name = own.settings.find_line("guidance"), own.settings.source.name
-            files = ", ".join(each.name for each in parts.prompts.values())
+            files = ", ".join(item.name for item in parts.prompts.values())
             why = f"the guidance stands here and in {files}: leave one out"
             self._files.add_fault(name, line, "DuplicateName", why)
         name = self._choose_name(folder, parts)
@@ -228,32 +212,32 @@ class _TeamReader:
     def _sort_subordinates(self, below: list[Profile], settings: SettingsFile) -> list[Profile]:
         """Return subordinates in the order of the settings; those that they leave out come last."""
         listed = settings.names["subordinates"]
-        for name in set(listed) - {each.name for each in below}:
-            known = ", ".join(each.name for each in below) or "none"
+        for name in set(listed) - {child.name for child in below}:
+            known = ", ".join(child.name for child in below) or "none"
             why = f"there is no subordinate {name!r} to put in order; the folders are: {known}"
             line = settings.find_line("subordinates")
             self._files.add_fault(settings.source.name, line, "UnknownAgent", why)
         ranks = {name: rank for rank, name in enumerate(listed)}
-        return sorted(below, key=lambda each: ranks.get(each.name, len(ranks)))
+        return sorted(below, key=lambda profile: ranks.get(profile.name, len(ranks)))
 
     def _read_subfolders(self, folder: Path, above: frozenset[Path], level: int) -> list[Profile]:
-        found: list[Profile] = []
-        for each in self._files.list_folder(folder, above).folders:
-            if each.name in RESERVED_FOLDERS or "." in each.name:
+        profiles: list[Profile] = []
+        for subfolder in self._files.list_folder(folder, above).folders:
+            if subfolder.name in RESERVED_FOLDERS or "." in subfolder.name:
                 continue
             if level == MAX_DEPTH:
                 why = f"it is on level {level + 1}, and no tree may be deeper than {MAX_DEPTH}"
-                self._files.add_fault(each, 0, "TreeTooDeep", f"{why}: flatten it")
+                self._files.add_fault(subfolder, 0, "TreeTooDeep", f"{why}: flatten it")
                 continue
             self._count += 1
             if self._count >= MAX_PROFILES:
                 if self._count == MAX_PROFILES:
                     why = f"a team's folder has at most {MAX_PROFILES} agents: divide it"
-                    self._files.add_fault(each, 0, "TooManyProfiles", why)
+                    self._files.add_fault(subfolder, 0, "TooManyProfiles", why)
                 break
-            real = each.resolve()
-            found.append(self._read_profile(each, above | {real}, level + 1))
-        return found
+            real = subfolder.resolve()
+            profiles.append(self._read_profile(subfolder, above | {real}, level + 1))
+        return profiles
 
     def _read_parts(self, folder: Path, above: frozenset[Path]) -> ProfileParts:
         entries = self._files.list_folder(folder, above)
@@ -281,31 +265,31 @@ class _TeamReader:
     def _read_prompts(self, folder: Path | None, above: frozenset[Path]) -> dict[str, SourceFile]:
         paths = self._files.list_folder(folder, above).files if folder else ()
         read: dict[str, SourceFile] = {}
-        for each in paths:
-            if each.suffix != ".md" or each.stem not in GUIDANCE_PARTS:
+        for path in paths:
+            if path.suffix != ".md" or path.stem not in GUIDANCE_PARTS:
                 known = [f"{part}.md" for part in GUIDANCE_PARTS]
-                close = get_close_matches(each.name, known, n=1)
+                close = get_close_matches(path.name, known, n=1)
                 meant = f"did you mean {close[0]!r}? " if close else ""
                 why = f"the library has no such text; {meant}it has {', '.join(known)}"
-                self._files.add_fault(each, 0, "UnknownFile", why)
-            elif (source := self._files.read_file(each)) is not None:
-                read[each.stem] = source
+                self._files.add_fault(path, 0, "UnknownFile", why)
+            elif (source := self._files.read_file(path)) is not None:
+                read[path.stem] = source
         return read
 
     def _read_python(
         self, folder: Path | None, kind: Kind, above: frozenset[Path]
     ) -> tuple[PythonFile, ...]:
         paths = self._files.list_folder(folder, above).files if folder else ()
-        python = [each for each in paths if each.suffix == ".py"]
+        python = [path for path in paths if path.suffix == ".py"]
         if python and kind not in get_field_types():
             self._files.add_fault(python[0], 0, "UnknownFile", f"agents have no {kind}: remove it")
             return ()
         read = [each for path in python if (each := self._files.read_file(path)) is not None]
-        helpers = tuple(each for each in read if each.path.name.startswith("_"))
-        for each in helpers:
-            parse_module(each, self._files)
-        parsed = [parse_python(each, kind, self._files) for each in read if each not in helpers]
-        return tuple(replace(each, helpers=helpers) for each in parsed if each is not None)
+        helpers = tuple(item for item in read if item.path.name.startswith("_"))
+        for helper in helpers:
+            parse_module(helper, self._files)
+        parsed = [parse_python(item, kind, self._files) for item in read if item not in helpers]
+        return tuple(replace(item, helpers=helpers) for item in parsed if item is not None)
 
     def _choose_name(self, folder: Path, parts: ProfileParts) -> str:
         """Return the name of an agent: that of its settings, or of its folder."""
@@ -332,11 +316,11 @@ class _TeamReader:
     ) -> tuple[tuple[Declaration, PythonFile], ...]:
         """Return an agent's own declarations, after those of `default` that its settings name."""
         shared = {
-            each.name: (each, file)
+            item.name: (item, file)
             for file in self._default.python.get(kind, ())
-            for each in file.declared
+            for item in file.declared
         }
-        own = [(each, file) for file in parts.python.get(kind, ()) for each in file.declared]
+        own = [(item, file) for file in parts.python.get(kind, ()) for item in file.declared]
         chosen: list[tuple[Declaration, PythonFile]] = []
         settings = parts.settings
         for name in settings.names.get(kind, ()) if settings else ():

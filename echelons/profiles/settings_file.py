@@ -32,14 +32,7 @@ TYPED_FIELDS = ("contract", "response_format")
 
 @dataclass(frozen=True, slots=True)
 class SettingsFile:
-    """The settings of a profile.
-
-    Attributes:
-        source: The file.
-        values: The fields of an `Agent` by name, checked one by one.
-        names: The names that `tools`, `middleware` and `subordinates` list.
-        theme: The file of names that `theme` names.
-    """
+    """The settings of a profile."""
 
     source: SourceFile
     values: Mapping[str, Any] = field(default_factory=dict)
@@ -94,9 +87,9 @@ class _SettingsCheck:
         if kind is not None and isinstance(value, list):
             # Several tables, such as monitors.
             several = [
-                self._check_table((key,), kind, each) for each in value if isinstance(each, dict)
+                self._check_table((key,), kind, item) for item in value if isinstance(item, dict)
             ]
-            value = [each for each in several if each] if len(several) == len(value) else value
+            value = [item for item in several if item] if len(several) == len(value) else value
         if key == "theme" and isinstance(value, str) and value not in THEMES:
             return self._read_theme(value)
         if key == "capabilities" and isinstance(value, dict):
@@ -154,10 +147,10 @@ class _SettingsCheck:
             def make(name: str = name, value: Any = value) -> Capability:
                 full = value
                 if isinstance(value, dict):
-                    unknown = [each for each in value if each not in Capability.model_fields]
-                    for each in unknown:
+                    unknown = [item for item in value if item not in Capability.model_fields]
+                    for item in unknown:
                         why = f"a capability has {', '.join(Capability.model_fields)}"
-                        raise InvalidSetting("Capability", each, value[each], why)
+                        raise InvalidSetting("Capability", item, value[item], why)
                     full = Capability(value.get("confidence", 1.0), value.get("examples", ()))
                 return check_capabilities("", {name: full}).full[name]
 
@@ -165,7 +158,7 @@ class _SettingsCheck:
                 yield name, make()
 
     def _check_names(self, keys: tuple[str, ...], value: Any) -> tuple[str, ...]:
-        if isinstance(value, list) and all(isinstance(each, str) for each in value):
+        if isinstance(value, list) and all(isinstance(item, str) for item in value):
             return tuple(value)
         why = (
             f"{'.'.join(keys)} = {shorten_repr(value)} is no list of names, such as ['one', 'two']"
@@ -210,13 +203,13 @@ def get_field_types() -> Mapping[str, type[Settings] | None]:
 
     hints = get_type_hints(Agent, localns=Names())
     found: dict[str, type[Settings] | None] = {}
-    for each in fields(Agent):
-        if each.init and each.name not in TYPED_FIELDS:
-            found[each.name] = _find_table(hints[each.name])
+    for item in fields(Agent):
+        if item.init and item.name not in TYPED_FIELDS:
+            found[item.name] = _find_table(hints[item.name])
     return found
 
 
 def _find_table(annotation: Any) -> type[Settings] | None:
     """Return the class of settings that a field may be."""
-    kinds = [each for each in (annotation, *get_args(annotation)) if isinstance(each, type)]
+    kinds = [item for item in (annotation, *get_args(annotation)) if isinstance(item, type)]
     return next((kind for kind in kinds if issubclass(kind, Settings)), None)

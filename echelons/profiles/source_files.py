@@ -1,4 +1,4 @@
-"""The files and folders of a team: read within bounds, and never out of the team's folder."""
+"""The files of a profile: found, read once, and with their faults."""
 
 from __future__ import annotations
 
@@ -9,20 +9,27 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from echelons.profiles.faults import Fault
+
+class Fault(NamedTuple):
+    """One thing that is wrong with a profile."""
+
+    file: str
+    line: int
+    error: str
+    why: str
+
+    @property
+    def place(self) -> str:
+        """The file with its line."""
+        return f"{self.file}:{self.line}" if self.line else self.file
+
 
 MAX_FILE_BYTES = 1024 * 1024
 """Largest file of a profile, in bytes."""
 
 
 class SourceFile(NamedTuple):
-    """The text of a file.
-
-    Attributes:
-        path: Where it is.
-        name: Its path from the team's folder on, with slashes.
-        text: What it says.
-    """
+    """The text of a file."""
 
     path: Path
     name: str
@@ -35,13 +42,7 @@ class SourceFile(NamedTuple):
 
 
 class FolderEntries(NamedTuple):
-    """The entries of a folder, in the order of their names.
-
-    Attributes:
-        folders: Its folders.
-        files: Its files.
-        whole: Whether these are all.
-    """
+    """The entries of a folder, in the order of their names."""
 
     folders: list[Path]
     files: list[Path]
@@ -50,12 +51,7 @@ class FolderEntries(NamedTuple):
 
 @dataclass(slots=True)
 class FolderReader:
-    """Reads what is in a team's folder, and notes what cannot be read.
-
-    Attributes:
-        root: The team's folder, without links.
-        faults: What is wrong, as far as it has been read.
-    """
+    """Reads what is in a team's folder, and notes what cannot be read."""
 
     root: Path
     faults: list[Fault] = field(default_factory=list)
@@ -70,12 +66,7 @@ class FolderReader:
         self.faults.append(Fault(name, line, error, why))
 
     def list_folder(self, folder: Path, above: frozenset[Path] = frozenset()) -> FolderEntries:
-        """Return the entries of a folder; those that lead out of the team's folder are left out.
-
-        Args:
-            folder: The folder.
-            above: The folders that it lies in, without links; a link to one of them is a cycle.
-        """
+        """Return the entries of a folder; those that lead out of the team's folder are left out."""
         found = FolderEntries([], [])
         try:
             with os.scandir(folder) as listed:
@@ -120,13 +111,7 @@ class FolderReader:
     def read_named_file(
         self, folder: Path, given: str, place: tuple[str, int]
     ) -> SourceFile | None:
-        """Return the text of a file that a setting names; `None` if it cannot be read.
-
-        Args:
-            folder: The folder of the settings.
-            given: The path of the file from there on.
-            place: File and line of the setting.
-        """
+        """Return the text of a file that a setting names; `None` if it cannot be read."""
         try:
             path = (folder / given).resolve(strict=True)
         except (OSError, RuntimeError, ValueError) as error:

@@ -44,17 +44,6 @@ def build_guidance(  # noqa: PLR0913  what decides which of its parts it has
 
     A single agent, with neither a superior nor subordinates, reads its name alone.
 
-    Args:
-        name: The agent's name.
-        description: Its purpose, which is quoted; a line about it is left out if it has none.
-        can_report: Whether it is shown the tool `report`.
-        can_ask: Whether it is shown the tool `ask`.
-        has_superior: Whether its superior is an agent.
-        has_subordinates: Whether it has any, or may make some.
-        output: JSON Schema of its answers, if they have one.
-        texts: Texts in place of the library's, by the names in `GUIDANCE_PARTS`; they stay as they
-            are, and an empty one leaves its part out.
-
     Examples:
         >>> print(build_guidance("hotels"))
         You are hotels.
@@ -96,14 +85,7 @@ def load_notice_texts() -> Mapping[str, str]:
 
 
 def build_monitor_guidance(name: str, description: str, watched: str, superior: str) -> str:
-    """Return what a monitor's model reads before the monitor's own prompt.
-
-    Args:
-        name: Path of the monitor.
-        description: Its purpose, which is quoted; a line about it is left out if it has none.
-        watched: Path of the agent that it watches with all below it.
-        superior: Path of its superior.
-    """
+    """Return what a monitor's model reads before the monitor's own prompt."""
     values = {"name": name, "watched": watched, "superior": superior}
     if description:
         values["description"] = json.dumps(description, ensure_ascii=False)

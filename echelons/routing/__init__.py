@@ -6,8 +6,7 @@ from echelons.routing.embedding_matcher import EmbeddingMatcher
 from echelons.routing.lexical_matcher import THRESHOLD, LexicalMatcher
 from echelons.routing.matcher import Match, Matcher, PreparedMatcher, Profile
 from echelons.routing.model_matcher import ModelMatcher
-from echelons.routing.ranking import DEPTH_PENALTY
-from echelons.routing.route import Candidate, Route
+from echelons.routing.ranking import DEPTH_PENALTY, Candidate, Route
 from echelons.routing.router import Router
 from echelons.routing.task_splitter import Part
 

@@ -1,16 +1,16 @@
-"""`EmbeddingMatcher`: compares meanings, by the vectors of any LangChain `Embeddings`.
-
-For trees whose users ask in other words than the agents are described in. It adds to the evidence
-of `LexicalMatcher`, because vectors represent names and numbers poorly.
-"""
+"""Matches tasks with agents by embeddings: how near a task is to an agent's texts and centroids."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from heapq import nlargest
+from math import exp, fsum, isfinite, sqrt
+from operator import add, mul
+from statistics import fmean
 from typing import TYPE_CHECKING, Any, Final
 
 from echelons.errors import matcher_failed
-from echelons.routing.centroids import CentroidUpdates, blend_with_team, compute_penalties
 from echelons.routing.lexical_matcher import LexicalMatcher, PreparedWords
 from echelons.routing.matcher import (
     Match,
@@ -19,19 +19,178 @@ from echelons.routing.matcher import (
     saturate_evidence,
     shorten_task,
 )
-from echelons.routing.vectors import (
-    Vector,
-    add_vectors,
-    compute_centroid,
-    compute_mean_cosine,
-    dot,
-    is_vector,
-    normalize_vector,
-)
+from echelons.routing.word_weights import ERROR_TOLERANCE, MAX_COMPARISONS, limit_examples
 from echelons.tree.names import PATH_SEPARATOR
 
 if TYPE_CHECKING:
     from langchain_core.embeddings import Embeddings
+
+
+Vector = tuple[float, ...]
+
+
+def normalize_vector(values: Sequence[float]) -> Vector:
+    """Return the unit vector in the same direction; a zero vector stays zero."""
+    length = sqrt(fsum(value * value for value in values)) or 1.0
+    return tuple(value / length for value in values)
+
+
+def dot(one: Vector, other: Vector) -> float:
+    """Return the inner product: for unit vectors, the cosine of their angle."""
+    return float(sum(map(mul, one, other)))
+
+
+def add_vectors(one: Vector, other: Vector) -> Vector:
+    """Return the sum of two vectors."""
+    return tuple(map(add, one, other))
+
+
+def compute_centroid(vectors: Sequence[Vector]) -> Vector:
+    """Return the centroid of vectors, scaled to length 1."""
+    return normalize_vector([fsum(column) for column in zip(*vectors, strict=True)])
+
+
+def compute_mean_cosine(vectors: Sequence[Vector]) -> float:
+    """Return the mean cosine over pairs of unit vectors; 0 for fewer than two vectors."""
+    many = len(vectors)
+    if many < 2:
+        return 0.0
+    total = [fsum(column) for column in zip(*vectors, strict=True)]
+    # The square of the sum has every pair twice, and every vector once with itself.
+    return (fsum(value * value for value in total) - many) / (many * (many - 1))
+
+
+def is_vector(given: Any, size: int | None) -> bool:
+    """Return whether a value is a non-empty list of finite numbers, of length `size` if given."""
+    if not isinstance(given, Sequence) or isinstance(given, str) or not len(given):
+        return False
+    numbers = all(isinstance(value, (int, float)) and isfinite(value) for value in given)
+    return numbers and size in (None, len(given))
+
+
+TEAM_WEIGHT: Final = 0.25
+"""Weight of the mean of all agents with the same superior; that of the agent itself is 1."""
+
+NEIGHBOUR_COUNT: Final = 20
+"""Nearest neighbours whose mean cosine measures how much of a hub a name is."""
+
+PENALTY_FRACTION: Final = 0.25
+"""Fraction of a name's excess hubness that is subtracted from its likeness to a task."""
+
+STEPS: Final = 4
+"""Passes over the examples."""
+
+STEP_SIZE: Final = 0.5
+"""How far a centroid moves in a step if all of its agent's examples would go to others."""
+
+RIVAL_COUNT: Final = 5
+"""Rivals that an example is compared with: the agents with the nearest centroids."""
+
+INVERSE_TEMPERATURE: Final = 10.0
+"""Inverse temperature of the softmax: a cosine of 1 has e to this power the odds of 0."""
+
+
+def blend_with_team(
+    middles: Sequence[Vector], paths: Sequence[Sequence[str]], named: Sequence[int]
+) -> list[Vector]:
+    """Return the centroids, those at the positions `named` moved towards their team's mean."""
+    teams: dict[tuple[str, ...], list[Vector]] = {}
+    for path, middle in zip(paths, middles, strict=True):
+        teams.setdefault(tuple(path[:-1]), []).append(middle)
+    means = {
+        superior: [TEAM_WEIGHT * fsum(column) / len(team) for column in zip(*team, strict=True)]
+        for superior, team in teams.items()
+    }
+    found = list(middles)
+    for place in named:
+        mean = means[tuple(paths[place][:-1])]
+        found[place] = normalize_vector([x + y for x, y in zip(middles[place], mean, strict=True)])
+    return found
+
+
+def compute_penalties(middles: Sequence[Vector], named: Sequence[int]) -> Mapping[int, float]:
+    """Return the penalty on the cosine for each position in `named`, negative for non-hubs.
+
+    The penalty follows cross-domain similarity local scaling (Conneau et al. 2018, "Word
+    Translation Without Parallel Data"). Empty if the tree is too large to compare all pairs.
+    """
+    if len(middles) < 2 or len(named) * len(middles) > MAX_COMPARISONS:
+        return {}
+    near: dict[int, float] = {}
+    for place in named:
+        others = (dot(middles[place], each) for at, each in enumerate(middles) if at != place)
+        near[place] = fmean(nlargest(NEIGHBOUR_COUNT, others))
+    usual = fmean(near.values()) if near else 0.0
+    return {place: PENALTY_FRACTION * (each - usual) for place, each in near.items()}
+
+
+@dataclass(slots=True)
+class CentroidExample:
+    """An example, with its similarity to its own agent and to the rivals."""
+
+    place: int
+    vector: Vector
+    cosines: Mapping[int, float]
+    weight: float
+
+    def compute_errors(self, shifts: Mapping[int, Vector]) -> list[tuple[int, float]]:
+        """Return for each position how far its centroid should move, below 0 for away."""
+        odds = {
+            place: exp(
+                INVERSE_TEMPERATURE
+                * (like + (dot(self.vector, shifts[place]) if place in shifts else 0.0))
+            )
+            for place, like in self.cosines.items()
+        }
+        whole = sum(odds.values())
+        return [(place, (place == self.place) - each / whole) for place, each in odds.items()]
+
+
+@dataclass(slots=True)
+class CentroidUpdates:
+    """Computes the centroid shifts of a tree."""
+
+    examples: Mapping[int, Sequence[Vector]]
+    centroids: Mapping[int, Vector]
+    _shifts: dict[int, Vector] = field(default_factory=dict)
+
+    def compute_shifts(self) -> Mapping[int, Vector]:
+        """Return the shift of each centroid that moves, by position."""
+        lessons = self._build_examples()
+        for _ in range(STEPS):
+            pushes: dict[int, list[tuple[float, Vector]]] = {}
+            for lesson in lessons:
+                for place, much in lesson.compute_errors(self._shifts):
+                    if abs(much) > ERROR_TOLERANCE:
+                        push = (STEP_SIZE * much * lesson.weight, lesson.vector)
+                        pushes.setdefault(place, []).append(push)
+            for place, each in pushes.items():
+                shift = list(self._shifts.get(place, (0.0,) * len(each[0][1])))
+                for much, vector in each:
+                    shift = [one + much * other for one, other in zip(shift, vector, strict=True)]
+                self._shifts[place] = tuple(shift)
+        return self._shifts
+
+    def _build_examples(self) -> list[CentroidExample]:
+        most = limit_examples(len(self.examples))
+        found: list[CentroidExample] = []
+        for place, vectors in self.examples.items():
+            if len(vectors) < 2 or not most:
+                continue
+            own = self.centroids[place]
+            near = {at: dot(own, other) for at, other in self.centroids.items() if at != place}
+            rivals = nlargest(RIVAL_COUNT, near, key=near.__getitem__)
+            total = [fsum(column) for column in zip(*vectors, strict=True)]
+            for vector in vectors[:most]:
+                # Leave-one-out: the agent's centroid without this example.
+                rest = normalize_vector(
+                    [whole - own for whole, own in zip(total, vector, strict=True)]
+                )
+                likeness = {rival: dot(vector, self.centroids[rival]) for rival in rivals}
+                likeness[place] = dot(vector, rest)
+                found.append(CentroidExample(place, vector, likeness, 1 / min(len(vectors), most)))
+        return found
+
 
 LIKENESS_SCALE: Final = 5.0
 """Evidence of a text with the same meaning."""
@@ -103,9 +262,11 @@ class PreparedEmbeddings:
         self._centroids: list[Vector] = []
         self._mean_cosine = 0.0
         self._penalties: Mapping[int, float] = {}
-        self._word_weights = [1.0 if each.examples else NAME_WORDS_WEIGHT for each in profiles]
+        self._word_weights = [
+            1.0 if profile.examples else NAME_WORDS_WEIGHT for profile in profiles
+        ]
         shown = _has_shown_examples(profiles)
-        self._offsets = [EXAMPLES_OFFSET if each else NAMES_OFFSET for each in shown]
+        self._offsets = [EXAMPLES_OFFSET if item else NAMES_OFFSET for item in shown]
 
     def match(self, task: str) -> Mapping[int, Match]:
         """Return the matches above 0, by position of the profile.
@@ -149,8 +310,8 @@ class PreparedEmbeddings:
         self._vectors.update(zip(texts, made, strict=True))
         vectors_of = [[self._vectors[text] for text in texts] for texts in self._texts]
         named = [place for place, each in enumerate(self._profiles) if not each.examples]
-        paths = [each.path for each in self._profiles]
-        middles = blend_with_team([compute_centroid(each) for each in vectors_of], paths, named)
+        paths = [profile.path for profile in self._profiles]
+        middles = blend_with_team([compute_centroid(item) for item in vectors_of], paths, named)
         equals = find_equals(self._profiles, by_examples=True)
         # Equal agents count as one: else each would be corrected for being like the others.
         distinct = [at for at, first in enumerate(equals) if at == first]
@@ -206,6 +367,9 @@ def _has_shown_examples(profiles: Sequence[Profile]) -> list[bool]:
     A superior that declares no capabilities delegates what its name says. So it is held to the
     same likeness as the examples below it.
     """
-    shown = [each.path for each in profiles if each.examples]
+    shown = [profile.path for profile in profiles if profile.examples]
     above = {path[:depth] for path in shown for depth in range(1, len(path))}
-    return [bool(each.examples) or (each.derived and each.path in above) for each in profiles]
+    return [
+        bool(profile.examples) or (profile.derived and profile.path in above)
+        for profile in profiles
+    ]

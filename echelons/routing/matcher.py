@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from echelons.capabilities import DeclaredCapabilities
-from echelons.routing.text_features import read_words
+from echelons.routing.word_weights import read_words
 
 MAX_TASK_CHARACTERS = 12_000
 """Characters of a task that a matcher reads; of a longer one, its beginning and its end."""
@@ -47,9 +47,9 @@ class Profile:
     def examples(self) -> tuple[tuple[str, float], ...]:
         """Its example tasks, each with the confidence of its capability."""
         return tuple(
-            (text, each.confidence)
-            for each in self.capabilities.full.values()
-            for text in each.examples
+            (text, item.confidence)
+            for item in self.capabilities.full.values()
+            for text in item.examples
         )
 
     @property
@@ -63,7 +63,7 @@ class Profile:
         if not self.derived:
             return frozenset(phrases)
         own = read_words(self.name).stems
-        plain = tuple(filter(None, (each.rstrip("0123456789") for each in own)))
+        plain = tuple(filter(None, (item.rstrip("0123456789") for item in own)))
         return frozenset(phrases - {own} or {plain or own}), self.texts
 
 
@@ -113,11 +113,6 @@ def find_equals(profiles: Sequence[Profile], *, by_examples: bool = False) -> li
 
     Words that many agents share tell little, unless the agents are equal: then there is nothing
     to tell apart. So statistics over a tree count each of these positions once.
-
-    Args:
-        profiles: The profiles.
-        by_examples: Whether agents with examples are equal if their examples are, whatever their
-            capabilities.
     """
     first: dict[Hashable, int] = {}
     return [
@@ -138,9 +133,6 @@ def saturate_evidence(evidence: float) -> float:
 
     This is Hill's equation: a little evidence counts almost nothing, 1 gives a half, and more
     evidence always gives a higher match.
-
-    >>> [round(saturate_evidence(evidence), 2) for evidence in (-1, 0, 0.5, 1, 2, 4)]
-    [0.0, 0.0, 0.2, 0.5, 0.8, 0.94]
     """
     if evidence <= 0:
         return 0.0

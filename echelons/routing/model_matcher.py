@@ -117,7 +117,7 @@ class PreparedPrompt:
         return sorted(ranked[:MAX_AGENTS])
 
     def _parse_ratings(self, reply: BaseMessage) -> Mapping[int, Match]:
-        calls = [each for each in getattr(reply, "tool_calls", ()) if each["name"] == TOOL_NAME]
+        calls = [call for call in getattr(reply, "tool_calls", ()) if call["name"] == TOOL_NAME]
         if len(calls) != 1:
             raise matcher_failed("ModelMatcher", f"the model called {TOOL_NAME} {len(calls)} times")
         ratings = calls[0]["args"].get("ratings")

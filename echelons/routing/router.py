@@ -17,15 +17,14 @@ from echelons.capabilities import CapabilityMap
 from echelons.errors import RoutingError, invalid_task, matcher_failed
 from echelons.routing.lexical_matcher import LexicalMatcher
 from echelons.routing.matcher import Matcher
-from echelons.routing.ranking import ProfileIndex, Ranking, RoutingQuery
-from echelons.routing.route import Route
+from echelons.routing.ranking import ProfileIndex, Ranking, Route, RoutingQuery
 from echelons.routing.task_splitter import Part, SplitSteps, plan_parts
 from echelons.text.error_lines import describe_failure, format_traceback
 from echelons.text.input_limits import refuse_unreadable
 from echelons.text.redaction import Redactor, redact_secrets
 
 if TYPE_CHECKING:
-    from echelons.routing.agent_mentions import Vocabulary
+    from echelons.routing.task_splitter import Vocabulary
 
 LOG = logging.getLogger(__name__)
 
@@ -196,11 +195,13 @@ class Router:
 
     def _get_vocabulary(self, place: int, without: Collection[str] = ()) -> Vocabulary:
         # The rules of language take a while to load, and most runs never split a task.
-        from echelons.routing.agent_mentions import Vocabulary
+        from echelons.routing.task_splitter import Vocabulary
 
-        below = [self._profiles.profiles[each] for each in self._profiles.get_subtree(place)]
-        if left := {each.name for each in below}.intersection(without):
-            return Vocabulary([each for each in below if each.name not in left])
+        below = [
+            self._profiles.profiles[position] for position in self._profiles.get_subtree(place)
+        ]
+        if left := {child.name for child in below}.intersection(without):
+            return Vocabulary([child for child in below if child.name not in left])
         if place not in self._vocabularies:
             self._vocabularies[place] = Vocabulary(below)
         return self._vocabularies[place]

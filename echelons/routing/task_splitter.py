@@ -1,20 +1,173 @@
-"""Splits a task that needs several agents into parts, one for each agent.
+"""The parts of a task, and the agents and capabilities that the words of its clauses name.
 
-The split is a generator: it yields the texts to be ranked, is sent their routes and returns the
-parts. So the same code serves the synchronous and the asynchronous `Router`, which does the
-ranking. Which agents the words name is read by `agent_mentions`.
+Tasks are read by the rules of `echelons.offline`, as the offline planner does, so both treat
+refusals ("no tours") and settled matters ("we have flights") alike.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from collections import Counter
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
 
-from echelons.routing.route import Candidate, Route
+from echelons.offline.team import (
+    COVERING_FRACTION,
+    MAX_PHRASE_WORDS,
+    CapabilityMention,
+    StemPhrase,
+    TeamIndex,
+    split_task,
+)
+from echelons.offline.words import Token, TokenizedText, mark_requested, split_clauses
+from echelons.routing.matcher import Profile
+from echelons.routing.ranking import Candidate, Route
+from echelons.text.stemming import extract_words, stem
+from echelons.tree.roster import RosterEntry
 
-if TYPE_CHECKING:
-    from echelons.routing.agent_mentions import TaskClause
+
+@dataclass(frozen=True, slots=True)
+class TaskClause:
+    """One statement of a task."""
+
+    text: str
+    is_requested: bool = True
+    agent_words: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+class Vocabulary:
+    """The names and capabilities of some agents, as they can be named in a task."""
+
+    def __init__(self, profiles: Sequence[Profile]) -> None:
+        self._team = TeamIndex(
+            [
+                RosterEntry(profile.name, "".join(profile.texts[:1]), profile.capabilities)
+                for profile in profiles
+            ]
+        )
+        self._phrases: dict[str, dict[StemPhrase, str]] = {}
+        self._spellings: dict[StemPhrase, str] = {}
+        for profile in profiles:
+            own = self._phrases.setdefault(profile.name, {})
+            for name in profile.capabilities:
+                if key := stem_phrase(name):
+                    own.setdefault(key, name)
+                    self._spellings.setdefault(key, name)
+
+    def read_clauses(self, task: str) -> tuple[TaskClause, ...]:
+        """Return the clauses of a task, with the agents named in each."""
+        reading = TokenizedText(task)
+        tokens, requested = reading.tokens, mark_requested(reading)
+        cut = _find_content_clauses(tokens)
+        named = self._find_named_agents(reading)
+        if len(cut) < 2:
+            return (TaskClause(task, agent_words=named),)
+        found: list[TaskClause] = []
+        for clause in cut:
+            text = reading.excerpt[tokens[clause[0]].start : tokens[clause[-1]].end]
+            line = f" {' '.join(tokens[place].word for place in clause)} "
+            wished = any(requested[i] and tokens[i].is_content_word for i in clause)
+            here = {
+                agent: own
+                for agent, every in named.items()
+                if wished and (own := tuple(said for said in every if f" {said} " in line))
+            }
+            found.append(TaskClause(text, wished, here))
+        return tuple(found)
+
+    def find_capabilities(self, task: str) -> tuple[str, ...]:
+        """Return the capabilities that a task's words name, in order; empty if fewer than two."""
+        reading = TokenizedText(task)
+        meant = {said for every in self._find_named_agents(reading).values() for said in every}
+        places = (mention for mention in self._find_mentions(reading) if mention.words in meant)
+        names = dict.fromkeys(name for place in places for name in self._find_capability(place))
+        return tuple(names) if len(names) > 1 else ()
+
+    def normalize_spelling(self, capability: str) -> str:
+        """Return the common (first) spelling of a capability: "flight" for "flights"."""
+        return self._spellings.get(stem_phrase(capability), capability)
+
+    def _find_mentions(self, reading: TokenizedText) -> list[CapabilityMention]:
+        return self._team.find_mentions(reading.tokens, mark_requested(reading))
+
+    def _find_named_agents(self, reading: TokenizedText) -> dict[str, tuple[str, ...]]:
+        """Return the words that name each agent, without agents made redundant by another.
+
+        A word names the agents with the best confidence for it. But one agent that can serve
+        all words nearly as well as the best gets all of them; the others then keep their words
+        only where they tie with it, and not with each other. A single word that several agents
+        serve equally well names none: one of them is enough, and the ranking says which.
+        """
+        # Words known from descriptions only name no agent; the matchers read descriptions.
+        offers = {place.words: place.offers for place in self._find_mentions(reading)}
+        shares = {
+            share.name: [said for said in share.words if said in offers]
+            for share in split_task(self._team, reading)
+        }
+        rated = {
+            said: [offers[said][n] for n, own in shares.items() if said in own] for said in offers
+        }
+        best = {said: max(confidences) for said, confidences in rated.items() if confidences}
+        named = {
+            name: own
+            for name, every in shares.items()
+            if (own := tuple(said for said in every if offers[said][name] >= best[said]))
+        }
+        if len(best) == 1 and len(named) > 1:
+            return {}
+        least = {said: COVERING_FRACTION * most for said, most in best.items()}
+        whole = [
+            name
+            for name in named
+            if all(offers[said].get(name, 0.0) >= enough for said, enough in least.items())
+        ]
+        if not whole:
+            return self._drop_twins(named)
+        able = max(whole, key=lambda name: len(named[name]))
+        ties = Counter(named.values())
+        beside = {
+            name: own
+            for name, own in named.items()
+            if name == able or ({*own} & {*named[able]} and ties[own] == 1)
+        }
+        return self._drop_twins({**beside, able: tuple(best)})
+
+    def _drop_twins(self, named: dict[str, StemPhrase]) -> dict[str, StemPhrase]:
+        """Return `named` with only the first of agents with equal words and equal capabilities."""
+        first: dict[tuple[StemPhrase, frozenset[StemPhrase]], str] = {}
+        for name, own in named.items():
+            first.setdefault((own, frozenset(self._phrases[name])), name)
+        return {name: own for name, own in named.items() if name in first.values()}
+
+    def _find_capability(self, place: CapabilityMention) -> Iterable[str]:
+        """Return the capability that a mention names; empty if it is an agent's name."""
+        key = stem_phrase(place.words)
+        for agent in place.offers:
+            for phrase, name in self._phrases[agent].items():
+                if phrase == key or _is_loose_match(phrase, key):
+                    return [name]
+        return []
+
+
+def stem_phrase(name: str) -> StemPhrase:
+    """Return the stems by which a task's words are matched with a capability."""
+    return tuple(map(stem, extract_words(name)[:MAX_PHRASE_WORDS]))
+
+
+def _find_content_clauses(tokens: Sequence[Token]) -> list[range]:
+    """Return the clauses; one without content words ("well, …") joins the next clause."""
+    found: list[range] = []
+    start = 0
+    for clause in split_clauses(tokens):
+        if any(tokens[place].is_content_word for place in clause):
+            found.append(range(start, clause.stop))
+            start = clause.stop
+    return found
+
+
+def _is_loose_match(phrase: StemPhrase, key: StemPhrase) -> bool:
+    return len(phrase) > 2 and len(key) > 2 and (phrase[0], phrase[-1]) == (key[0], key[-1])
+
 
 NEARLY_BEST: Final = 0.75
 """Fraction of the best match; an agent that reaches it in every clause can do the whole task."""
@@ -42,12 +195,7 @@ SplitPlan = Generator[str, Route, tuple[Part, ...]]
 
 
 class SplitSteps:
-    """A split in progress; the caller ranks each text, synchronously or not.
-
-    Attributes:
-        next_text: The text to rank next; empty when the parts are known.
-        parts: The parts, once known.
-    """
+    """A split in progress; the caller ranks each text, synchronously or not."""
 
     def __init__(self, steps: SplitPlan) -> None:
         self._steps = steps
@@ -78,13 +226,13 @@ def plan_parts(task: str, clauses: Sequence[TaskClause]) -> SplitPlan:
     for clause in clauses:
         if clause.is_requested and clause.text not in routes:
             routes[clause.text] = yield clause.text
-    pieces = [piece for each in clauses for piece in _split_clause(each, routes)]
+    pieces = [piece for clause in clauses for piece in _split_clause(clause, routes)]
     parts = tuple(_merge_pieces(pieces))
     if len(parts) < 2:
         return tuple(replace(part, task=task) for part in parts)
     if len(routes) > 1 and (able := _find_able_of_all(list(routes.values()))):
         route = yield task
-        if found := next((each for each in route.candidates if each.agent in able), None):
+        if found := next((item for item in route.candidates if item.agent in able), None):
             return (Part(task, found, route),)
     return parts
 
@@ -93,7 +241,7 @@ def _split_clause(clause: TaskClause, routes: dict[str, Route]) -> Iterator[_Cla
     route = routes.get(clause.text) if clause.is_requested else None
     if route is None:
         return
-    candidates = {each.agent: each for each in route.candidates}
+    candidates = {item.agent: item for item in route.candidates}
     named = {agent: said for agent, said in clause.agent_words.items() if agent in candidates}
     if not named or _has_better_agent(route, named):
         yield _ClausePiece(clause.text, route, route.best)
@@ -111,14 +259,14 @@ def _split_clause(clause: TaskClause, routes: dict[str, Route]) -> Iterator[_Cla
 def _has_better_agent(route: Route, named: dict[str, tuple[str, ...]]) -> bool:
     """Return whether the best candidate fits a clause far better than the agents its words name."""
     most = max(route.candidates, key=lambda each: each.match)
-    known = max(each.match for each in route.candidates if each.agent in named)
+    known = max(item.match for item in route.candidates if item.agent in named)
     return most is route.best and known < NEARLY_BEST * most.match
 
 
 def _find_able_of_all(routes: Sequence[Route]) -> set[str]:
     """Return the names of agents nearly the best in all clauses that have candidates."""
     ables = [
-        {each.agent for each in route.candidates if each.match >= NEARLY_BEST * route.match}
+        {item.agent for item in route.candidates if item.match >= NEARLY_BEST * route.match}
         for route in routes
         if route.candidates
     ]

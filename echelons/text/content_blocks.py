@@ -39,17 +39,11 @@ def find_block_fault(blocks: Sequence[Any]) -> str:
 
     LangChain's types and `image_url` are checked, and other types of providers passed on unread. A
     block that fails in the model's client would fail at every later call of the thread.
-
-    Examples:
-        >>> find_block_fault([{"type": "image", "url": "https://example.org/menu.jpg"}])
-        ''
-        >>> find_block_fault([{"type": "image"}])
-        "block 1, of type 'image', has no data: give it one of url, base64, file_id"
     """
     for place, block in enumerate(blocks, start=1):
         if fault := _find_fault(block):
             return f"block {place}{fault}"
-    if all(each["type"] == "text" and not each["text"].strip() for each in blocks):
+    if all(block["type"] == "text" and not block["text"].strip() for block in blocks):
         return "it has no words and no data; give some words"
     return ""
 
@@ -92,14 +86,6 @@ def replace_faulty_blocks(blocks: Sequence[Any], *, from_model: bool = False) ->
     Unlike the blocks of a task, which are refused with an error, what a tool returns has happened
     already. The checks are those of tasks, and stricter for pictures: one that a provider refuses
     would be refused again at every later call of the thread.
-
-    Args:
-        blocks: The blocks.
-        from_model: Whether a model wrote them, whose own types are then passed on.
-
-    Examples:
-        >>> replace_faulty_blocks([{"type": "image"}])
-        [{'type': 'text', 'text': '[left out: a block of type image, which has no data]'}]
     """
     room = INPUT_BYTES
     kept: list[Any] = []
@@ -173,8 +159,8 @@ def _measure_data(block: Any) -> int:
     if not _is_data(block):
         return 0
     parts = [*block.values()]
-    parts += [value for each in parts if isinstance(each, Mapping) for value in each.values()]
-    return sum(len(each) for each in parts if isinstance(each, str))
+    parts += [value for part in parts if isinstance(part, Mapping) for value in part.values()]
+    return sum(len(part) for part in parts if isinstance(part, str))
 
 
 def copy_blocks(blocks: Sequence[Mapping[str, Any]], what: str) -> list[dict[str, Any]]:
@@ -189,29 +175,19 @@ def copy_blocks(blocks: Sequence[Mapping[str, Any]], what: str) -> list[dict[str
 
 def measure_blocks(content: Sequence[Any], what: str) -> int:
     """Return the size of a message's blocks in bytes; see `copy_blocks`."""
-    texts = [each for each in content if not _is_data(each)]
-    data = [each for each in content if _is_data(each)]
+    texts = [block for block in content if not _is_data(block)]
+    data = [block for block in content if _is_data(block)]
     size = measure_size(texts, what, MESSAGE_BYTES)
     return size + (measure_size(data, what, INPUT_BYTES) if data else 0)
 
 
 def read_block_texts(content: str | Sequence[Any]) -> str:
-    """Return the text of a message, each text block on lines of its own.
-
-    Examples:
-        >>> read_block_texts([{"type": "text", "text": "What is"}, {"type": "image", "url": "x"}])
-        'What is'
-    """
+    """Return the text of a message, each text block on lines of its own."""
     return content if isinstance(content, str) else "\n".join(_iterate_texts(content, ""))
 
 
 def describe_content(content: str | Sequence[Any]) -> str:
-    r"""Return a message for people: its text, and the type of each block without one.
-
-    Examples:
-        >>> describe_content([{"type": "text", "text": "What is"}, {"type": "image", "url": "x"}])
-        'What is\n[image]'
-    """
+    """Return a message for people: its text, and the type of each block without one."""
     return content if isinstance(content, str) else "\n".join(_iterate_texts(content, "[{}]"))
 
 

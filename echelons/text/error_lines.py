@@ -28,10 +28,6 @@ def describe_error(error: BaseException, redactor: Redactor = redact_secrets) ->
     r"""Return an exception's type and the first line of its text, without a traceback.
 
     The line of a connection that failed ends with the address of the server.
-
-    Examples:
-        >>> describe_error(ValueError("no such city\nmore"))
-        'ValueError: no such city'
     """
     # Redacted before it is cut: half a secret looks like none.
     whole = apply_redactor(redactor, read_error_text(error)).strip()
@@ -74,13 +70,9 @@ def describe_failure(error: BaseException, code: str, redactor: Redactor = redac
     Raises:
         BaseException: `error` itself, if it is not a failure of that code: a cancellation, a
             signal of the surrounding graph, or another error of ours, such as a missing key.
-
-    Examples:
-        >>> describe_failure(ConnectionError("no route to host"), "matcher_failed")
-        'ConnectionError: no route to host'
     """
     # LangGraph interrupts with exceptions. The domain does not import it, hence the name.
-    signal = any(each.__name__ == "GraphBubbleUp" for each in type(error).__mro__)
+    signal = any(cls.__name__ == "GraphBubbleUp" for cls in type(error).__mro__)
     ours = isinstance(error, EchelonsError) and error.code != code
     if signal or ours or not isinstance(error, Exception):
         raise error

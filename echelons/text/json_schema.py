@@ -1,12 +1,9 @@
-"""JSON Schemas that come from outside: checks of a schema itself, and of a value by it. Pure.
-
-No schema is ever fetched: one may only refer to its own parts.
-"""
+"""JSON schemas: what a value of one looks like, and arguments mended to fit theirs."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -15,12 +12,7 @@ if TYPE_CHECKING:
 
 
 def find_schema_fault(schema: object) -> str:
-    """Return why a value is no JSON Schema that can be used; empty if it is one.
-
-    Examples:
-        >>> find_schema_fault({"type": "string"}), find_schema_fault({"type": "text"})
-        ('', "'text' is not valid under any of the given schemas")
-    """
+    """Return why a value is no JSON Schema that can be used; empty if it is one."""
     if not isinstance(schema, Mapping):
         return "a schema is a JSON object"
     validator = _build_validator(schema)
@@ -48,12 +40,7 @@ def find_schema_fault(schema: object) -> str:
 
 
 def find_mismatch(value: Any, schema: Mapping[str, Any]) -> str:
-    """Return why a value does not fit a schema; empty if it does, or if the schema is no valid one.
-
-    Examples:
-        >>> find_mismatch(3, {"type": "string"})
-        "3 is not of type 'string'"
-    """
+    """Return why a value does not fit a schema; empty if it does, or if the schema is invalid."""
     validator = _build_validator(schema)
     from jsonschema import SchemaError
     from jsonschema.exceptions import best_match
@@ -76,7 +63,7 @@ def find_recursion(schema: Mapping[str, Any]) -> str:
     """Return the name of a definition of a schema that contains itself; empty if none does."""
     known: Mapping[str, Any] = schema.get("$defs") or {}
     uses = {
-        name: {each.rpartition("/")[2] for each in _iterate_references(part)}
+        name: {item.rpartition("/")[2] for item in _iterate_references(part)}
         for name, part in known.items()
     }
     for name, used in uses.items():
@@ -105,7 +92,7 @@ def inline_references(schema: Mapping[str, Any], limit: int) -> dict[str, Any]:
         if parts > limit:
             raise ValueError(f"without references it has more than {limit} parts")
         if isinstance(part, list):
-            return [inline(each) for each in part]
+            return [inline(stem) for stem in part]
         if not isinstance(part, Mapping):
             return part
         own = {key: inline(each) for key, each in part.items() if key not in ("$ref", "$defs")}
@@ -122,11 +109,6 @@ def build_example(schema: Mapping[str, Any]) -> Any:
     """Return a value that a schema without references describes, with the fields that it requires.
 
     Not all that a schema can say is honoured: it does not make a text of a pattern.
-
-    Examples:
-        >>> build_example({"type": "object", "properties": {"n": {"minimum": 3, "type": "integer"}},
-        ...     "required": ["n"]})
-        {'n': 3}
     """
     for key in ("default", "const"):
         if key in schema:
@@ -146,7 +128,7 @@ def _build_object(schema: Mapping[str, Any]) -> dict[str, Any]:
 def _build_array(schema: Mapping[str, Any]) -> list[Any]:
     items = [*schema.get("prefixItems", ())]
     items += [schema.get("items") or {}] * (schema.get("minItems", len(items)) - len(items))
-    return [build_example(each) for each in items]
+    return [build_example(item) for item in items]
 
 
 def _build_text(schema: Mapping[str, Any]) -> str:
@@ -214,5 +196,174 @@ def _iterate_references(part: object) -> Iterator[str]:
             else:
                 yield from _iterate_references(value)
     elif isinstance(part, list):
-        for each in part:
-            yield from _iterate_references(each)
+        for stem in part:
+            yield from _iterate_references(stem)
+
+
+_Schema = Mapping[str, Any]
+_TYPES: Mapping[str, tuple[type, ...]] = {
+    "object": (dict,),
+    "array": (list,),
+    "string": (str,),
+    "boolean": (bool,),
+    "integer": (int,),
+    "number": (int, float),
+    "null": (type(None),),
+}
+
+
+def mend_arguments(arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return arguments as their schema wants them, as far as it is plain what was meant.
+
+    Null for an optional argument that does not take it is left out. JSON in a text becomes an
+    object or a list where one is wanted, and an object becomes JSON where a text is.
+    Names and choices match without regard to case and outer spaces, if only one does.
+    """
+    parts = {**(schema.get("definitions") or {}), **(schema.get("$defs") or {})}
+    mended: dict[str, Any] = _Mender(parts).mend_object(arguments, schema)
+    return mended
+
+
+def match_name(given: str, names: Iterable[str]) -> str | None:
+    """Return the only name that is the same without regard to case and outer spaces."""
+    plain = given.strip().casefold()
+    same = {name for name in names if name.strip().casefold() == plain}
+    return same.pop() if len(same) == 1 else None
+
+
+def parse_json(text: str) -> Any:
+    """Return the object or the list that a text is as JSON; `None` for any other text."""
+    stripped = text.strip()
+    if not stripped.startswith(("{", "[")):
+        return None
+    try:
+        value = json.loads(stripped)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, (dict, list)) else None
+
+
+class _Mender:
+    """Mends values by the parts of one schema."""
+
+    def __init__(self, parts: _Schema) -> None:
+        self._parts = parts
+
+    def mend(self, value: Any, schema: Any) -> Any:
+        schema = self._resolve(schema)
+        if options := schema.get("anyOf") or schema.get("oneOf"):
+            return self._mend_option(value, [self._resolve(option) for option in options])
+        choices = _list_choices(schema)
+        if choices and isinstance(value, str) and value not in choices:
+            name = match_name(value, (choice for choice in choices if isinstance(choice, str)))
+            return value if name is None else name
+        kinds = _list_kinds(schema)
+        if isinstance(value, str) and kinds and not kinds & {"string", "any"}:
+            parsed = parse_json(value)
+            wanted = (isinstance(parsed, dict) and "object" in kinds) or (
+                isinstance(parsed, list) and "array" in kinds
+            )
+            value = parsed if wanted else value
+        if isinstance(value, dict) and "string" in kinds and not _has_kind(value, kinds):
+            return json.dumps(value, ensure_ascii=False)
+        if isinstance(value, Mapping):
+            return self.mend_object(value, schema)
+        if isinstance(value, list) and isinstance(items := schema.get("items"), Mapping):
+            return [self.mend(item, items) for item in value]
+        return value
+
+    def mend_object(self, value: Mapping[str, Any], schema: _Schema) -> dict[str, Any]:
+        fields, required = self._collect_fields(schema)
+        missing = fields.keys() - value.keys()
+        more = schema.get("additionalProperties")
+        mended: dict[str, Any] = {}
+        for given, each in value.items():
+            name = given
+            if given not in fields and (known := match_name(given, missing)):
+                name = known
+                missing.discard(known)
+            part = fields.get(name, more if isinstance(more, Mapping) else {})
+            if each is None and name in fields and name not in required:
+                if self._takes_null(part):
+                    mended[name] = None
+                continue
+            mended[name] = self.mend(each, part)
+        return mended
+
+    def _mend_option(self, value: Any, options: list[_Schema]) -> Any:
+        """Mend a value by the first of some schemas that it fits, or can be made to fit."""
+        for option in options:
+            if self._fits(value, option):
+                return self.mend(value, option)
+        for option in options:
+            if self._fits(mended := self.mend(value, option), option):
+                return mended
+        return value
+
+    def _fits(self, value: Any, schema: _Schema) -> bool:
+        """Return whether a value is of a schema, by its kind and the names of its fields."""
+        if options := schema.get("anyOf") or schema.get("oneOf"):
+            return any(self._fits(value, self._resolve(option)) for option in options)
+        if (choices := _list_choices(schema)) and value not in choices:
+            return False
+        kinds = _list_kinds(schema)
+        if kinds and not _has_kind(value, kinds):
+            return False
+        required = self._collect_fields(schema)[1]
+        return not isinstance(value, Mapping) or required <= value.keys()
+
+    def _takes_null(self, schema: Any) -> bool:
+        schema = self._resolve(schema)
+        if options := schema.get("anyOf") or schema.get("oneOf"):
+            return any(map(self._takes_null, options))
+        if choices := _list_choices(schema):
+            return None in choices
+        kinds = _list_kinds(schema)
+        return not kinds or "null" in kinds
+
+    def _collect_fields(self, schema: _Schema) -> tuple[dict[str, Any], set[str]]:
+        fields = dict(schema.get("properties") or {})
+        required: set[str] = set(schema.get("required") or ())
+        for item in schema.get("allOf") or ():
+            more, needed = self._collect_fields(self._resolve(item))
+            fields |= more
+            required |= needed
+        return fields, required
+
+    def _resolve(self, schema: Any) -> _Schema:
+        if not isinstance(schema, Mapping):
+            return {}
+        # A reference may lead to another, and in a circle.
+        for _ in range(8):
+            name = schema.get("$ref")
+            part = self._parts.get(name.rpartition("/")[2]) if isinstance(name, str) else None
+            if not isinstance(part, Mapping):
+                break
+            schema = {**part, **{key: each for key, each in schema.items() if key != "$ref"}}
+        only = schema.get("allOf")
+        if isinstance(only, list) and len(only) == 1 and "$ref" in only[0]:
+            return {**schema, **self._resolve(only[0])}
+        whole: _Schema = schema
+        return whole
+
+
+def _list_choices(schema: _Schema) -> list[Any]:
+    choices = schema.get("enum")
+    return (
+        [*choices] if isinstance(choices, list) else [schema["const"]] if "const" in schema else []
+    )
+
+
+def _list_kinds(schema: _Schema) -> set[str]:
+    kinds = schema.get("type")
+    if isinstance(kinds, str):
+        return {kinds}
+    if isinstance(kinds, list):
+        return set(kinds)
+    return {"object"} if "properties" in schema else set()
+
+
+def _has_kind(value: Any, kinds: Iterable[str]) -> bool:
+    if isinstance(value, bool):
+        return "boolean" in kinds
+    return any(isinstance(value, _TYPES.get(kind, (object,))) for kind in kinds)

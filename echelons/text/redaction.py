@@ -112,12 +112,7 @@ def redact_secrets(text: str) -> str:
 
 
 def is_secret_name(name: str) -> bool:
-    """Return whether a setting is a secret by a word of its name, such as `api_key`.
-
-    Examples:
-        >>> [is_secret_name(name) for name in ("openaiApiKey", "auth.token", "max_tokens")]
-        [True, True, False]
-    """
+    """Return whether a setting is a secret by a word of its name, such as `api_key`."""
     return any(_SECRET_WORD.fullmatch(word.lower()) for word in _WORD_END.split(name))
 
 

@@ -30,10 +30,6 @@ def sanitize_value(value: Any, depth: int = 0) -> Any:
     become strings, and so do keys that JSON does not have. Data nested too deep, and the end of a
     string that is too long, are replaced by a note; `depth` is the number of lists and mappings
     around it.
-
-    Examples:
-        >>> sanitize_value({"to": ["Rome \ud83d\ude00", "\ud83d Paris", 7, 2**64]})
-        {'to': ['Rome 😀', '� Paris', 7, '18446744073709551616']}
     """
     # Every write passes through here, and nearly all values are of exactly these types:
     # comparing types is cheaper than `isinstance`.
@@ -50,7 +46,7 @@ def sanitize_value(value: Any, depth: int = 0) -> Any:
                 fit = type(key) is str and key.isascii() and len(key) <= MAX_TEXT_LENGTH
                 clean[key if fit else _sanitize_key(key)] = sanitize_value(each, depth + 1)
             return clean
-        return [sanitize_value(each, depth + 1) for each in value]
+        return [sanitize_value(item, depth + 1) for item in value]
     if value is None or kind is bool or kind is float:
         return value
     return _sanitize_other(value, depth)
@@ -61,10 +57,6 @@ def sanitize_arguments(arguments: dict[str, Any]) -> dict[str, Any]:
 
     Keys become texts, and so does what JSON does not have, but for `NaN` and the infinities: tools
     take those as they came.
-
-    Examples:
-        >>> sanitize_arguments({"seats": {1: (2, 3)}, None: {4}})
-        {'seats': {'1': [2, 3]}, 'None': [4]}
     """
     try:
         if json.loads(json.dumps(arguments)) == arguments:
@@ -117,9 +109,5 @@ def _sanitize_text(text: str) -> str:
 
 
 def join_printable(text: str) -> str:
-    r"""Return a text on one line: unprintable characters and runs of spaces become one space.
-
-    >>> join_printable("two\nlines ")
-    'two lines'
-    """
+    """Return a text on one line: unprintable characters and runs of spaces become one space."""
     return " ".join("".join(char if char.isprintable() else " " for char in text).split())

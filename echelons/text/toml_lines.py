@@ -37,7 +37,7 @@ def _find_key_lines(text: str) -> dict[tuple[str, ...], int]:
     header, statement, begin = "", "", 1
     for number, line in enumerate(text.splitlines(), start=1):
         statement += f"{line}\n"
-        if begin < number and not any(each in line for each in _CLOSERS):
+        if begin < number and not any(item in line for item in _CLOSERS):
             continue  # inside a list or a text of many lines
         try:
             parsed = tomllib.loads(header + statement)
@@ -60,4 +60,4 @@ def _iterate_paths(table: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
         if isinstance(value, Mapping):
             left += [((*path, key), each) for key, each in value.items()]
         elif isinstance(value, list):  # tables of one name
-            left += [(path, each) for each in value if isinstance(each, Mapping)]
+            left += [(path, item) for item in value if isinstance(item, Mapping)]

@@ -16,7 +16,7 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.messages.utils import count_tokens_approximately
 
 from echelons.identity.lineage import MEMORY_KEY
-from echelons.models.cautious_count import (
+from echelons.models.fitting import (
     BYTES_PER_TOKEN,
     TOKENS_PER_MESSAGE,
     count_bytes,

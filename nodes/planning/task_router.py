@@ -22,7 +22,7 @@ from echelons.delegation.policy import DelegationPolicy
 from echelons.delegation.spawned_agents import AgentSpecification, SpawnableAgent, get_spawnable
 from echelons.identity.failures import get_failure_log
 from echelons.routing import Part, Route, Router
-from echelons.routing.route import MAX_EXPLAINED
+from echelons.routing.ranking import MAX_EXPLAINED
 from echelons.tree.members import collect_capabilities, walk_tree
 from echelons.tree.names import PATH_SEPARATOR
 

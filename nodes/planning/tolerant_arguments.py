@@ -18,8 +18,14 @@ from pydantic import BaseModel, ValidationError
 from echelons.delegation.contract import describe_faults
 from echelons.errors import InvalidInput
 from echelons.text.input_limits import shorten_repr
-from echelons.text.json_schema import build_example, find_mismatch, inline_references
-from echelons.text.mended_arguments import match_name, mend_arguments, parse_json
+from echelons.text.json_schema import (
+    build_example,
+    find_mismatch,
+    inline_references,
+    match_name,
+    mend_arguments,
+    parse_json,
+)
 
 M = TypeVar("M", bound=BaseModel)
 

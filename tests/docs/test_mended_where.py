@@ -37,7 +37,13 @@ from echelons.effects.journal import EffectKind
 from echelons.identity.lineage import Identity
 from echelons.langgraph_internals import CHECKPOINTER_KEY
 from echelons.messaging.notice import format_notice
-from echelons.models import hidden_messages, request_messages, streamed_replies
+from echelons.models import (
+    hidden_messages,
+    request_calls,
+    request_content,
+    request_messages,
+    streamed_replies,
+)
 from echelons.models.client_rules import STRICTEST, ClientRules
 from echelons.models.door import bound_model, notices, overflow
 from echelons.models.door.ask import ask
@@ -328,15 +334,15 @@ ROWS: dict[str, Row] = {
     ),
     "names of calls": Row(
         "way out",
-        "_name_calls _write_result _add_text",
-        (request_messages, "_NAME", Anything()),
+        "_name_calls _write_result add_text",
+        (request_messages, "NAME", Anything()),
         lambda: send(reply_of(call_of("a b"))),
         "unknown_tool",
     ),
     "ids of calls": Row(
         "way out",
         "_make_id _name_calls",
-        (request_messages, "_CALL_ID", Anything()),
+        (request_messages, "CALL_ID", Anything()),
         lambda: send(reply_of(call_of(call_id="a:1"))),
         "a_1-1",
     ),
@@ -349,65 +355,65 @@ ROWS: dict[str, Row] = {
     ),
     "numbers in arguments that JSON does not have": Row(
         "way out",
-        "_fit_args _fit_json",
-        (request_messages, "_fit_args", keep),
+        "fit_args fit_json",
+        (request_messages, "fit_args", keep),
         lambda: send(reply_of(call_of(share=float("nan")))),
         "'nan'",
     ),
     "empty replies": Row(
         "way out",
-        "_fit_reply _has_no_text _complete_content _find_refusal",
-        (request_messages, "_has_no_text", lambda content: False),
+        "_fit_reply has_no_text complete_content find_refusal",
+        (request_messages, "has_no_text", lambda content: False),
         lambda: send(AIMessage("")),
         "…",
     ),
     "blank blocks of text": Row(
         "way out",
-        "_fit_message _is_blank",
-        (request_messages, "_is_blank", lambda block: False),
+        "fit_message _is_blank",
+        (request_content, "_is_blank", lambda block: False),
         lambda: send(HumanMessage([{"type": "text", "text": " "}])),
         "…",
     ),
     "calls without a result": Row(
         "way out",
-        "_match_results _write_calls",
+        "match_results _write_calls",
         (request_messages, "NOT_RUN", ""),
         lambda: send(reply_of(call_of())),
         "not run",
     ),
     "results without a call": Row(
         "way out",
-        "write _read_text",
-        (request_messages, "_read_text", lambda content: ""),
+        "write read_text",
+        (request_messages, "read_text", lambda content: ""),
         lambda: send(result_of("x", call_id="9")),
         "[a result of look] x",
     ),
     "second results of a call": Row(
         "way out",
-        "_match_results",
-        (request_messages, "_match_results", unmatch),
+        "match_results",
+        (request_messages, "match_results", unmatch),
         lambda: send(reply_of(call_of()), result_of("x"), result_of("twice")),
         "'x'",
         "twice",
     ),
     "pictures and files in results": Row(
         "way out",
-        "_fit_result_content _write_calls",
-        (WRITER, "_fit_result_content", keep_second),
+        "fit_result_content _write_calls",
+        (request_messages, "fit_result_content", keep),
         lambda: send(reply_of(call_of()), result_of([PICTURE])),
         "From the results above:",
     ),
     "blocks of other kinds in results": Row(
         "way out",
-        "_fit_result_content _dump _fit_json",
-        (request_messages, "_dump", lambda block: ""),
+        "fit_result_content _dump fit_json",
+        (request_content, "_dump", lambda block: ""),
         lambda: send(reply_of(call_of()), result_of([{"type": "custom", "value": 1}])),
         '\'{"type": "custom", "value": 1}\'',
     ),
     "pictures and files that a client cannot send": Row(
         "way out",
-        "_can_send _fit_block _fit_result_content",
-        (request_messages, "_can_send", lambda block, rules: True),
+        "_can_send _fit_block fit_result_content",
+        (request_content, "_can_send", lambda block, rules: True),
         lambda: send(
             HumanMessage([{"type": "file", "base64": "aGk=", "mime_type": "text/plain"}]),
             rules=ANTHROPIC,
@@ -416,15 +422,15 @@ ROWS: dict[str, Row] = {
     ),
     "blocks of other providers": Row(
         "way out",
-        "_takes_block _fit_reply_blocks",
-        (WRITER, "_takes_block", lambda self, block, is_own: True),
+        "takes_block _fit_reply_blocks",
+        (request_messages, "takes_block", lambda *_: True),
         lambda: send(AIMessage([{"type": "custom", "value": 1}])),
         "…",
     ),
     "blocks that repeat calls": Row(
         "way out",
-        "_fit_call_block _is_json_object _refuse_constant",
-        (WRITER, "_fit_call_block", lambda self, block, open_calls: block),
+        "fit_call_block _is_json_object _refuse_constant",
+        (request_messages, "fit_call_block", lambda block, *_: block),
         lambda: send(
             reply_of(call_of("a b"), content=[{"type": "tool_use", "id": "1", "name": "a b"}]),
             rules=ANTHROPIC,
@@ -440,8 +446,8 @@ ROWS: dict[str, Row] = {
     ),
     "open calls of a provider's own tools": Row(
         "way out",
-        "_drop_open_uses _is_server_use",
-        (request_messages, "_drop_open_uses", keep),
+        "drop_open_uses _is_server_use",
+        (request_messages, "drop_open_uses", keep),
         lambda: send(AIMessage(["x", SEARCH]), HumanMessage("on"), rules=ANTHROPIC),
         "x",
         "web_search",
@@ -456,8 +462,8 @@ ROWS: dict[str, Row] = {
     ),
     "names of authors": Row(
         "way out",
-        "_fit_person_name",
-        (request_messages, "_ILLEGAL_IN_NAME", Anything()),
+        "fit_person_name",
+        (request_content, "ILLEGAL_IN_NAME", Anything()),
         lambda: send(HumanMessage("x", name="Ann B.")),
         "Ann_B.",
     ),
@@ -533,15 +539,22 @@ ROWS: dict[str, Row] = {
         "'north'",
     ),
 }
-MODULES = (request_messages, incoming_content, tolerant_arguments, hidden_messages)
+MODULES = (
+    request_messages,
+    request_content,
+    request_calls,
+    incoming_content,
+    tolerant_arguments,
+    hidden_messages,
+)
 """Modules all of whose functions mend, but for these."""
 READERS = {
     "build",
     "build_request",
-    "_build_text",
+    "build_text",
     "_find_whole",
     "_is_data",
-    "_is_plain",
+    "is_plain",
     "_write_plain_calls",
     "write",
 }

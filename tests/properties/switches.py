@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from echelons.models import request_messages
+from echelons.models import request_calls, request_content, request_messages
 from echelons.models.door import bound_model
 from echelons.nodes import incoming_content, messages
 from echelons.nodes.planning import reply_handler
@@ -49,30 +49,30 @@ def keep_second(_: Any, value: Any, *more: Any) -> Any:
 
 
 WAY_OUT: Mapping[str, Mending] = {
-    "names": Mending(request_messages, "_NAME", Anything()),
-    "ids": Mending(request_messages, "_CALL_ID", Anything()),
-    "person names": Mending(request_messages, "_ILLEGAL_IN_NAME", Anything()),
-    "arguments": Mending(request_messages, "_fit_args", keep),
-    "values in arguments": Mending(request_messages, "_fit_json", keep),
-    "arguments in blocks": Mending(request_messages, "_is_json_object", lambda text: True),
-    "text of an empty reply": Mending(request_messages, "NO_TEXT", ""),
+    "names": Mending(request_messages, "NAME", Anything()),
+    "ids": Mending(request_messages, "CALL_ID", Anything()),
+    "person names": Mending(request_content, "ILLEGAL_IN_NAME", Anything()),
+    "arguments": Mending(request_messages, "fit_args", keep),
+    "values in arguments": Mending(request_calls, "fit_json", keep),
+    "arguments in blocks": Mending(request_calls, "_is_json_object", lambda text: True),
+    "text of an empty reply": Mending(request_content, "NO_TEXT", ""),
     "first and last": Mending(request_messages, "_add_user_turns", keep),
     "files that a client cannot send": Mending(
-        request_messages, "_can_send", lambda block, rules: True
+        request_content, "_can_send", lambda block, rules: True
     ),
-    "blank texts": Mending(request_messages, "_is_blank", lambda block: False),
-    "empty replies": Mending(request_messages, "_has_no_text", lambda content: False),
+    "blank texts": Mending(request_content, "_is_blank", lambda block: False),
+    "empty replies": Mending(request_messages, "has_no_text", lambda content: False),
     "unanswered calls": Mending(
-        request_messages, "_match_results", lambda found, calls, renamed: ([], list(found))
+        request_messages, "match_results", lambda found, calls, renamed: ([], list(found))
     ),
-    "blocks of replies": Mending(WRITER, "_takes_block", lambda self, block, is_own: True),
+    "blocks of replies": Mending(request_messages, "takes_block", lambda *_: True),
     "blocks of replies as a whole": Mending(
         WRITER, "_fit_reply_blocks", lambda self, said, *_: said.content
     ),
-    "blocks of calls": Mending(WRITER, "_fit_call_block", keep_second),
-    "results": Mending(WRITER, "_fit_result_content", keep_second),
+    "blocks of calls": Mending(request_messages, "fit_call_block", keep),
+    "results": Mending(request_messages, "fit_result_content", keep),
     "ids that were used": Mending(WRITER, "_make_id", keep_second),
-    "messages of users": Mending(WRITER, "_fit_message", keep_second),
+    "messages of users": Mending(request_messages, "fit_message", keep),
     "replies": Mending(WRITER, "_fit_reply", keep_second),
 }
 """On the way out, in the pure function."""

@@ -15,8 +15,13 @@ from echelons.features.feature import Prompt
 from echelons.features.memory.prompt_memory import PromptMemory
 from echelons.identity.lineage import MAIL_KEY, PIN_KEY, Identity
 from echelons.memory import Memory
-from echelons.models.cautious_count import count_cautiously
-from echelons.models.fitting import find_task, fit_messages, is_sealed, shorten_message
+from echelons.models.fitting import (
+    count_cautiously,
+    find_task,
+    fit_messages,
+    is_sealed,
+    shorten_message,
+)
 from echelons.nodes.model_call.token_count import TokenCounter
 from echelons.plans import run_plan_steps
 from tests.proof import sample

@@ -19,7 +19,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from echelons import Agent, Budget, Limits, Session
 from echelons.identity.lineage import SHORTENED_KEY
 from echelons.memory import Memory
-from echelons.models.cautious_count import count_cautiously
+from echelons.models.fitting import count_cautiously
 from echelons.testing import AnthropicServer, Call, OpenAIServer, Reply, ScriptedModel, delegate
 from echelons.testing.openai_server import HttpError
 

@@ -36,9 +36,15 @@ from echelons.identity.failures import get_failure_log
 from echelons.identity.lineage import MEMORY_KEY, require_identity
 from echelons.models.door.ask import CallRefused, ask_beside
 from echelons.models.door.bound_model import BoundModel
-from echelons.models.fitting import find_latest_step, find_task, fit_step, is_task, shorten_call
+from echelons.models.fitting import (
+    find_latest_step,
+    find_task,
+    fit_step,
+    is_task,
+    recall_roster,
+    shorten_call,
+)
 from echelons.models.hidden_messages import leave_out_hidden
-from echelons.models.roster_notice import recall_roster
 from echelons.nodes.messages import read_message_usage
 from echelons.nodes.model_call.token_count import APPROXIMATION_KEY, TokenCounter
 from echelons.plans import Plan

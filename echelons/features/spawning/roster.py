@@ -14,8 +14,8 @@ from echelons.delegation.roster import build_entry, find_changes, read_roster
 from echelons.features.feature import AgentStep
 from echelons.features.memory.window import find_summaries, find_window
 from echelons.identity.lineage import derive_message_id
+from echelons.models.fitting import build_roster_notice
 from echelons.models.hidden_messages import leave_out_hidden
-from echelons.models.roster_notice import build_roster_notice
 from echelons.nodes.planning.final_answer import is_paused
 from echelons.nodes.planning.spawn_plan import SpawnPlan, SpawnRules
 from echelons.tree.names import PATH_SEPARATOR

@@ -18,9 +18,9 @@ from echelons.models.client_rules import STRICTEST, describe_client
 from echelons.models.door.call_usage import UNKNOWN_MODEL, ModelDescription
 from echelons.models.door.inner_calls import INNER_CALLS
 from echelons.models.door.stream_usage import WITH_USAGE, StreamUsage
+from echelons.models.reply_end import read_unreadable
 from echelons.models.request_messages import RequestBuilder, has_calls
 from echelons.models.streamed_replies import read_streams
-from echelons.models.unreadable_reply import read_unreadable
 from echelons.plans import PlanStep
 
 _PAST_TOOL = {

@@ -12,10 +12,9 @@ from typing import Any, Final
 from langchain_core.messages import AIMessage, BaseMessage
 
 from echelons.identity.lineage import SHORTENED_KEY, is_from_model
-from echelons.models.cautious_count import BYTES_PER_TOKEN, count_cautiously
 from echelons.models.door.bound_model import BoundModel
 from echelons.models.door.notices import View
-from echelons.models.fitting import fit_messages
+from echelons.models.fitting import BYTES_PER_TOKEN, count_cautiously, fit_messages
 from echelons.models.hidden_messages import leave_out_hidden
 from echelons.models.length_refusal import LengthRefusal, read_length_refusal
 

@@ -1,12 +1,11 @@
-"""A folder on disk as documents, and the list of files that could not be read.
-
-`survey` calls `read_documents` for the files and `build_folder_tree` for the tree.
-Nothing here depends on agents.
-"""
+"""A folder of documents: its files as text, and the names of the agents made of them."""
 
 from __future__ import annotations
 
+import codecs
+import hashlib
 import os
+import re
 import stat
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -16,7 +15,106 @@ from pathlib import Path
 from typing import Final, Protocol, TypeVar
 
 from echelons.errors import TeamError, escape_braces
-from echelons.teams.research.file_decoding import NotText, decode_text
+from echelons.text.stemming import remove_accents
+from echelons.tree.names import NAME_PATTERN, RESERVED_NAMES
+
+_BOMS: Final = (
+    (codecs.BOM_UTF8, "utf-8"),
+    # The mark of UTF-32 begins with that of UTF-16, so UTF-32 is tried first.
+    (codecs.BOM_UTF32_LE, "utf-32-le"),
+    (codecs.BOM_UTF32_BE, "utf-32-be"),
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
+)
+_TEXTLIKE_FORMATS: Final = ((b"%PDF-", "a PDF"), (b"{\\rtf", "an RTF file"))
+_CONTROL: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\x80-\x9f]")
+_BLANK_CONTROL: Final = "\x0b\x0c\x85"
+_CONTROL_SHARE: Final = 0.01
+"""Most control characters in text; compiled and compressed data has about a tenth."""
+_WESTERN_SHARE: Final = 0.3
+"""Above this share of non-ASCII bytes, the bytes are not Western single-byte text."""
+
+
+class NotText(ValueError):
+    """The bytes are not text that this module can read; the message says why."""
+
+
+def decode_text(data: bytes) -> str:
+    r"""Return `data` as text with `\n` at the line ends and no control characters.
+
+    A byte order mark decides; without one it is UTF-8, else Windows-1252 (the superset of
+    Latin-1) if the result looks like text. Control characters other than tab become
+    U+FFFD, because quotations are shown in terminals.
+
+    Raises:
+        NotText: It is binary, a format that only looks like text, or in an unknown encoding.
+    """
+    for start, kind in _TEXTLIKE_FORMATS:
+        if data.startswith(start):
+            raise NotText(f"{kind}, not text; convert it to text first")
+    text = _decode_bytes(data)
+    if "\0" in text or len(_CONTROL.findall(text)) > len(text) * _CONTROL_SHARE:
+        raise NotText("binary")
+    lined = text.replace("\r\n", "\n").replace("\r", "\n")
+    return _CONTROL.sub(lambda c: " " if c[0] in _BLANK_CONTROL else "\ufffd", lined)
+
+
+def _decode_bytes(data: bytes) -> str:
+    for mark, encoding in _BOMS:
+        if data.startswith(mark):
+            return _decode_strictly(data[len(mark) :], encoding)
+    if b"\0" in data:
+        raise NotText("binary")
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        western = sum(byte >= 0x80 for byte in data) <= len(data) * _WESTERN_SHARE
+        if not western:
+            raise NotText("binary, or in an unknown encoding; save it as UTF-8") from None
+        return _decode_strictly(data, "cp1252")
+
+
+def _decode_strictly(data: bytes, encoding: str) -> str:
+    try:
+        return data.decode(encoding)
+    except UnicodeDecodeError:
+        raise NotText("binary, or in an unknown encoding; save it as UTF-8") from None
+
+
+ROOT_NAME: Final = "research"
+"""Name of the root agent."""
+LONGEST_AGENT_NAME: Final = 64
+
+_SUFFIXES: Final = ("md", "markdown", "mdx", "rst", "txt", "text")
+_SUFFIX: Final = re.compile(rf"_({'|'.join(_SUFFIXES)})$")
+_LETTERLESS_PREFIX: Final = "n_"
+_HASHED: Final = re.compile(r"-[0-9a-f]{8}$")
+
+
+def build_agent_name(path: str) -> str:
+    """Return the name of the agent for a path; different paths have different names.
+
+    Slashes become `__`, and characters that a name must not contain become `_`. If the path
+    cannot be read back from the name, eight hexadecimal digits of its SHA-256 follow.
+    """
+    parts = (
+        re.sub(r"[^A-Za-z0-9-]+", "_", remove_accents(part)).strip("_-") for part in path.split("/")
+    )
+    plain = "__".join(part for part in parts if part) or "document"
+    name = plain if plain[0].isalpha() else _LETTERLESS_PREFIX + plain
+    taken = name == ROOT_NAME or name in RESERVED_NAMES or _HASHED.search(name)
+    if _read_path(name) == path and not taken and NAME_PATTERN.fullmatch(name):
+        return name
+    digest = hashlib.sha256(path.encode()).hexdigest()[:8]
+    return f"{name[: LONGEST_AGENT_NAME - 9]}-{digest}"
+
+
+def _read_path(name: str) -> str:
+    """Return the path that a name without a digest stands for."""
+    lettered = name.removeprefix(_LETTERLESS_PREFIX)
+    plain = name if lettered[:1].isalpha() else lettered
+    return _SUFFIX.sub(r".\1", plain).replace("__", "/")
+
 
 LARGEST_FILE: Final = 2 * 1024 * 1024
 """Size limit in bytes; a larger file is too long for one agent and is skipped."""
@@ -39,12 +137,7 @@ def track_silently(sequence: Iterable[T], *, description: str) -> Iterable[T]:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """One readable file, as it was when the folder was read.
-
-    Attributes:
-        path: Its path relative to the folder, parts joined with `/`; used in citations.
-        text: Its text, with line feeds at the line ends.
-    """
+    """One readable file, as it was when the folder was read."""
 
     path: str
     text: str
@@ -52,12 +145,7 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class SkippedFile:
-    """A file or folder that was not read.
-
-    Attributes:
-        path: Its path relative to the folder; `.` is the folder itself.
-        reason: Why it was not read, with a remedy where there is one.
-    """
+    """A file or folder that was not read."""
 
     path: str
     reason: str
@@ -109,10 +197,10 @@ def read_documents(
         )
     walked = track(_walk_files(root), description="Reading files")
     found = sorted(walked, key=lambda each: each.path.split("/"))
-    documents = [each for each in found if isinstance(each, Document)]
-    skipped = [each for each in found if isinstance(each, SkippedFile)]
+    documents = [item for item in found if isinstance(item, Document)]
+    skipped = [item for item in found if isinstance(item, SkippedFile)]
     if not documents:
-        raise _nothing_to_read(root, [(each.path, each.reason) for each in skipped])
+        raise _nothing_to_read(root, [(file.path, file.reason) for file in skipped])
     return documents, skipped
 
 
@@ -143,7 +231,9 @@ def build_folder_tree(documents: Sequence[Document], levels: int) -> DocumentFol
     A folder with a single folder and no document is left out. A document that lies deeper
     than `levels` is put into its lowest folder in the tree.
     """
-    return _build_folder([(tuple(each.path.split("/")), each) for each in documents], levels)
+    return _build_folder(
+        [(tuple(document.path.split("/")), document) for document in documents], levels
+    )
 
 
 def _build_folder(

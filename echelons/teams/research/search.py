@@ -1,21 +1,199 @@
-"""Search for the passages of one document that answer a question. `tools` calls this.
-
-The formula is BM25 with weighted fields, as in S. Robertson and H. Zaragoza, "The
-Probabilistic Relevance Framework: BM25 and Beyond", Foundations and Trends in Information
-Retrieval 3(4), 2009, sections 3.4 and 3.5; the fields are a passage's own text and the
-headings above it.
-"""
+"""The search of one document: the question, its passages, and the confidence in them."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Final
 
-from echelons.teams.research.headings import TextRow
-from echelons.teams.research.passages import PassageIndex, Window
-from echelons.teams.research.question import SearchQuestion
-from echelons.teams.research.word_weights import compute_idf
+from echelons.teams.research.outline import Block, Outline, TextRow
+from echelons.teams.research.survey import LIGHT_STEMS, Vocabulary, compute_idf
+from echelons.text.stemming import extract_stems, remove_accents
+
+_HOW_MUCH: Final = re.compile(
+    r"\bhow (?:long|many|much|often|far|big|large|high|deep|old|fast|soon|late)\b", re.IGNORECASE
+)
+_FOR_A_NUMBER: Final = re.compile(
+    r"\bwhen (?:are|can|did|do|does|had|has|is|should|was|were|will|would)\b"
+    r"|\b(?:what|which) (?:\w+ )?(?:age|amount|angle|date|day|depth|frequency|height"
+    r"|length|limit|number|percentage|rate|share|size|speed|temperature|time|weight|year)s?\b",
+    re.IGNORECASE,
+)
+_ASKS: Final = r"(?:what|when|where|who|whose|which|why|how|is|are|do|does|did|can|should|will)"
+_BETWEEN: Final = re.compile(
+    rf"[.?!;]\s+|\n+|,?\s+(?:and|or|but|then)\s+(?={_ASKS}\b)"
+    r"|,\s+(?=(?:what|when|where|who|which|why|how)\b)",
+    re.IGNORECASE,
+)
+_ASKING: Final = re.compile(rf"\s*{_ASKS}\b", re.IGNORECASE)
+_NUMBER: Final = re.compile(
+    r"\b(?:two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|dozen|hundreds?|thousands?"
+    r"|millions?|twice|daily|weekly|monthly|yearly|seconds|minutes?|hours?|days?|weeks?|months?"
+    r"|years?|percent)\b|\d",
+    re.IGNORECASE,
+)
+_ITEM_NUMBER: Final = re.compile(r"^[ \t]*\d+[.)][ \t]", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class SearchQuestion:
+    """A parsed question."""
+
+    shares: Mapping[str, float]
+    wants_number: bool = False
+    parts: tuple[frozenset[str], ...] = ()
+
+    def select_part(self, part: frozenset[str]) -> SearchQuestion:
+        """Return a part of it as a question of its own."""
+        whole = sum(self.shares[stem] for stem in part)
+        shares = {each: share / whole for each, share in self.shares.items() if each in part}
+        return SearchQuestion(shares, self.wants_number)
+
+
+def parse_question(text: str, vocabulary: Vocabulary) -> SearchQuestion:
+    """Parse a question, weighing its words by the vocabulary of the folder."""
+    # "How long" only asks; the answer says "45 seconds" and never "long".
+    thing = _HOW_MUCH.sub("how", remove_accents(text))
+    telling = _telling_stems(thing)
+    weights = {stem: vocabulary.weigh_word(stem) for stem in telling}
+    total = sum(weights.values())
+    shares = {each: weight / total for each, weight in weights.items()}
+    for_a_number = thing != remove_accents(text) or bool(_FOR_A_NUMBER.search(thing))
+    parts = (part & shares.keys() for part in _split_parts(thing))
+    return SearchQuestion(shares, for_a_number, tuple(filter(None, parts)))
+
+
+def _telling_stems(text: str) -> list[str]:
+    found = list(dict.fromkeys(extract_stems(text)))
+    return [item for item in found if item not in LIGHT_STEMS] or found
+
+
+def _split_parts(text: str) -> Iterator[frozenset[str]]:
+    clauses = [clause for clause in _BETWEEN.split(text) if extract_stems(clause)]
+    for clause in clauses if len(clauses) > 1 else ():
+        telling = frozenset(_telling_stems(clause))
+        # A single word counts as a question only after a question word.
+        if len(telling) > 1 or _ASKING.match(clause):
+            yield telling
+
+
+def has_number(text: str) -> bool:
+    """Return whether a text contains a number or a time."""
+    return bool(_NUMBER.search(_ITEM_NUMBER.sub("", text)))
+
+
+WINDOW_ROWS: Final = 24
+WINDOW_CHARACTERS: Final = 1500
+"""Limits of a window, as many blocks of one section as fit: answers are rarely one line."""
+
+
+@dataclass(frozen=True, slots=True)
+class SectionBounds:
+    """The rows of a section, from its heading, its first block and to its last block's end."""
+
+    opening: int
+    start: int
+    end: int
+    context: Mapping[str, int] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Consecutive blocks of one section: the index of the first, and that after the last."""
+
+    first: int
+    end: int
+    section: SectionBounds
+
+    @property
+    def block_indices(self) -> range:
+        """The indices of its blocks."""
+        return range(self.first, self.end)
+
+
+@dataclass(frozen=True, slots=True)
+class PassageIndex:
+    """The counted words of one document."""
+
+    title_stems: frozenset[str]
+    rows: Sequence[TextRow]
+    blocks: Sequence[Block]
+    windows: Sequence[Window]
+    numbered: frozenset[int]
+    postings: Mapping[str, Mapping[int, int]]
+    words_before: Sequence[int]
+
+    def window_lengths(self) -> list[int]:
+        """Return the number of words in each window."""
+        return [
+            self.words_before[item.end] - self.words_before[item.first] for item in self.windows
+        ]
+
+    def stems_in_block(self, block: int, stems: Iterable[str]) -> set[str]:
+        """Return those of the stems that the text of a block contains."""
+        return {stem for stem in stems if block in self.postings.get(stem, ())}
+
+    def window_counts(self, stem: str) -> list[int]:
+        """Return the count of a stem in the text of each window."""
+        posted = self.postings.get(stem, {})
+        reached = [0, *accumulate(posted.get(at, 0) for at in range(len(self.blocks)))]
+        return [reached[item.end] - reached[item.first] for item in self.windows]
+
+
+def build_index(document: Outline) -> PassageIndex:
+    """Return the index of a document: its windows, and the word counts of its blocks."""
+    blocks = [block for section in document.iterate_sections() for block in section.blocks]
+    postings: dict[str, dict[int, int]] = {}
+    lengths = []
+    numbered = set()
+    for at, block in enumerate(blocks):
+        text = "\n".join(row.text for row in document.rows[block.first : block.end])
+        counts = Counter(extract_stems(text))
+        lengths.append(counts.total())
+        for found, count in counts.items():
+            postings.setdefault(found, {})[at] = count
+        if has_number(text):
+            numbered.add(at)
+    return PassageIndex(
+        title_stems=frozenset(extract_stems(document.title_and_path)),
+        rows=document.rows,
+        blocks=blocks,
+        windows=list(_cut_windows(document)),
+        numbered=frozenset(numbered),
+        postings=postings,
+        words_before=[0, *accumulate(lengths)],
+    )
+
+
+def _cut_windows(document: Outline) -> Iterator[Window]:
+    before = 0
+    for section in document.iterate_sections():
+        if section.blocks:
+            # The title is above all windows, so it does not distinguish them.
+            above = "\n".join(heading for heading in section.headings if heading != document.title)
+            edges = (section.opening, section.blocks[0].first, section.blocks[-1].end)
+            place = SectionBounds(*edges, Counter(extract_stems(above)))
+            for first, end in _iterate_spans(document.rows, section.blocks):
+                yield Window(before + first, before + end, place)
+            before += len(section.blocks)
+
+
+def _iterate_spans(rows: Sequence[TextRow], blocks: Sequence[Block]) -> Iterator[tuple[int, int]]:
+    """Yield for each block the range of blocks in the window that begins there."""
+    size = [0, *accumulate(len(row.text) for row in rows)]
+    for first, block in enumerate(blocks):
+        end = first + 1
+        while (
+            end < len(blocks)
+            and blocks[end].end - block.first <= WINDOW_ROWS
+            and size[blocks[end].end] - size[block.first] <= WINDOW_CHARACTERS
+        ):
+            end += 1
+        yield first, end
+
 
 K1: Final = 1.2
 B: Final = 0.75
@@ -44,14 +222,7 @@ FURTHER_WEIGHT: Final = 0.8
 
 @dataclass(frozen=True, slots=True)
 class SearchResult:
-    """The passages of a document that answer a question.
-
-    Attributes:
-        passages: The rows of each passage, best first; at least one.
-        confidence: Share of the question's telling words in the passages, weighted by
-            rarity; higher if the words are close together or in the headings above.
-            In (0, 1].
-    """
+    """The passages of a document that answer a question."""
 
     passages: tuple[tuple[TextRow, ...], ...]
     confidence: float
@@ -90,7 +261,7 @@ class _Search:
         # A good answer to one of several questions counts for more than its share of the whole.
         confidence = (
             self._compute_confidence(best, whole) / 2
-            + max(self._compute_confidence(best, each) for each in parts) / 2
+            + max(self._compute_confidence(best, part) for part in parts) / 2
         )
         chosen, covered = [best], best.matched
         for hit in hits:
@@ -124,7 +295,7 @@ class _Search:
 
     def _find_hits(self) -> Iterator[_Hit]:
         index, shares = self.index, self.question.shares
-        counts = {each: _weigh_counts(index, each) for each in shares}
+        counts = {stem: _weigh_counts(index, stem) for stem in shares}
         weights = {
             each: shares[each] * compute_idf(len(count), sum(number > 0 for number in count))
             for each, count in counts.items()
@@ -133,13 +304,13 @@ class _Search:
         average = sum(lengths) / len(lengths) if any(lengths) else 1.0
         for at, window in enumerate(index.windows):
             spoken = frozenset(
-                each for each in shares if counts[each][at] or each in index.title_stems
+                stem for stem in shares if counts[stem][at] or stem in index.title_stems
             )
             if spoken:
                 norm = K1 * (1 - B + B * lengths[at] / average)
                 score = sum(
-                    weights[each] * counts[each][at] * (K1 + 1) / (counts[each][at] + norm)
-                    for each in spoken
+                    weights[stem] * counts[stem][at] * (K1 + 1) / (counts[stem][at] + norm)
+                    for stem in spoken
                 )
                 yield self._weigh_hit(_Hit(window, score, spoken))
 
@@ -157,7 +328,7 @@ class _Search:
     def _has_new_words(self, hit: _Hit, covered: frozenset[str]) -> bool:
         """Whether a hit adds enough new words, or answers a part that is still open."""
         added = hit.matched - covered
-        gain = sum(self.question.shares[each] for each in added)
+        gain = sum(self.question.shares[stem] for stem in added)
         if len(added) > 1 and gain >= LEAST_GAIN:
             return True
         return any(part & added and self._is_answer(hit, part) for part in self.question.parts)
@@ -176,13 +347,13 @@ class _Search:
         shares = self.question.shares
         said = (hit.matched & part) - covered
         above = said & (hit.window.section.context.keys() | self.index.title_stems)
-        headed = sum(shares[each] for each in above)
+        headed = sum(shares[stem] for stem in above)
         closest = headed + max(
-            sum(shares[each] for each in self.index.stems_in_block(at, said - above))
+            sum(shares[error] for error in self.index.stems_in_block(at, said - above))
             for at in hit.window.block_indices
         )
-        whole = sum(shares[each] for each in part)
-        sure = 0.45 * sum(shares[each] for each in said) + 0.45 * closest + 0.1 * headed
+        whole = sum(shares[stem] for stem in part)
+        sure = 0.45 * sum(shares[stem] for stem in said) + 0.45 * closest + 0.1 * headed
         return round(sure / whole, 6)  # thirds must add up to one
 
 

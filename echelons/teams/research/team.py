@@ -8,13 +8,17 @@ from pathlib import Path
 
 from echelons.agent import Agent
 from echelons.offline.planner import OfflinePlanner
-from echelons.teams.research import prompts
-from echelons.teams.research.agent_names import ROOT_NAME, build_agent_name
-from echelons.teams.research.corpus import DocumentFolder
-from echelons.teams.research.library import DocumentLibrary, map_agent_paths
-from echelons.teams.research.survey import Survey, SurveyedDocument, survey
+from echelons.teams.research.corpus import ROOT_NAME, DocumentFolder, build_agent_name
+from echelons.teams.research.library import (
+    DocumentLibrary,
+    build_document_prompt,
+    build_folder_prompt,
+    describe_document,
+    describe_folder,
+    map_agent_paths,
+)
+from echelons.teams.research.survey import Survey, SurveyedDocument, merge_telling_words, survey
 from echelons.teams.research.tools import DocumentSearch, build_tools
-from echelons.teams.research.word_weights import merge_telling_words
 
 
 def team(docs: Path | str | Survey) -> Agent:
@@ -23,10 +27,6 @@ def team(docs: Path | str | Survey) -> Agent:
     An agent without subordinates has one document in its context and tools to search and
     quote it; one with subordinates stands for a folder. Names depend on paths alone, so a
     stored run can be resumed after documents have been added. `survey` lists skipped files.
-
-    Args:
-        docs: The folder: Markdown, reStructuredText and other text, nested to any depth; or
-            the result of `survey`.
 
     Raises:
         TeamError: There is nothing at `docs`; `docs` is a file; there is no readable document in
@@ -48,31 +48,31 @@ def _build_folder_agent(
 ) -> Agent:
     subordinates = [
         *(
-            _build_folder_agent(each, read, build_agent_name(each.path), searches)
-            for each in folder.folders
+            _build_folder_agent(file, read, build_agent_name(file.path), searches)
+            for file in folder.folders
         ),
         *(
-            _build_document_agent(read.surveyed[each.path], searches[each.path])
-            for each in folder.documents
+            _build_document_agent(read.surveyed[document.path], searches[document.path])
+            for document in folder.documents
         ),
     ]
-    description = prompts.describe_folder(
-        folder, [read.surveyed[each.path].title for each in folder.iterate_documents()]
+    description = describe_folder(
+        folder, [read.surveyed[document.path].title for document in folder.iterate_documents()]
     )
     return Agent(
         name,
         description,
-        prompt=prompts.build_folder_prompt(description, read.skipped if name == ROOT_NAME else ()),
+        prompt=build_folder_prompt(description, read.skipped if name == ROOT_NAME else ()),
         subordinates=subordinates,
-        capabilities=merge_telling_words(each.capabilities for each in subordinates),
+        capabilities=merge_telling_words(subordinate.capabilities for subordinate in subordinates),
     )
 
 
 def _build_document_agent(reading: SurveyedDocument, search: DocumentSearch) -> Agent:
     return Agent(
         build_agent_name(reading.document.path),
-        prompts.describe_document(reading),
-        prompt=prompts.build_document_prompt(reading),
+        describe_document(reading),
+        prompt=build_document_prompt(reading),
         tools=build_tools(search),
         capabilities=reading.capabilities,
     )

@@ -11,13 +11,17 @@ from langchain_core.tools import BaseTool, StructuredTool, ToolException
 from pydantic import BaseModel, Field
 
 from echelons.teams.research.corpus import Document
-from echelons.teams.research.headings import TextRow
-from echelons.teams.research.outline import parse_outline
-from echelons.teams.research.passages import PassageIndex, build_index
-from echelons.teams.research.question import SearchQuestion as Asked
-from echelons.teams.research.question import parse_question
-from echelons.teams.research.search import SearchResult, find_nearest, find_passages
-from echelons.teams.research.word_weights import Vocabulary
+from echelons.teams.research.outline import TextRow, parse_outline
+from echelons.teams.research.search import (
+    PassageIndex,
+    SearchResult,
+    build_index,
+    find_nearest,
+    find_passages,
+    parse_question,
+)
+from echelons.teams.research.search import SearchQuestion as Asked
+from echelons.teams.research.survey import Vocabulary
 
 LONGEST_QUOTE: Final = 80
 """Most lines that `quote` returns."""

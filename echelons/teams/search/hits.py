@@ -1,13 +1,20 @@
-"""What a provider finds: hits, without duplicates, in one order and one format."""
+"""What a provider finds: hits, without duplicates, in one order and one format, and their cache."""
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from hashlib import sha256
 from html import unescape
+from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import Final
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
+
+from pydantic import TypeAdapter, ValidationError
 
 LONGEST_SNIPPET: Final = 400
 """Most characters of a hit's text."""
@@ -43,11 +50,7 @@ class SearchHit:
 
 
 def clean_text(text: object, limit: int) -> str:
-    r"""Return a provider's text without tags, entities and line ends, cut at `limit` characters.
-
-    >>> clean_text("the <span class='m'>North</span>\n Sea &amp; more", 20)
-    'the North Sea & more'
-    """
+    """Return a provider's text without tags, entities and line ends, cut at `limit` characters."""
     shown = " ".join(unescape(_TAG.sub("", str(text or ""))).split())
     return shown if len(shown) <= limit else f"{shown[: limit - 1]}…"
 
@@ -57,9 +60,6 @@ def normalise_url(url: str) -> str:
 
     Scheme, `www.`, letters' case in the host, standard ports, fragments, a last slash and tracking
     parameters make no other page.
-
-    >>> normalise_url("http://www.Example.org:80/a/?utm_source=x&b=1#c")
-    'example.org/a?b=1'
     """
     try:
         parts = urlsplit(url)
@@ -70,7 +70,7 @@ def normalise_url(url: str) -> str:
         return url
     host = parts.hostname.removeprefix("www.")
     place = host if port in (None, 80, 443) else f"{host}:{port}"
-    pairs = [each for each in parse_qsl(parts.query) if not _TRACKING.fullmatch(each[0])]
+    pairs = [pair for pair in parse_qsl(parts.query) if not _TRACKING.fullmatch(pair[0])]
     query = urlencode(sorted(pairs))
     path = unquote(parts.path).rstrip("/")
     return f"{place}{path}{f'?{query}' if query else ''}"
@@ -96,13 +96,7 @@ def merge_hits(found: Sequence[Sequence[SearchHit]]) -> list[SearchHit]:
 
 
 def format_hits(hits: Sequence[SearchHit]) -> str:
-    """Return hits as numbered entries: title, text, and source with the providers.
-
-    >>> print(format_hits([SearchHit("Tides", "sea/tides.md:3", "Twice a day.", ("folder",))]))
-    1. Tides
-       Twice a day.
-       — sea/tides.md:3 (folder)
-    """
+    """Return hits as numbered entries: title, text, and source with the providers."""
     entries = []
     for number, hit in enumerate(hits, start=1):
         lines = [f"{number}. {hit.title or hit.source}", *hit.snippet.splitlines()]
@@ -111,3 +105,46 @@ def format_hits(hits: Sequence[SearchHit]) -> str:
             "\n".join(f"   {line}".rstrip() if at else line for at, line in enumerate(lines))
         )
     return "\n".join(entries)
+
+
+DAY: Final = 86_400.0
+"""Default age in seconds up to which hits are used again."""
+
+_ENTRY: Final = TypeAdapter(tuple[float, list[SearchHit]])
+
+
+class HitCache:
+    """Hits by provider and query.
+
+    The files have the queries' hits in plain text; they are readable by their owner alone. A file
+    that cannot be read is as good as none, and one that cannot be written is left out.
+    """
+
+    def __init__(self, folder: Path, max_age: float, clock: Callable[[], float]) -> None:
+        self._folder = folder
+        self._max_age = max_age
+        self._clock = clock
+
+    def load(self, provider: str, query: str) -> Sequence[SearchHit] | None:
+        """Return the hits of a provider for a query, or `None` if there are none of late."""
+        try:
+            stored_at, hits = _ENTRY.validate_json(self._locate(provider, query).read_bytes())
+        except (OSError, ValidationError):
+            return None
+        return hits if 0 <= self._clock() - stored_at <= self._max_age else None
+
+    def store(self, provider: str, query: str, hits: Sequence[SearchHit]) -> None:
+        """Keep hits; empty ones are not kept, because a provider may only be late to know."""
+        if not hits:
+            return
+        entry = _ENTRY.dump_json((self._clock(), list(hits)))
+        with suppress(OSError):
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            # Another process never reads half a file: it is made under another name.
+            with NamedTemporaryFile(dir=self._folder, delete=False) as file:
+                file.write(entry)
+            Path(file.name).replace(self._locate(provider, query))
+
+    def _locate(self, provider: str, query: str) -> Path:
+        key = json.dumps([provider, query.casefold()])
+        return self._folder / f"{sha256(key.encode()).hexdigest()}.json"

@@ -13,17 +13,20 @@ from langchain_core.tools import BaseTool
 from echelons.effects.journal import effect
 from echelons.errors import EchelonsError, ToolRefusal, escape_braces, search_failed
 from echelons.guards.circuit_breaker import Admission, BreakerPolicy, Circuit
-from echelons.teams.search.hit_cache import DAY, HitCache
-from echelons.teams.search.hits import SearchHit, format_hits, merge_hits
-from echelons.teams.search.provider import (
+from echelons.teams.search.hits import DAY, HitCache, SearchHit, format_hits, merge_hits
+from echelons.teams.search.providers import (
     LONGEST_WAIT,
+    ArxivProvider,
+    GithubProvider,
+    QueryKind,
+    SearchInput,
     SearchProvider,
+    WebProvider,
+    WikipediaProvider,
     build_artifact,
     build_query_tool,
+    classify_query,
 )
-from echelons.teams.search.public_apis import ArxivProvider, GithubProvider, WikipediaProvider
-from echelons.teams.search.search_input import QueryKind, SearchInput, classify_query
-from echelons.teams.search.web import WebProvider
 from echelons.text.error_lines import describe_error
 from echelons.tools.answers import raise_refusals
 
@@ -55,14 +58,7 @@ def plan_stages(kind: QueryKind, names: Sequence[str]) -> list[tuple[str, ...]]:
 
 
 class GuardedProvider:
-    """A provider with a circuit breaker, its waits, and a cache.
-
-    Args:
-        provider: The provider.
-        clock: Returns the seconds since 1970.
-        breaker: When it is left alone after failures, and for how long.
-        cache: Where its hits are kept.
-    """
+    """A provider with a circuit breaker, its waits, and a cache."""
 
     def __init__(
         self,
@@ -151,7 +147,7 @@ class SearchService:
         kept = HitCache(cache, DAY, clock) if cache else None
         policy = breaker or BreakerPolicy()
         self._providers = {
-            each.name: GuardedProvider(each, clock, policy, kept) for each in providers
+            provider.name: GuardedProvider(provider, clock, policy, kept) for provider in providers
         }
 
     def search(self, query: str) -> tuple[str, dict[str, Any]]:

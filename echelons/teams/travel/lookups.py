@@ -1,13 +1,182 @@
-"""The tools that look facts up: places to stay, food, tours and events.
+"""The tools of the travel agents: flights, look-ups of facts, and reservations by a human.
 
-Plain functions; `team` gives them to the agents. Each returns one fact a line with its source,
-and raises `ToolException` for an unknown place, naming the known ones. None knows prices,
+Plain functions; `team` gives them to the agents. Look-ups return one fact a line with its source,
+and raise `ToolException` for an unknown place, naming those that have facts. None knows prices,
 opening hours or whether anything is free.
 """
 
 from __future__ import annotations
 
-from echelons.teams.travel.fact_answers import Topic, answer_topic
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from math import asin, cos, radians, sin, sqrt
+from typing import TYPE_CHECKING, Any
+
+from langchain_core.tools import ToolException
+
+from echelons.errors import missing_extra
+from echelons.teams.travel.facts import Topic, answer_topic, find_places, known_places, split_route
+from echelons.text.stemming import extract_words
+
+if TYPE_CHECKING:
+    from airportsdata import Airport as Row
+
+
+EARTH_RADIUS_KM = 6371.0088
+"""Mean radius of the earth (IUGG, R1), in km."""
+
+CRUISE_KM_H = 804.672
+"""500 mph, in km/h: the mean speed that Travelmath's flight time calculator assumes."""
+
+GROUND_HOURS = 0.5
+"""What the same calculator adds for take-off and landing, in hours."""
+
+
+@dataclass(frozen=True, slots=True)
+class Airport:
+    """An airport: its IATA code, its name, and where it is, in degrees."""
+
+    code: str
+    name: str
+    latitude: float
+    longitude: float
+
+
+def find_airport(code: str) -> Airport | None:
+    """Return the airport with this IATA code, or `None`.
+
+    Raises:
+        ConfigurationError: `airportsdata` is not installed.
+    """
+    row = load_table().get(code)
+    if row is None:
+        return None
+    return Airport(code, " ".join(row["name"].split()), row["lat"], row["lon"])
+
+
+def haversine_km(one: tuple[float, float], other: tuple[float, float]) -> float:
+    """Return the great-circle distance of two points, in km.
+
+    The haversine formula (R. W. Sinnott, "Virtues of the Haversine", Sky and Telescope 68,
+    1984), on a sphere with `EARTH_RADIUS_KM`: within about 0.5 % of the true distance
+    on the ellipsoid.
+
+    >>> round(haversine_km((0.0, 0.0), (0.0, 90.0)))
+    10008
+    """
+    (lat1, lon1), (lat2, lon2) = (map(radians, one), map(radians, other))
+    half = sin((lat2 - lat1) / 2) ** 2 + cos(lat1) * cos(lat2) * sin((lon2 - lon1) / 2) ** 2
+    # Rounding can lift the value of two antipodes a hair above 1.
+    return 2 * EARTH_RADIUS_KM * asin(sqrt(min(1.0, half)))
+
+
+def distance_km(one: Airport, other: Airport) -> float:
+    """Return the great-circle distance of two airports, in km."""
+    return haversine_km((one.latitude, one.longitude), (other.latitude, other.longitude))
+
+
+def flight_hours(km: float) -> float:
+    """Estimate the hours of a nonstop flight over `km` kilometres.
+
+    Distance over `CRUISE_KM_H`, and `GROUND_HOURS`: the rule of Travelmath's
+    flight time calculator (500 mph and 30 minutes). Wind and routing are not in it.
+
+    >>> flight_hours(804.672)
+    1.5
+    """
+    return km / CRUISE_KM_H + GROUND_HOURS
+
+
+@lru_cache(maxsize=1)
+def load_table() -> dict[str, Row]:
+    """Return the rows of all airports by their codes."""
+    try:
+        import airportsdata
+    except ModuleNotFoundError as error:
+        raise missing_extra("travel", "airportsdata") from error
+    return airportsdata.load("IATA")
+
+
+LIMITS_NOTE = "Known here: airports, distances and estimates. Not known: fares, timetables, seats."
+MINUTES_STEP = 5
+
+
+def find_flights(destination: str, origin: str | None = None) -> str:
+    """Find the airports of a destination, their distance and an estimated flight time.
+
+    Knows airports and distances, not fares, timetables or free seats. The distance is the
+    great circle (haversine, earth radius 6371.0088 km); the time is the rule of Travelmath's
+    flight time calculator: distance over 500 mph, and 30 minutes for take-off and landing.
+
+    Args:
+        destination: A city, a country or an IATA code to fly to, such as "Rome" or "FCO".
+        origin: A city, a country or an IATA code to fly from, such as "London" or "LHR".
+
+    Returns:
+        One airport a line, with its source, and a line that says what is not known.
+
+    Raises:
+        ToolException: The destination is unknown; the message names the known places.
+        ConfigurationError: The package `airportsdata` is not installed.
+    """
+    if origin is None:
+        destination, origin = split_route(destination)
+    start = _find_departure(origin) if origin else None
+    lines = [
+        _format_airport(airport, served, start) for airport, served in _find_arrivals(destination)
+    ]
+    if origin and start is None:
+        lines.append(
+            f"No airport is known for the origin {origin.strip()!r}, so no distances; "
+            "its IATA code would do."
+        )
+    return "\n".join([*lines, LIMITS_NOTE])
+
+
+def _find_arrivals(destination: str) -> Iterator[tuple[Airport, str]]:
+    direct = _read_airport_code(destination)
+    if direct is not None:
+        yield direct, ""
+        return
+    seen: set[str] = set()
+    for place in known_places(destination):
+        for code in place.airports:
+            airport = find_airport(code)
+            if airport is not None and code not in seen:
+                seen.add(code)
+                yield airport, f"{place.name}: "
+
+
+def _find_departure(origin: str) -> Airport | None:
+    """Return the main airport of the first place that `origin` names."""
+    direct = _read_airport_code(origin)
+    if direct is not None:
+        return direct
+    return next((find_airport(place.airports[0]) for place in find_places(origin)), None)
+
+
+def _read_airport_code(text: str) -> Airport | None:
+    """Return the airport if the text is only an IATA code, in capitals: "any" is a word.
+
+    Places take precedence over codes, or "USA" would be an airport in North Carolina.
+    """
+    code = text.strip()
+    if len(code) != 3 or not code.isupper() or find_places(code):
+        return None
+    return find_airport(code)
+
+
+def _format_airport(airport: Airport, served: str, start: Airport | None) -> str:
+    line = f"{served}{airport.code} {airport.name}"
+    if start is None or start.code == airport.code:
+        return f"{line} (airportsdata)"
+    km = distance_km(start, airport)
+    minutes = round(flight_hours(km) * 60 / MINUTES_STEP) * MINUTES_STEP
+    time = f"{minutes // 60} h {minutes % 60:02d} min"
+    away = f"{km:,.0f} km from {start.code} {start.name}, about {time} nonstop"
+    return f"{line}, {away} (airportsdata; great circle; Travelmath's rule)"
+
 
 STAYS = Topic("places to stay", ("hotel", "district"), "stay hotel accommodation room night")
 FOOD = Topic(
@@ -56,3 +225,59 @@ def find_events(place: str, kind: str | None = None) -> str:
         kind: What to look for, such as "opera", "jazz", "film" or "carnival".
     """
     return answer_topic(EVENTS, place, kind)
+
+
+YES = frozenset({
+    "yes", "y", "yeah", "yep", "yes please", "ok", "okay", "sure", "of course", "true", "done",
+    "confirm", "confirmed", "agreed", "approve", "approved", "accept", "accepted", "go ahead",
+    "do it", "book it", "please do",
+})  # fmt: skip
+NO = frozenset({
+    "no", "n", "nope", "no thanks", "no thank you", "false", "decline", "declined", "reject",
+    "rejected", "deny", "denied", "cancel", "cancelled", "canceled", "never mind", "do not", "dont",
+})  # fmt: skip
+
+
+def reserve_table(restaurant: str, when: str | None = None, people: int = 2) -> str:
+    """Ask a human to reserve a table, and wait for the answer.
+
+    Args:
+        restaurant: The name of the restaurant.
+        when: The day and time, such as "Friday at 8 pm".
+        people: How many people will come, 1 or more.
+
+    Returns:
+        Whether a human confirmed or declined, or what the human said instead.
+
+    Raises:
+        ToolException: The restaurant has no name, or there are fewer than one person.
+    """
+    # Only those who run graphs pay for LangGraph's import.
+    from langgraph.types import interrupt
+
+    if not restaurant.strip():
+        raise ToolException("a reservation needs the name of the restaurant; none was given")
+    if people < 1:
+        raise ToolException(f"a table is for 1 person or more, not for {people}; say how many")
+    table = f"a table for {people} at {restaurant.strip()}"
+    if when and when.strip():
+        table = f"{table}, {when.strip()}"
+    question = {
+        "question": f"Please reserve {table}. Is it confirmed?",
+        "restaurant": restaurant,
+        "when": when,
+        "people": people,
+    }
+    return _describe_outcome(table, interrupt(question))
+
+
+def _describe_outcome(table: str, answer: Any) -> str:
+    said = "" if answer is None else str(answer).strip()
+    plain = " ".join(extract_words(said))
+    if plain in YES:
+        return f"Confirmed by a human: {table}."
+    if plain in NO:
+        return f"Declined by a human: {table} was not reserved."
+    if not said:
+        return f"The human gave no answer: {table} is not confirmed."
+    return f"Not confirmed: asked for {table}, the human answered: {said}"

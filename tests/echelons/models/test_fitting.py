@@ -8,8 +8,8 @@ import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
 from echelons.identity.lineage import MAIL_KEY
-from echelons.models.cautious_count import count_cautiously
 from echelons.models.fitting import (
+    count_cautiously,
     cut_middle,
     find_latest_step,
     fit_messages,

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from echelons.models.http_clients import AsyncHttpClient
+from echelons.models.openai_chat import AsyncHttpClient
 
 Serve = Callable[..., tuple[Any, Any]]
 

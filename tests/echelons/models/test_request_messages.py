@@ -19,13 +19,12 @@ from langchain_core.messages import (
 )
 
 from echelons.models.client_rules import STRICTEST, ClientRules, describe_client
+from echelons.models.request_calls import RAW_ARGUMENTS, UNKNOWN_TOOL
+from echelons.models.request_content import NO_TEXT
 from echelons.models.request_messages import (
     BEGIN,
     GO_ON,
-    NO_TEXT,
     NOT_RUN,
-    RAW_ARGUMENTS,
-    UNKNOWN_TOOL,
     RequestBuilder,
     build_request,
 )

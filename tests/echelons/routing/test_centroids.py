@@ -7,9 +7,17 @@ from langchain_core.embeddings import Embeddings
 
 from echelons import Agent
 from echelons.capabilities import CapabilityMap
-from echelons.routing import EmbeddingMatcher, Router, centroids
-from echelons.routing.centroids import CentroidUpdates, blend_with_team, compute_penalties
-from echelons.routing.vectors import Vector, add_vectors, compute_centroid, dot, normalize_vector
+from echelons.routing import EmbeddingMatcher, Router, embedding_matcher
+from echelons.routing.embedding_matcher import (
+    CentroidUpdates,
+    Vector,
+    add_vectors,
+    blend_with_team,
+    compute_centroid,
+    compute_penalties,
+    dot,
+    normalize_vector,
+)
 
 PLACES = {
     # What all names share, and four special things; "calendar" is a little of the first three.
@@ -49,7 +57,7 @@ def test_a_general_name_does_not_take_what_a_special_one_is_meant_for(
     moot = [2.0, 1.52, 0.48, 0.48, 0.0]
     assert found(moot) == "meetings"
 
-    monkeypatch.setattr(centroids, "PENALTY_FRACTION", 0.0)
+    monkeypatch.setattr(embedding_matcher, "PENALTY_FRACTION", 0.0)
     assert found(moot) == "calendar"
 
 

@@ -12,14 +12,15 @@ import pytest
 from echelons import Agent
 from echelons.capabilities import Capability, CapabilityMap
 from echelons.routing import Router
-from echelons.routing.discriminative_weights import (
+from echelons.routing.word_weights import (
+    FEATURE_KINDS,
+    FeatureStatistics,
     WeightExample,
     compute_learning_rates,
     correct_weights,
     limit_examples,
+    read_words,
 )
-from echelons.routing.feature_statistics import FEATURE_KINDS, FeatureStatistics
-from echelons.routing.text_features import read_words
 
 
 def lesson(place: int, *told: dict[int, float], others: float = 0.0) -> WeightExample:

@@ -11,8 +11,13 @@ from langchain_core.embeddings import Embeddings
 from echelons import Agent
 from echelons.capabilities import Capability, CapabilityMap
 from echelons.routing import EmbeddingMatcher, Router
+from echelons.routing.embedding_matcher import (
+    compute_centroid,
+    compute_mean_cosine,
+    dot,
+    normalize_vector,
+)
 from echelons.routing.ranking import ProfileIndex
-from echelons.routing.vectors import compute_centroid, compute_mean_cosine, dot, normalize_vector
 from echelons.text.stemming import extract_words
 from tests.error_codes import raises_code
 

@@ -9,10 +9,16 @@ from hypothesis import strategies as st
 
 from echelons.teams.research import Survey
 from echelons.teams.research.outline import parse_outline
-from echelons.teams.research.passages import PassageIndex, build_index
-from echelons.teams.research.question import SearchQuestion, parse_question
-from echelons.teams.research.search import MOST_PASSAGES, SearchResult, find_passages
-from echelons.teams.research.word_weights import build_profile, count_documents
+from echelons.teams.research.search import (
+    MOST_PASSAGES,
+    PassageIndex,
+    SearchQuestion,
+    SearchResult,
+    build_index,
+    find_passages,
+    parse_question,
+)
+from echelons.teams.research.survey import build_profile, count_documents
 from echelons.text.stemming import extract_stems
 
 

@@ -11,8 +11,8 @@ from langchain_core.tools import BaseTool, ToolException
 
 from echelons.teams.research import Survey
 from echelons.teams.research.corpus import Document
+from echelons.teams.research.survey import count_documents
 from echelons.teams.research.tools import LONGEST_QUOTE, DocumentSearch, build_tools, open_index
-from echelons.teams.research.word_weights import count_documents
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from echelons.teams.research import Survey
-from echelons.teams.research.word_weights import (
+from echelons.teams.research.survey import (
     MOST_DOCUMENT_WORDS,
     MOST_FOLDER_WORDS,
     build_profile,

@@ -24,7 +24,7 @@ from echelons.teams.search import (
     search_web,
     search_wikipedia,
 )
-from echelons.teams.search.provider import LONGEST_WAIT, USER_AGENT, read_wait
+from echelons.teams.search.providers import LONGEST_WAIT, USER_AGENT, read_wait
 from tests.echelons.teams.search import replies
 from tests.error_codes import raises_code
 from tests.loopback_server import LoopbackServer, Reply

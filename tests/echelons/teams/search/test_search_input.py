@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from echelons.teams.search.search_input import (
+from echelons.teams.search.providers import (
     LONGEST_QUERY,
     QueryKind,
     SearchInput,

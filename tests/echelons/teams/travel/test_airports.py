@@ -11,15 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from echelons.errors import EchelonsError
-from echelons.teams.travel import airports
-from echelons.teams.travel.airports import (
+from echelons.teams.travel import lookups
+from echelons.teams.travel.lookups import (
     EARTH_RADIUS_KM,
     distance_km,
     find_airport,
+    find_food,
     flight_hours,
     haversine_km,
 )
-from echelons.teams.travel.lookups import find_food
 from tests.error_codes import raises_code
 
 POINTS = st.tuples(st.floats(-90, 90), st.floats(-180, 180))
@@ -29,10 +29,10 @@ METRE = 1e-3
 
 @pytest.fixture
 def no_airportsdata(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    airports.load_table.cache_clear()
+    lookups.load_table.cache_clear()
     monkeypatch.setitem(sys.modules, "airportsdata", None)
     yield
-    airports.load_table.cache_clear()
+    lookups.load_table.cache_clear()
 
 
 def between(one: str, other: str) -> float:

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.tools import ToolException
 
-from echelons.teams.travel.fact_answers import MOST_LINES
-from echelons.teams.travel.gazetteer import load_gazetteer
+from echelons.teams.travel.facts import MOST_LINES, load_gazetteer
 from echelons.teams.travel.lookups import find_events, find_food, find_places_to_stay, find_tours
 
 TOOLS: list[Callable[..., str]] = [find_food, find_tours, find_events, find_places_to_stay]

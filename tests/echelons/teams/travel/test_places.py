@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.tools import ToolException
 
-from echelons.teams.travel.gazetteer import load_gazetteer
-from echelons.teams.travel.places import find_places, known_places, split_route
+from echelons.teams.travel.facts import find_places, known_places, load_gazetteer, split_route
 
 NAMES = [place.name for place in (*load_gazetteer().regions, *load_gazetteer().cities)]
 

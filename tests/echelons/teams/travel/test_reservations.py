@@ -14,7 +14,7 @@ from langgraph.graph.state import CompiledStateGraph
 from langgraph.prebuilt import ToolNode
 from langgraph.types import Command
 
-from echelons.teams.travel.reservations import reserve_table
+from echelons.teams.travel.lookups import reserve_table
 
 Graph = CompiledStateGraph[Any, Any, Any, Any]
 CONFIG: RunnableConfig = {"configurable": {"thread_id": "1"}}

@@ -2,8 +2,8 @@
 
 from langchain_core.tools import tool
 
-from echelons.teams.travel import flights
+from echelons.teams.travel import lookups
 
 __all__ = ["find_flights"]
 
-find_flights = tool(parse_docstring=True)(flights.find_flights)
+find_flights = tool(parse_docstring=True)(lookups.find_flights)
