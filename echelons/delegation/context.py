@@ -1,4 +1,4 @@
-"""`DelegationContext`: what a subordinate is told of its superior's work, beside its task. Pure.
+"""`DelegationContext`: the part of a superior's work that its subordinate sees beside its task.
 
 A subordinate never sees its superior's conversation. A policy may give it a condensed view: recent
 events in a line each, what to be careful about, a preview. It becomes facts of the request's
@@ -20,15 +20,15 @@ MAX_EVENT = 200  # characters
 
 
 class DelegationContext(BaseModel):
-    """What a subordinate is told of its superior's work.
+    """The part of a superior's work that its subordinate sees.
 
     Attributes:
         payload: The fields of the input that the subordinate is given; `None` for a task in words.
             It is for a function that condenses; the subordinate has it in its task.
-        recent_events: What the superior was told, said and did lately, oldest first, a line each.
-        workspace: Where the subordinate's own files are in the workspace of the session, if it has
-            one; its superior sees them.
-        safety_flags: What to be careful about, by name.
+        recent_events: Latest messages and actions of the superior, oldest first, a line each.
+        workspace: The subordinate's folders in the workspace of the session, if it has one; its
+            superior sees them.
+        safety_flags: Names of what to be careful about.
         preview: A text about what the task is a part of.
     """
 
@@ -57,26 +57,26 @@ class DelegationContext(BaseModel):
 
 
 Condense: TypeAlias = Callable[[DelegationContext], DelegationContext]
-"""Returns what of a context a subordinate is told."""
+"""Returns the part of a context that a subordinate sees."""
 
 
 class ContextPolicy(Settings):
-    """How much of its work a superior tells its subordinates.
+    """How much of a superior's work its subordinates see.
 
-    What does not fit is left out: events from the oldest on, then the preview from its end. Flags
+    The context is cut to fit: events from the oldest on, then the preview from its end. Flags
     are never left out.
 
     Attributes:
-        tokens: Most tokens of what is told, four characters each.
+        tokens: Most tokens of the context, four characters each.
         events: Most recent events.
-        safety_flags: What all subordinates are to be careful about.
-        preview: Whether they are told the superior's own task.
+        safety_flags: Flags for all subordinates.
+        preview: Whether they see the superior's own task.
 
     Examples:
-        >>> told = ContextPolicy(tokens=6, events=2).condense(
+        >>> short = ContextPolicy(tokens=6, events=2).condense(
         ...     DelegationContext(recent_events=("user: old", "user: new", "head: looked it up"))
         ... )
-        >>> told.recent_events
+        >>> short.recent_events
         ('head: looked it up',)
     """
 
@@ -86,7 +86,7 @@ class ContextPolicy(Settings):
     preview: StrictBool = False
 
     def condense(self, context: DelegationContext) -> DelegationContext:
-        """Return what of a context a subordinate is told."""
+        """Return the part of a context that a subordinate sees."""
         short = context.model_copy(
             update={
                 "recent_events": context.recent_events[-self.events :] if self.events else (),

@@ -1,7 +1,7 @@
-"""`Contract`: the types of what an agent is given and of what it answers, as pydantic models.
+"""`Contract`: the types of an agent's tasks and answers, as pydantic models.
 
-What crosses is JSON. Each side validates it with the class that its own tree declares; no class is
-ever looked up by a stored name.
+Both are passed as JSON. Each side validates it with the class that its own tree declares; no class
+is ever looked up by a stored name.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Contract:
 
     Beside `call_subordinate`, a superior's model has a tool named after each subordinate with an
     input, whose parameters are the fields of the model. An answer that is not of the output is not
-    accepted: the agent's model is told what is wrong, and asked again.
+    accepted: the agent's model gets the fault, and tries again.
 
     Args:
         input: The type of a task.
@@ -142,7 +142,7 @@ class Contract:
 
 
 class SubordinateTool(dict[str, Any]):
-    """The schema of a tool that is named after a subordinate, told apart from other tools."""
+    """The schema of a tool that is named after a subordinate, as opposed to other tools."""
 
 
 class DelegationTool(dict[str, Any]):

@@ -53,7 +53,7 @@ class DelegationPolicy(Settings):
         deriver: Derives capabilities of agents that declare none; the root's applies to the
             tree. See `echelons.capabilities`; by default it uses the agents' names.
         threshold: The lowest score, from 0 to 1, of a candidate; the matcher's own by default.
-        sibling_messages: What becomes of a message from one of its subordinates to another:
+        sibling_messages: The handling of a message from one of its subordinates to another:
             `"copy"` delivers it, and shows the agent's model a copy; `"hold"` shows it to the
             agent's model alone, which may pass it on; `"refuse"`; or a function that decides
             about each, by its `sender`, `receiver` and `text`. One that fails holds it.
@@ -61,13 +61,13 @@ class DelegationPolicy(Settings):
             far they are.
         joins: Whether the agent's model is shown `delegate_many`, which takes the first, the best
             or a quorum of several answers.
-        context: What subordinates are told of the agent's own work, beside their task: a
+        context: The part of the agent's own work that subordinates see beside their task: a
             `ContextPolicy`, a function from a `DelegationContext` to another, or `None` for
             nothing.
-        on_alert: What becomes of an alert of one of its monitors: `"tell"` has the agent's model
+        on_alert: The handling of an alert of one of its monitors: `"tell"` has the agent's model
             read it at its next call; `"stop"` also stops the agent that it is about, with all
             below it; `"ignore"` does neither; or a function that decides about each `Alert`, by
-            its `monitor`, `path` and `reason`. One that fails tells.
+            its `monitor`, `path` and `reason`. If it fails, the agent's model reads the alert.
         breaker: When a failing subordinate is not called for a while.
         breaker_scope: Keeps the circuits of this tree apart from those of other trees in the same
             database whose agents have the same paths, such as those of another tenant: 1 to 128

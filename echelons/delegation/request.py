@@ -189,7 +189,7 @@ class DelegationRequest(_Record):
 
     @property
     def granted(self) -> dict[Unit, Amount]:
-        """What its superior has granted it, by unit."""
+        """The grant by its superior, by unit."""
         amounts = {key: amount for key, amount in self.budget.items() if key != "seconds"}
         if "active_seconds" in amounts:
             amounts["seconds"] = amounts.pop("active_seconds")

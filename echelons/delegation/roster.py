@@ -1,4 +1,4 @@
-"""What an agent has been told of the subordinates that it has beside its declared ones. Pure.
+"""The subordinates that an agent knows of beside its declared ones, from its messages. Pure.
 
 They come and go while its thread goes on, so they stand in notices and beside results, and never
 in its instructions: providers cache a prompt by its beginning.
@@ -23,7 +23,7 @@ MAX_LISTED: Final = 32
 
 
 class RosterEntry(NamedTuple):
-    """What an agent has been told of a subordinate."""
+    """An agent's knowledge of a subordinate."""
 
     role: str = ""  # what it was made for, quoted; empty for one that was dismissed
     until: str = ""  # the segment with which it ends; empty for one that stays
@@ -35,7 +35,7 @@ class RosterEntry(NamedTuple):
 
 DISMISSED: Final = RosterEntry()
 Roster = Mapping[str, RosterEntry]
-"""What an agent has been told of subordinates, by name."""
+"""An agent's knowledge of subordinates, by name."""
 StoredRoster = Mapping[str, tuple[str, str]]
 """The same as it is stored with summaries."""
 Changes = Mapping[str, RosterEntry | None]
@@ -57,7 +57,7 @@ def read_roster(
     before: StoredRoster | None = None,
 ) -> dict[str, RosterEntry]:
     """Return what some messages tell of subordinates, without those of an ended segment."""
-    # The agent was told that these would end with it.
+    # A notice has announced that these end with it.
     roster = read_whole_roster(messages, before)
     return {name: entry for name, entry in roster.items() if entry.until in ("", segment)}
 

@@ -45,13 +45,13 @@ _ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 @dataclass(frozen=True, slots=True)
 class AgentSpecification:
-    """What is stored of a spawned agent.
+    """The stored facts of a spawned agent.
 
     Attributes:
         id: Its id, derived from the call that has made it; never used again.
         name: Its name: a slug of its role, and the first eight digits of its id.
-        role: What it is for, as its superior has put it: data, never instructions of ours.
-        kind: What ends it.
+        role: Its purpose in its superior's words: data, never instructions of ours.
+        kind: Its kind, which decides when it ends.
         segment: The request of its superior in which it was made, or the turn of a root.
         profile: Name of the agent that it is a copy of; empty for none.
         profile_hash: Digest of that agent when this one was made.

@@ -359,7 +359,7 @@ class ApprovalAnswer(NamedTuple):
 def build_approval_answer(
     kind: Literal["tool", "subordinate"], name: str, answer: ApprovalAnswer
 ) -> UserAnswer | None:
-    """Return what a superior is told of an approval by a human, without the call's arguments.
+    """Return a human's approval as its superior reads it, without the call's arguments.
 
     Examples:
         >>> rejected = ApprovalAnswer("rejected", Decision("reject", "too dear"), was_asked=True)

@@ -48,8 +48,8 @@ _NAMES: Final[Mapping[Unit, str]] = {
 class Budget(Settings):
     """What an agent and all agents below it may spend on one request.
 
-    A unit that is left out is limited by the budgets above, if those have it. What is granted to a
-    subordinate is taken from what its superior has left, and what it has not spent is given back.
+    A unit that is left out is limited by the budgets above, if those have it. A grant to a
+    subordinate is taken from the rest of its superior's, and its own rest is given back.
     When nothing is left, no other call begins: the agent ends with what it has, `partial`.
 
     Attributes:
@@ -60,7 +60,7 @@ class Budget(Settings):
         tool_calls: Calls of tools.
         seconds: Time at work. It does not pass while the agent waits for a human, or no process
             runs. The calls of models in an event loop are cut off at its end.
-        warn_at: The share of each unit at which an agent is told what is left, between 0 and 1.
+        warn_at: The share of each unit at which an agent gets a warning, between 0 and 1.
         estimator: Counts the tokens of a reply that reports none: a function of the messages that
             the model has read and its reply, that returns the input and the output tokens.
 
@@ -134,7 +134,7 @@ class Budget(Settings):
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """What the agent at work may spend."""
+    """The grants that the agent at work may spend."""
 
     grants: Mapping[Unit, str] = field(default_factory=dict)  # the nearest with the unit
     warn_at: float = 0.8  # share of each unit
@@ -170,7 +170,7 @@ class GrantRequest:
 
 
 class CallEstimate(NamedTuple):
-    """What a model call is expected to use."""
+    """The expected usage of a model call."""
 
     model: str
     input_tokens: int = 0
@@ -178,7 +178,7 @@ class CallEstimate(NamedTuple):
 
 
 class CallUsage(NamedTuple):
-    """What a model call has used."""
+    """The usage of a model call."""
 
     model: str  # as it reports its name
     usage: Mapping[str, Any] | None  # as LangChain's `UsageMetadata`; `None` if it reports none
@@ -187,7 +187,7 @@ class CallUsage(NamedTuple):
 
 
 class NotedCall(NamedTuple):
-    """A model call that is recorded when it has ended, as no reply of the thread tells of it."""
+    """A model call that is recorded when it has ended, as no reply of the thread shows it."""
 
     used: CallUsage
     estimated_tokens: int = 0  # counted if nothing is reported
@@ -234,13 +234,13 @@ class Budgets(Protocol):
         ...
 
     def has_warnings(self, allowance: Allowance) -> bool:
-        """Return whether an agent may have to be told what is left, without reading anything."""
+        """Return whether an agent may be due a warning, without reading anything."""
         ...
 
     def take_warnings(
         self, allowance: Allowance, config: Mapping[str, Any]
     ) -> Sequence[tuple[str, str]]:
-        """Return what the agent has to be told of its budget, each with an id, and note it."""
+        """Return the warnings that an agent is due, each with an id, and note them."""
         ...
 
     def get_seconds_left(self, allowance: Allowance) -> float | None:

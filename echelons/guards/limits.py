@@ -49,9 +49,9 @@ class Limits(Settings):
             at least 200; the results of one message have twice as many together. The thread keeps
             the whole result, in which `read_result` reads on; `None` for no limit.
         max_repeats: Maximum calls with the same arguments and the same result, in a row or not,
-            of one agent for one request. It is told at half of them, and its response is `partial`
-            at the last. Calls of tools that poll (`effect(polls=True)`) and questions to people
-            do not count; `None` for no limit.
+            of one agent for one request. It gets a warning at half of them, and its response is
+            `partial` at the last. Calls of tools that poll (`effect(polls=True)`) and questions to
+            people do not count; `None` for no limit.
 
     Raises:
         InvalidSetting: A limit is out of its range, or has an unknown name.

@@ -27,7 +27,7 @@ class Mailboxes:
         """Let interventions cut off the reply that the agent begins, with its chunks so far."""
 
     def end_reply(self, config: Mapping[str, Any], *, has_failed: bool) -> None:
-        """Note that the reply has ended; if it has failed, others may be told what it was."""
+        """Note that the reply has ended; if it has failed, others may read its messages."""
 
     def read(self, config: Mapping[str, Any]) -> Sequence[Mail]:
         """Return the unread messages of the agent, oldest first."""

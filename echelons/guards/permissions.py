@@ -209,7 +209,7 @@ class Permissions(Settings):
 
     @property
     def grant(self) -> Grant:
-        """What it grants."""
+        """Its grants of tools, paths and hosts."""
         return Grant(self.tools, self.paths, self.network)
 
     @field_validator("approvals", mode="plain")

@@ -41,7 +41,7 @@ class LoggedFailure:
 
     @property
     def reason(self) -> str:
-        """What a model reads of it."""
+        """The text for a model."""
         return self.add_reference(self.error)
 
     def add_reference(self, text: str) -> str:
@@ -66,22 +66,18 @@ class FailureLog:
 
         It `leaves` if it goes on to the caller of the tree, which may be another tree.
         """
-        identity = Identity.from_metadata(config.get("metadata") or {}) or _OUTSIDE
-        if logged := _find_logged(error, identity):
-            return logged
-        failure = self._log(error, identity, tool, leaves)
-        self.store(failure, config)
+        failure, is_new = self._log(error, config, tool, leaves)
+        if is_new:
+            self.store(failure, config)
         return failure
 
     async def arecord(
         self, error: Exception, config: Mapping[str, Any], tool: str = "", *, leaves: bool = False
     ) -> LoggedFailure:
         """Async version of `record`."""
-        identity = Identity.from_metadata(config.get("metadata") or {}) or _OUTSIDE
-        if logged := _find_logged(error, identity):
-            return logged
-        failure = self._log(error, identity, tool, leaves)
-        await self.astore(failure, config)
+        failure, is_new = self._log(error, config, tool, leaves)
+        if is_new:
+            await self.astore(failure, config)
         return failure
 
     def store(self, failure: LoggedFailure, config: Mapping[str, Any]) -> None:
@@ -90,7 +86,13 @@ class FailureLog:
     async def astore(self, failure: LoggedFailure, config: Mapping[str, Any]) -> None:
         """Async version of `store`."""
 
-    def _log(self, error: Exception, identity: Identity, tool: str, leaves: bool) -> LoggedFailure:
+    def _log(
+        self, error: Exception, config: Mapping[str, Any], tool: str, leaves: bool
+    ) -> tuple[LoggedFailure, bool]:
+        """Log an exception, unless it is logged; return its failure, and whether it is new."""
+        identity = Identity.from_metadata(config.get("metadata") or {}) or _OUTSIDE
+        if logged := _find_logged(error, identity):
+            return logged, False
         if leaves and (server := find_server(error)):
             note_server(error, server)
         failure = LoggedFailure(
@@ -115,7 +117,7 @@ class FailureLog:
         )
         if leaves:
             vars(error)[_LOGGED_KEY] = failure
-        return failure
+        return failure, True
 
 
 def _find_logged(error: Exception, identity: Identity) -> LoggedFailure | None:

@@ -294,8 +294,7 @@ class ScriptedModel(BaseChatModel):
         message, latency = self._make_message(record, self._next_outcome(record))
         if latency:
             self._clock.sleep(latency)
-        self._log.record_finish(record)
-        return ChatResult(generations=[ChatGeneration(message=message)])
+        return self._finish(record, message)
 
     async def _agenerate(
         self,
@@ -308,8 +307,7 @@ class ScriptedModel(BaseChatModel):
         message, latency = self._make_message(record, await self._anext_outcome(record))
         if latency:
             await self._clock.asleep(latency)
-        self._log.record_finish(record)
-        return ChatResult(generations=[ChatGeneration(message=message)])
+        return self._finish(record, message)
 
     def _stream(
         self,
@@ -369,6 +367,10 @@ class ScriptedModel(BaseChatModel):
                     fault=fault,
                 )
         return record
+
+    def _finish(self, record: CallRecord, message: AIMessage) -> ChatResult:
+        self._log.record_finish(record)
+        return ChatResult(generations=[ChatGeneration(message=message)])
 
     def _next_outcome(self, record: CallRecord) -> StepOutcome:
         step = self._scripts.find_script(record.agent).next(record.agent, record.messages)

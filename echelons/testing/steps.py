@@ -107,7 +107,7 @@ def delegate_many(
     """Return the call that delegates several messages to subordinates at the same time.
 
     Args:
-        *requests: What `delegate` returns for each.
+        *requests: The calls that `delegate` returns.
         join: `all`, `first`, `quorum` or `best`.
         n: How many a quorum needs.
         id: The call's id; made from its place in the conversation if left out.

@@ -21,10 +21,10 @@ MAX_OUTPUT: Final = 20_000
 
 @dataclass(frozen=True, slots=True)
 class CodeResult:
-    """What became of a program.
+    """The result of a program.
 
     Attributes:
-        output: What it wrote, standard output and errors together.
+        output: Its standard output and errors together.
         exit_code: 0 if it succeeded.
     """
 

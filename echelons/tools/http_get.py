@@ -45,7 +45,7 @@ def resolve_host(host: str, port: int) -> Sequence[str]:
 
 @dataclass(frozen=True, slots=True)
 class FetchPolicy:
-    """What a fetch may do."""
+    """The limits of a fetch."""
 
     rules: HostRules
     max_bytes: int = 1_000_000

@@ -15,7 +15,7 @@ from echelons.tree.names import PATH_SEPARATOR
 
 
 class AgentKind(StrEnum):
-    """What an agent is.
+    """The kind of an agent.
 
     `DECLARED`: an `Agent` of the tree, or one that the tree no longer has. `HUMAN`: a `Human`.
     `FOREIGN`: a graph, a Runnable or a function. `MORTAL` and `DRONE`: those that were made at run
@@ -31,10 +31,10 @@ class AgentKind(StrEnum):
 
 
 class AgentState(StrEnum):
-    """What an agent is doing; the first that fits.
+    """The work of an agent; the first state that fits.
 
     `DISMISSED`: it was dismissed, or an agent above it, or has ended as its kind does. `PAUSED`:
-    it was told to pause. `WAITING`: for an answer, see `AgentRecord.waiting_for`. `WORKING`: a
+    an order pauses it. `WAITING`: for an answer, see `AgentRecord.waiting_for`. `WORKING`: a
     process is at work on its request, or on the turn that it watches. `FAILED`: it could not
     fulfil its latest request. `DONE`: it has. `IDLE`: it was asked nothing yet, or its process has
     ended.
@@ -57,8 +57,8 @@ class AgentRecord:
         id: Its id on this thread, the same in every process; a copied thread has others.
         path: Its path, such as `"head/north"`.
         superior_id: Id of its superior; empty for the root.
-        kind: What it is.
-        role: What one that was made at run time is for, as its superior has put it; empty for
+        kind: Its kind.
+        role: The purpose of one that was made at run time, in its superior's words; empty for
             others.
         spawn_levels: How many levels of agents one that was made at run time may make below it; 0
             for others.
@@ -66,9 +66,9 @@ class AgentRecord:
         subordinate_ids: Ids of its subordinates.
         thread_ids: Its own threads, one for each conversation.
         since: When it began, ISO 8601, UTC; empty if it has not.
-        state: What it is doing.
+        state: Its state.
         waiting_for: Whose answer it waits for: paths of agents, names of people, or `"the user"`.
-        question: What it has asked a person, in one line, shortened; empty if nothing is open.
+        question: Its open question to a person, in one line, shortened; empty if there is none.
     """
 
     id: str

@@ -32,7 +32,7 @@ def create_empty_capabilities() -> Mapping[str, float]:
 
 @runtime_checkable
 class Member(Protocol):
-    """What the tree needs to know of each of its members."""
+    """The facts that the tree needs about a member."""
 
     @property
     def name(self) -> str:

@@ -29,7 +29,7 @@ class NameTheme:
     """Names for people, of which the agents of a tree that were spawned get one each.
 
     Args:
-        name: What they have in common, or where they are from; for errors.
+        name: Its subject or its file, for errors.
         names: 64 to 10,000 names, none twice. Each is a letter, and up to 31 letters, spaces,
             hyphens or apostrophes.
 

@@ -27,7 +27,7 @@ class StoredCall:
     """One call of a model or a tool, as it is stored.
 
     Attributes:
-        kind: What was called.
+        kind: Whether a model or a tool was called.
         state: Of a reply, `reported` or `unknown`; of a charge, its state. A call that was charged
             as `unknown` has `charged_tokens`.
         thread_id: LangGraph's id of the thread.
@@ -39,7 +39,7 @@ class StoredCall:
         output_tokens: Tokens that it has written.
         cached_tokens: Those of the tokens read that were in its provider's cache.
         charged_tokens: Tokens that were charged, and that no model has reported.
-        money: What was charged; `None` if no price was known then.
+        money: The charge; `None` if no price was known then.
         currency: That of the money.
     """
 
@@ -60,7 +60,7 @@ class StoredCall:
 
 @dataclass(frozen=True, slots=True)
 class GrantedAmount:
-    """What was granted of one unit, and what has become of it.
+    """A grant of one unit, and its use.
 
     Attributes:
         path: Path of the agent that may spend it, with all below it.
@@ -68,9 +68,9 @@ class GrantedAmount:
         turn_id: The root's turn.
         grant_id: Id of the grant.
         unit: `tokens`, `money`, `calls`, `tool_calls` or `seconds`.
-        granted: What may be spent.
-        spent: What was spent.
-        reserved: What is reserved for calls under way and for grants below it.
+        granted: The whole amount.
+        spent: The spent amount.
+        reserved: The amount reserved for calls under way and for grants below it.
         closed: Whether its request was answered; what was not spent is back.
         currency: That of money; empty for other units.
     """
@@ -88,13 +88,13 @@ class GrantedAmount:
 
     @property
     def free(self) -> Decimal:
-        """What is left; nothing once it is closed."""
+        """The rest; nothing once it is closed."""
         left = add_money(self.granted, -self.spent, -self.reserved)
         return Decimal(0) if self.closed else max(left, Decimal(0))
 
     @property
     def overdraft(self) -> Decimal:
-        """What was spent beyond what was granted."""
+        """The amount spent beyond the grant."""
         return max(add_money(self.spent, self.reserved, -self.granted), Decimal(0))
 
     def describe_left(self) -> str:
@@ -166,12 +166,12 @@ _COUNTS = tuple(name for name in UsageTotals.__dataclass_fields__ if name != "co
 
 @dataclass(frozen=True, slots=True)
 class UsageReport:
-    """What agents have used: calls of models and tools, and what was granted.
+    """The usage of agents: calls of models and tools, and grants.
 
     Attributes:
         calls: The stored calls, oldest first for each thread.
-        grants: What was granted, by grant and unit, superiors first.
-        prices: What the tokens of models cost; `None` if that is not known.
+        grants: The grants by id and unit, superiors first.
+        prices: The prices of models' tokens; `None` if that is not known.
     """
 
     calls: Sequence[StoredCall] = ()

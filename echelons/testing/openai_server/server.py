@@ -263,7 +263,7 @@ class OpenAIServer:
             with tool calls that are not answered.
 
     Attributes:
-        rules: What it refuses, by path: tables that a test may change.
+        rules: The rules for requests, by path: tables that a test may change.
         refused: Why requests were refused.
         errors: Errors in the script, such as `script_exhausted`; the client gets status 400,
             which it does not retry.

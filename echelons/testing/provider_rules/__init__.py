@@ -1,4 +1,4 @@
-"""What providers refuse in a request, as small named rules for models and servers of tests.
+"""The rules of providers for requests, small and named, for models and servers of tests.
 
 Each rule of a table yields what is wrong with a request, in the words of the provider where they
 are known. The rules are those that the providers document or enforce, and those of the many servers

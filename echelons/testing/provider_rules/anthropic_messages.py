@@ -1,4 +1,4 @@
-"""What Anthropic refuses in a request of its Messages API."""
+"""Anthropic's rules for requests of its Messages API."""
 
 from __future__ import annotations
 

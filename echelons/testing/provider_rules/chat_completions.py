@@ -1,4 +1,4 @@
-"""What OpenAI, and servers that speak its Chat Completions, refuse in a request."""
+"""The rules of OpenAI, and of servers that speak its Chat Completions, for requests."""
 
 from __future__ import annotations
 

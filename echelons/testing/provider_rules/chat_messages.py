@@ -1,4 +1,4 @@
-"""What at least one provider refuses in a conversation of LangChain's messages.
+"""The rules of all providers together for a conversation of LangChain's messages.
 
 The strictest provider counts, as any client may send these messages. Chat Completions refuses
 pictures in results of tools, for instance.

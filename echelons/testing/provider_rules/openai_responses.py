@@ -1,4 +1,4 @@
-"""What OpenAI refuses in a request of its Responses API."""
+"""OpenAI's rules for requests of its Responses API."""
 
 from __future__ import annotations
 
