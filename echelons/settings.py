@@ -32,16 +32,16 @@ class Settings(BaseModel):
         try:
             super().__init__(**values)
         except ValidationError as error:
-            found, owner = error.errors()[0], type(self)
-            inner = found.get("ctx", {}).get("error")
+            fault, owner = error.errors()[0], type(self)
+            inner = fault.get("ctx", {}).get("error")
             if isinstance(inner, InvalidSetting):
                 raise inner from error
-            why = f"{found['msg'].removeprefix('Value error, ')}; leave it out for the default"
-            if found["type"] == "extra_forbidden":
+            why = f"{fault['msg'].removeprefix('Value error, ')}; leave it out for the default"
+            if fault["type"] == "extra_forbidden":
                 why = f"there is no such setting, but {', '.join(owner.model_fields)}"
             # Of a setting with several types, pydantic adds which one, such as `constrained-float`.
-            name = ".".join(str(error) for error in found["loc"] if str(error).isidentifier())
-            raise InvalidSetting(owner.__name__, name, found["input"], why) from error
+            name = ".".join(str(error) for error in fault["loc"] if str(error).isidentifier())
+            raise InvalidSetting(owner.__name__, name, fault["input"], why) from error
         except EchelonsError:
             raise
         except Exception as error:

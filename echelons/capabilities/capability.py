@@ -87,15 +87,15 @@ def check_capabilities(agent: str, capabilities: Any) -> DeclaredCapabilities:
     with refuse_unreadable(lambda _: _invalid_capability(agent, capabilities, None)):
         if not isinstance(capabilities, Mapping):
             raise _invalid_capability(agent, capabilities, None)
-        entries = [(name, given) for name, given in list_items(capabilities.items())]
+        entries = [(name, values) for name, values in list_items(capabilities.items())]
     kept: dict[str, Capability] = {}
-    for given_name, given in entries:
-        with refuse_unreadable(lambda _: _invalid_capability(agent, given_name, given)):  # noqa: B023
-            confidence = given.confidence if isinstance(given, Capability) else given
+    for given_name, values in entries:
+        with refuse_unreadable(lambda _: _invalid_capability(agent, given_name, values)):  # noqa: B023
+            confidence = values.confidence if isinstance(values, Capability) else values
             name = read_text(given_name)
             if name is None or not name.strip() or not _is_confidence(confidence):
                 raise _invalid_capability(agent, given_name, confidence)
-            kept[name] = given if isinstance(given, Capability) else Capability(given)
+            kept[name] = values if isinstance(values, Capability) else Capability(values)
     return DeclaredCapabilities(kept)
 
 
@@ -107,10 +107,10 @@ def _is_confidence(value: Any) -> bool:
 def _check_examples(examples: Any) -> tuple[str, ...]:
     if isinstance(examples, (str, bytes, Mapping)) or not hasattr(examples, "__iter__"):
         raise _invalid_examples(examples)
-    given = list_items(examples)
-    texts = tuple(text for item in given if (text := read_text(item)) and text.strip())
-    if len(texts) < len(given):
-        raise _invalid_examples(tuple(given))
+    values = list_items(examples)
+    texts = tuple(text for item in values if (text := read_text(item)) and text.strip())
+    if len(texts) < len(values):
+        raise _invalid_examples(tuple(values))
     return texts
 
 

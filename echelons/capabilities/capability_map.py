@@ -115,13 +115,15 @@ class CapabilityMap:
             raise invalid_subordinate(self.agent, self.agent, why)
         return self._remove_at(path, self.agent)
 
-    def walk(self, above: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], CapabilityMap]]:
+    def walk(
+        self, parents: tuple[str, ...] = ()
+    ) -> Iterator[tuple[tuple[str, ...], CapabilityMap]]:
         """Yield this map and all below with their paths, depth first, subordinates in order."""
-        stack: list[tuple[tuple[str, ...], CapabilityMap]] = [((*above, self.agent), self)]
+        stack: list[tuple[tuple[str, ...], CapabilityMap]] = [((*parents, self.agent), self)]
         while stack:
-            path, each = stack.pop()
-            yield path, each
-            stack.extend(((*path, sub.agent), sub) for sub in reversed(each.subordinates))
+            path, item = stack.pop()
+            yield path, item
+            stack.extend(((*path, sub.agent), sub) for sub in reversed(item.subordinates))
 
     def to_json(self) -> dict[str, Any]:
         """Return the map as JSON, subordinates nested."""
@@ -130,8 +132,8 @@ class CapabilityMap:
             "derived": self.derived,
             "total_depth": self.total_depth,
             "capabilities": {
-                name: {"confidence": each.confidence, "examples": list(each.examples)}
-                for name, each in self.capabilities.full.items()
+                name: {"confidence": item.confidence, "examples": list(item.examples)}
+                for name, item in self.capabilities.full.items()
             },
             "subordinates": [subordinate.to_json() for subordinate in self.subordinates],
         }
@@ -144,9 +146,9 @@ class CapabilityMap:
 
     @classmethod
     def _discover(cls, member: Member, deriver: Deriver) -> CapabilityMap:
-        own, derived = get_capabilities(member, deriver)
+        declared, derived = get_capabilities(member, deriver)
         below = tuple(cls._discover(subordinate, deriver) for subordinate in member.subordinates)
-        return cls(member.name, own, derived, collect_texts(member))._with_subordinates(below)
+        return cls(member.name, declared, derived, collect_texts(member))._with_subordinates(below)
 
     def _with_subordinates(self, subordinates: tuple[CapabilityMap, ...]) -> CapabilityMap:
         depth = max((subordinate.total_depth + 1 for subordinate in subordinates), default=0)
@@ -190,10 +192,10 @@ class CapabilityMap:
     def _draw_lines(self) -> list[str]:
         how = ", derived" if self.derived else ""
         listed: list[str] = []
-        for name, each in self.capabilities.full.items():
-            count = len(each.examples)
+        for name, item in self.capabilities.full.items():
+            count = len(item.examples)
             examples = f", {count} example{'s' if count > 1 else ''}" if count else ""
-            listed.append(f"{join_printable(name)} ({each.confidence:g}{how}{examples})")
+            listed.append(f"{join_printable(name)} ({item.confidence:g}{how}{examples})")
         line = f"{self.agent}: {', '.join(listed)}" if listed else self.agent
         return [
             line,

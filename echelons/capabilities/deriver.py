@@ -291,19 +291,19 @@ class ModelDeriver:
         if not (unknown := self._describe_unknown(root)):
             return
         self._known.update(_select_unchanged(unknown, self._store.read([*unknown])))
-        if asked := self._describe_unknown(root):
-            replies = run_plan_steps(self._ask(asked))
-            self._store.write(self._take_replies(root, asked, replies))
+        if agents := self._describe_unknown(root):
+            replies = run_plan_steps(self._ask(agents))
+            self._store.write(self._take_replies(root, agents, replies))
 
     async def alearn(self, root: Member) -> None:
         """Async version of `learn`."""
         if not (unknown := self._describe_unknown(root)):
             return
-        found = await self._store.arun(lambda: self._store.read([*unknown]))
-        self._known.update(_select_unchanged(unknown, found))
-        if asked := self._describe_unknown(root):
-            replies = await arun_plan_steps(self._ask(asked))
-            heard = self._take_replies(root, asked, replies)
+        stored = await self._store.arun(lambda: self._store.read([*unknown]))
+        self._known.update(_select_unchanged(unknown, stored))
+        if agents := self._describe_unknown(root):
+            replies = await arun_plan_steps(self._ask(agents))
+            heard = self._take_replies(root, agents, replies)
             await self._store.arun(lambda: self._store.write(heard))
 
     def _describe_unknown(self, root: Member) -> dict[str, AgentDescription]:
@@ -313,18 +313,18 @@ class ModelDeriver:
         silent = (member.member for member in walk_tree(root) if not member.member.capabilities)
         about = {member.name: describe_agent(member, model) for member in silent}
         return {
-            agent: each
-            for agent, each in about.items()
-            if agent not in self._known or self._known[agent].fingerprint != each.fingerprint
+            agent: item
+            for agent, item in about.items()
+            if agent not in self._known or self._known[agent].fingerprint != item.fingerprint
         }
 
     def _take_replies(
-        self, root: Member, asked: Mapping[str, AgentDescription], replies: Sequence[Any]
+        self, root: Member, agents: Mapping[str, AgentDescription], replies: Sequence[Any]
     ) -> Mapping[str, Derivation]:
         """Add the replies to what is known, and return those that are worth storing."""
         members = {member.member.name: member.member for member in walk_tree(root)}
-        said: dict[str, Derivation] = {}
-        for about, reply in zip(asked.values(), replies, strict=True):
+        derivations: dict[str, Derivation] = {}
+        for about, reply in zip(agents.values(), replies, strict=True):
             try:
                 capabilities = _read_reply(about.agent, reply)
             except Exception as error:  # noqa: BLE001 - models raise anything
@@ -333,15 +333,17 @@ class ModelDeriver:
                 words = derive_from_names(members[about.agent])
                 self._known[about.agent] = Derivation(about.fingerprint, words)
                 continue
-            said[about.agent] = Derivation(about.fingerprint, capabilities)
-        self._known.update(said)
-        return said
+            derivations[about.agent] = Derivation(about.fingerprint, capabilities)
+        self._known.update(derivations)
+        return derivations
 
-    def _ask(self, asked: Mapping[str, AgentDescription]) -> Plan[list[Any]]:
+    def _ask(self, agents: Mapping[str, AgentDescription]) -> Plan[list[Any]]:
         """Return the reply about each agent, or the error of its call."""
         from echelons.models.door.ask import ask_all, ask_quietly
 
-        questions = [ask_quietly(self._model, INSTRUCTIONS, about.text) for about in asked.values()]
+        questions = [
+            ask_quietly(self._model, INSTRUCTIONS, about.text) for about in agents.values()
+        ]
         return (yield from ask_all(questions, MAX_CONCURRENCY))
 
 
@@ -352,10 +354,10 @@ def _read_reply(agent: str, reply: Any) -> Mapping[str, Capability]:
 
 
 def _select_unchanged(
-    asked: Mapping[str, AgentDescription], kept: Mapping[str, Derivation]
+    agents: Mapping[str, AgentDescription], kept: Mapping[str, Derivation]
 ) -> Mapping[str, Derivation]:
     return {
-        agent: found
-        for agent, found in kept.items()
-        if agent in asked and found.fingerprint == asked[agent].fingerprint
+        agent: stored
+        for agent, stored in kept.items()
+        if agent in agents and stored.fingerprint == agents[agent].fingerprint
     }

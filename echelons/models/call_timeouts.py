@@ -63,17 +63,17 @@ def limit_call(model: Any, config: RunnableConfig) -> tuple[RunnableConfig, dict
     # A cache finds a reply by the arguments of its call, and this one is never the same.
     if getattr(model, "cache", None) or get_llm_cache():
         return timed, {}
-    own = getattr(model, "request_timeout", getattr(model, "default_request_timeout", None))
-    return timed, {"timeout": _shorten(own, max(left, 0.001))}
+    preset = getattr(model, "request_timeout", getattr(model, "default_request_timeout", None))
+    return timed, {"timeout": _shorten(preset, max(left, 0.001))}
 
 
-def _shorten(given: Any, left: float) -> Any:
+def _shorten(timeout: Any, left: float) -> Any:
     """Return a client's timeout, of which no part is longer than the seconds left."""
-    if isinstance(given, (int, float)):
-        return min(given, left)
-    if isinstance(given, tuple):
-        return tuple(_shorten(item, left) for item in given)
-    if hasattr(given, "as_dict"):  # the `Timeout` of an HTTP library
-        parts: Mapping[str, Any] = given.as_dict()
-        return type(given)(**{name: _shorten(each, left) for name, each in parts.items()})
+    if isinstance(timeout, (int, float)):
+        return min(timeout, left)
+    if isinstance(timeout, tuple):
+        return tuple(_shorten(item, left) for item in timeout)
+    if hasattr(timeout, "as_dict"):  # the `Timeout` of an HTTP library
+        parts: Mapping[str, Any] = timeout.as_dict()
+        return type(timeout)(**{name: _shorten(entry, left) for name, entry in parts.items()})
     return left

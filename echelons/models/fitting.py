@@ -117,9 +117,9 @@ def fit_messages(
     """
     if count(messages) <= limit:
         return [*messages]
-    if not (told := list_lost_notices(messages, ())):
+    if not (lost := list_lost_notices(messages, ())):
         return _fit_rest(messages, limit, count)
-    shown = _fit_rest(messages, limit - count(told), count)
+    shown = _fit_rest(messages, limit - count(lost), count)
     begin = _find_begin(shown)
     return [*shown[:begin], *list_lost_notices(messages, shown), *shown[begin:]]
 
@@ -170,7 +170,7 @@ def _fit_rest(messages: Sequence[BaseMessage], limit: int, count: TokenCount) ->
 
 def _find_begin(messages: Sequence[BaseMessage]) -> int:
     """Return the place of the first message that is no instruction."""
-    places = (n for n, each in enumerate(messages) if not isinstance(each, SystemMessage))
+    places = (n for n, item in enumerate(messages) if not isinstance(item, SystemMessage))
     return next(places, len(messages))
 
 
@@ -269,16 +269,16 @@ def shorten_arguments(arguments: Mapping[str, Any], limit: int) -> dict[str, Any
     A long list or object becomes the begin and the end of its JSON.
     """
     texts = {
-        key: each if isinstance(each, str) else json.dumps(each, ensure_ascii=False, default=str)
-        for key, each in arguments.items()
+        key: item if isinstance(item, str) else json.dumps(item, ensure_ascii=False, default=str)
+        for key, item in arguments.items()
     }
     if sum(map(len, texts.values())) + sum(map(len, texts)) + 6 * len(texts) <= limit:
         return dict(arguments)
     cap = limit
     while cap:
         shorter = {
-            key: arguments[key] if len(each) <= cap else cut_middle(each, cap)
-            for key, each in texts.items()
+            key: arguments[key] if len(item) <= cap else cut_middle(item, cap)
+            for key, item in texts.items()
         }
         if len(json.dumps(shorter, ensure_ascii=False, default=str)) <= limit:
             return shorter
@@ -288,7 +288,7 @@ def shorten_arguments(arguments: Mapping[str, Any], limit: int) -> dict[str, Any
 
 def _has_seal(value: Any) -> bool:
     if isinstance(value, Mapping):
-        return any(str(key).startswith(_SEALS) or _has_seal(each) for key, each in value.items())
+        return any(str(key).startswith(_SEALS) or _has_seal(item) for key, item in value.items())
     return isinstance(value, list) and any(map(_has_seal, value))
 
 
@@ -331,8 +331,8 @@ def _shorten_arguments_of(message: AIMessage, limit: int) -> AIMessage:
         "invalid_tool_calls": invalid,
         # What a client has kept of the calls has the whole arguments.
         "additional_kwargs": {
-            key: each
-            for key, each in message.additional_kwargs.items()
+            key: item
+            for key, item in message.additional_kwargs.items()
             if key not in ("tool_calls", "function_call")
         },
     }
@@ -345,13 +345,13 @@ def _shorten_block(block: Any, limit: int) -> Any:
     """Return a block of a call with shorter arguments, any other block as it is."""
     if not isinstance(block, dict) or block.get("type") not in _CALLS:
         return block
-    new = {key: each for key, each in block.items() if key != "partial_json"}
+    new = {key: item for key, item in block.items() if key != "partial_json"}
     for key in ("input", "args", "arguments"):
-        given = new.get(key)
-        if isinstance(given, Mapping):
-            new[key] = shorten_arguments(given, limit)
-        elif isinstance(given, str) and len(given) > limit:
-            new[key] = _shorten_json(given, limit)
+        value = new.get(key)
+        if isinstance(value, Mapping):
+            new[key] = shorten_arguments(value, limit)
+        elif isinstance(value, str) and len(value) > limit:
+            new[key] = _shorten_json(value, limit)
     return new
 
 
@@ -432,5 +432,5 @@ def _build_note(step: Sequence[BaseMessage], limit: int) -> BaseMessage:
             ]
     text = json.dumps(" | ".join(filter(None, parts)), ensure_ascii=False)
     noted = Mail(0, "", "", "", "notice").to_metadata()
-    said = f"A step of yours, shortened: {text}"
-    return HumanMessage(said, response_metadata={MAIL_KEY: noted})
+    note = f"A step of yours, shortened: {text}"
+    return HumanMessage(note, response_metadata={MAIL_KEY: noted})

@@ -36,16 +36,16 @@ def leave_out_hidden(
     """Return a conversation without the messages that are hidden."""
     if not hidden or hidden.isdisjoint([message.id for message in messages]):
         return messages
-    own = find_hidden(messages, hidden)
+    hidden_ids = find_hidden(messages, hidden)
     called = {
         call["id"]
         for message in messages
-        if isinstance(message, AIMessage) and message.id not in own
+        if isinstance(message, AIMessage) and message.id not in hidden_ids
         for call in message.tool_calls
     }
     kept: list[BaseMessage] = []
     for message in messages:
-        if message.id not in own:
+        if message.id not in hidden_ids:
             kept.append(message)
         elif isinstance(message, ToolMessage) and message.tool_call_id in called:
             kept.append(message.model_copy(update={"content": HIDDEN_RESULT, "artifact": None}))

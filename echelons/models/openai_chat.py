@@ -54,8 +54,10 @@ class SyncHttpClient(DefaultHttpxClient):
                 return super().send(request, **options)
             if left == 0:
                 raise APITimeoutError(request)
-            given = request.extensions.get("timeout") or self.timeout.as_dict()
-            parts = {key: left if each is None else min(left, each) for key, each in given.items()}
+            timeouts = request.extensions.get("timeout") or self.timeout.as_dict()
+            parts = {
+                key: left if item is None else min(left, item) for key, item in timeouts.items()
+            }
             request.extensions = {**request.extensions, "timeout": parts}
             try:
                 return super().send(request, **options)

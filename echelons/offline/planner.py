@@ -76,13 +76,13 @@ def plan_reply(
     if not turn.context.task.text.strip():
         return _report_unable(box, "there is no task")
     context, shares = _share_task(turn.context, box.team, sharing)
-    own = choose_tools(box.own_tools, context, alone=not shares)
-    if calls := (*_build_delegations(context, shares, box), *own.calls):
+    choice = choose_tools(box.own_tools, context, alone=not shares)
+    if calls := (*_build_delegations(context, shares, box), *choice.calls):
         return PlannedReply(calls=calls)
-    if not own.missing:
+    if not choice.missing:
         nearest = describe_nearest(turn.context.task.text) if describe_nearest else ""
         return _report_unable(box, NOTHING_FITS, nearest)
-    needed = f"{own.tool} needs to know: {', '.join(own.missing)}"
+    needed = f"{choice.tool} needs to know: {', '.join(choice.missing)}"
     if box.can_report:
         return _build_report("needs_input", needed, reason=needed)
     return PlannedReply(f"I cannot go on yet: {needed}.")

@@ -62,8 +62,8 @@ def fill_arguments(
     """
     words = extract_words(f"{tool.name} {tool.summary}")
     source = _ArgumentSource(context, trade.union(map(stem, words)))
-    found = {parameter.name: source.find_value(parameter) for parameter in tool.parameters}
-    values = {name: value for name, value in found.items() if value is not None}
+    results = {parameter.name: source.find_value(parameter) for parameter in tool.parameters}
+    values = {name: value for name, value in results.items() if value is not None}
     missing = [p.name for p in tool.parameters if p.required and p.name not in values]
     return FilledArguments(values, tuple(missing))
 
@@ -229,16 +229,18 @@ def choose_tools(tools: Sequence[ToolSpec], context: TaskContext, alone: bool) -
     fitting = _rank_tools(tools, context, alone)
     trade = frozenset[str]().union(*(tool.name_stems for tool in tools))
     filled = [(tool, fill_arguments(tool, context, trade)) for tool in fitting]
-    calls = tuple((tool.name, found.values) for tool, found in filled if not found.missing)
+    calls = tuple(
+        (tool.name, arguments.values) for tool, arguments in filled if not arguments.missing
+    )
     if calls or not (alone or filled):
         return ToolChoice(calls)
     if not filled:
         # No tool fits: fall back to a look-up, which does no harm.
         lookups = [tool for tool in tools if not _is_acting(tool)]
         possible = [(tool, fill_arguments(tool, context, trade)) for tool in lookups]
-        for tool, found in possible:
-            if not found.missing:
-                return ToolChoice(((tool.name, found.values),))
+        for tool, arguments in possible:
+            if not arguments.missing:
+                return ToolChoice(((tool.name, arguments.values),))
         filled = [pair for pair in possible if pair[1].values]
     return ToolChoice((), filled[0][1].missing, filled[0][0].name) if filled else ToolChoice()
 

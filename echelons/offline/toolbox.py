@@ -178,5 +178,5 @@ class Toolbox:
             team = parse_team(roster or delegate.summary, names)
         typed = {name: tools[name] for name in team.names if name in tools}
         taken = BUILT_IN_TOOLS | typed.keys()
-        own = tuple(tool for tool in tools.values() if tool.name not in taken)
-        return cls(team, own, REPORT in tools, typed)
+        own_tools = tuple(tool for tool in tools.values() if tool.name not in taken)
+        return cls(team, own_tools, REPORT in tools, typed)

@@ -76,17 +76,17 @@ def load_profile(folder: str | Path, name: str, *, trusted: bool = False) -> Age
     """
     team = read_team(folder)
     _refuse_faults(folder, team.faults)
-    known = {profile.name: profile for profile in team.profiles}
-    if name not in known:
-        close = get_close_matches(name, known, n=1)
+    profiles = {profile.name: profile for profile in team.profiles}
+    if name not in profiles:
+        close = get_close_matches(name, profiles, n=1)
         meant = f"did you mean {close[0]!r}? " if close else ""
         raise TeamError(
             f"there is no profile {{profile!r}}; {meant}the folder has {{known}}",
             code="unknown_profile",
             profile=name,
-            known=tuple(known),
+            known=tuple(profiles),
         )
-    return _load(replace(team, root=known[name], spare=()), folder, trusted)
+    return _load(replace(team, root=profiles[name], spare=()), folder, trusted)
 
 
 def load_spawnable(folder: str | Path, *, trusted: bool = False) -> dict[str, Agent]:
@@ -259,12 +259,12 @@ def _has_middleware(profile: Profile) -> bool:
 
 def _find_permission(profile: Profile, name: str) -> tuple[str, ...]:
     """Return the keys of the permission that says something of a name, or is called so."""
-    given: Permissions = profile.values.get("permissions", NO_PERMISSIONS)
+    permissions: Permissions = profile.values.get("permissions", NO_PERMISSIONS)
     first, *rest = name.split(".")
-    if name in given.approvals:
+    if name in permissions.approvals:
         return ("permissions", "approvals", name)
     if first in Permissions.model_fields:
         return ("permissions", first, *rest)
-    if name in (given.tools or ()):
+    if name in (permissions.tools or ()):
         return ("permissions", "tools")
     return ("permissions", "spawn", "tools")

@@ -130,13 +130,13 @@ def load_declared(file: PythonFile, kind: Kind) -> tuple[dict[str, Any], Fault |
     module.__file__ = str(source.path)
     module.__package__ = module.__name__.rpartition(".")[0]
     sys.modules[module.__name__] = module
-    found: dict[str, Any] = {}
+    objects: dict[str, Any] = {}
     try:
         exec(compile(source.text, str(source.path), "exec"), vars(module))  # noqa: S102  trusted
         for item in file.declared:
             value = getattr(module, item.variable)
             makes = kind == "middleware" and isinstance(value, type)
-            found[item.name] = value() if makes else value
+            objects[item.name] = value() if makes else value
     except (Exception, SystemExit) as error:  # noqa: BLE001  code of others may raise anything
         sys.modules.pop(module.__name__, None)
         lines = [
@@ -146,7 +146,7 @@ def load_declared(file: PythonFile, kind: Kind) -> tuple[dict[str, Any], Fault |
         ]
         why = f"executing it raised {describe_error(error)}"
         return {}, Fault(source.name, lines[-1] if lines else 0, get_error_name(error), why)
-    return found, None
+    return objects, None
 
 
 def unload_package(folder: Path) -> None:
@@ -183,12 +183,12 @@ def _is_declared(
     return any(_read_name(item) in _DECORATORS for item in node.decorator_list)
 
 
-def _may_be_middleware(node: ast.ClassDef, bound: Mapping[str, ast.AST], above: set[str]) -> bool:
+def _may_be_middleware(node: ast.ClassDef, bound: Mapping[str, ast.AST], bases: set[str]) -> bool:
     """Return whether a class has a base that is not known to be another thing."""
     for name in map(_read_name, node.bases):
         base = bound.get(name)
         if isinstance(base, ast.ClassDef):
-            if name not in above and _may_be_middleware(base, bound, above | {name}):
+            if name not in bases and _may_be_middleware(base, bound, bases | {name}):
                 return True
         elif name not in _OTHER_BASES:
             return True
@@ -215,9 +215,13 @@ def _read_tool_name(node: _Definition) -> str | None:
     """Return the name that a decorator gives, as `@tool("name")` does."""
     for item in node.decorator_list:
         if isinstance(item, ast.Call) and getattr(item.func, "id", "") == "tool":
-            given = [*item.args, *(word.value for word in item.keywords if not item.args)]
-            if given and isinstance(given[0], ast.Constant) and isinstance(given[0].value, str):
-                return given[0].value
+            arguments = [*item.args, *(word.value for word in item.keywords if not item.args)]
+            if (
+                arguments
+                and isinstance(arguments[0], ast.Constant)
+                and isinstance(arguments[0].value, str)
+            ):
+                return arguments[0].value
     return None
 
 

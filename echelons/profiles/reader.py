@@ -72,13 +72,13 @@ class Profile:
     def values(self) -> dict[str, Any]:
         """The fields of its `Agent` that are data."""
         settings = self.parts.settings
-        found = {**settings.values} if settings else {}
+        fields = {**settings.values} if settings else {}
         if self.parts.prompt is not None:
-            found["prompt"] = self.parts.prompt.text.strip()
+            fields["prompt"] = self.parts.prompt.text.strip()
         if self.parts.prompts:
-            texts = {part: each.text.strip() for part, each in self.parts.prompts.items()}
-            found["guidance"] = texts
-        return {**found, "name": self.name}
+            texts = {part: item.text.strip() for part, item in self.parts.prompts.items()}
+            fields["guidance"] = texts
+        return {**fields, "name": self.name}
 
     @property
     def files(self) -> Iterator[SourceFile]:
@@ -161,29 +161,29 @@ class _TeamReader:
     def read(self) -> Team:
         root = self._files.root
         default = root / DEFAULT
-        above = frozenset({root})
-        has_default = default in self._files.list_folder(root, above).folders
+        parents = frozenset({root})
+        has_default = default in self._files.list_folder(root, parents).folders
         if has_default:
-            self._default = self._read_parts(default, above)
-        found = self._read_profile(root, above)
+            self._default = self._read_parts(default, parents)
+        profile = self._read_profile(root, parents)
         spare: list[Profile] = []
         if has_default:
-            spare = self._read_subfolders(default, above | {default.resolve()}, 1)
-        self._check_profile_names([found, *spare])
+            spare = self._read_subfolders(default, parents | {default.resolve()}, 1)
+        self._check_profile_names([profile, *spare])
         faults = sorted(dict.fromkeys(self._files.faults))
-        return Team(root, found, tuple(spare), tuple(faults))
+        return Team(root, profile, tuple(spare), tuple(faults))
 
-    def _read_profile(self, folder: Path, above: frozenset[Path], level: int = 1) -> Profile:
-        own = self._read_parts(folder, above)
+    def _read_profile(self, folder: Path, parents: frozenset[Path], level: int = 1) -> Profile:
+        own_parts = self._read_parts(folder, parents)
         parts = ProfileParts(
-            own.prompt,
-            own.settings or self._default.settings,
-            {**self._default.prompts, **own.prompts},
-            own.python,
+            own_parts.prompt,
+            own_parts.settings or self._default.settings,
+            {**self._default.prompts, **own_parts.prompts},
+            own_parts.python,
         )
         if parts.prompt is None and not (parts.settings and "prompt" in parts.settings.values):
             parts = replace(parts, prompt=self._default.prompt)
-            if parts.prompt is None and own.whole and self._default.whole:
+            if parts.prompt is None and own_parts.whole and self._default.whole:
                 why = f"there is no {PROMPT}, neither here nor in {DEFAULT}/: write one; "
                 self._files.add_fault(
                     folder,
@@ -191,12 +191,12 @@ class _TeamReader:
                     "PromptMissing",
                     f"{why}a folder that is no agent has a dot in its name",
                 )
-        elif own.prompt and own.settings and "prompt" in own.settings.values:
-            line, name = own.settings.find_line("prompt"), own.settings.source.name
-            why = f"the prompt stands here and in {own.prompt.name}: leave one out"
+        elif own_parts.prompt and own_parts.settings and "prompt" in own_parts.settings.values:
+            line, name = own_parts.settings.find_line("prompt"), own_parts.settings.source.name
+            why = f"the prompt stands here and in {own_parts.prompt.name}: leave one out"
             self._files.add_fault(name, line, "DuplicateName", why)
-        if parts.prompts and own.settings and "guidance" in own.settings.values:
-            line, name = own.settings.find_line("guidance"), own.settings.source.name
+        if parts.prompts and own_parts.settings and "guidance" in own_parts.settings.values:
+            line, name = own_parts.settings.find_line("guidance"), own_parts.settings.source.name
             files = ", ".join(item.name for item in parts.prompts.values())
             why = f"the guidance stands here and in {files}: leave one out"
             self._files.add_fault(name, line, "DuplicateName", why)
@@ -204,25 +204,25 @@ class _TeamReader:
         declared: dict[Kind, tuple[tuple[Declaration, PythonFile], ...]] = {
             kind: self._choose_declared(parts, kind) for kind in KINDS
         }
-        below = self._read_subfolders(folder, above, level)
-        if own.settings and own.settings.names.get("subordinates"):
-            below = self._sort_subordinates(below, own.settings)
+        below = self._read_subfolders(folder, parents, level)
+        if own_parts.settings and own_parts.settings.names.get("subordinates"):
+            below = self._sort_subordinates(below, own_parts.settings)
         return Profile(name, self._files.name(folder), parts, declared, tuple(below))
 
     def _sort_subordinates(self, below: list[Profile], settings: SettingsFile) -> list[Profile]:
         """Return subordinates in the order of the settings; those that they leave out come last."""
         listed = settings.names["subordinates"]
         for name in set(listed) - {child.name for child in below}:
-            known = ", ".join(child.name for child in below) or "none"
-            why = f"there is no subordinate {name!r} to put in order; the folders are: {known}"
+            names = ", ".join(child.name for child in below) or "none"
+            why = f"there is no subordinate {name!r} to put in order; the folders are: {names}"
             line = settings.find_line("subordinates")
             self._files.add_fault(settings.source.name, line, "UnknownAgent", why)
         ranks = {name: rank for rank, name in enumerate(listed)}
         return sorted(below, key=lambda profile: ranks.get(profile.name, len(ranks)))
 
-    def _read_subfolders(self, folder: Path, above: frozenset[Path], level: int) -> list[Profile]:
+    def _read_subfolders(self, folder: Path, parents: frozenset[Path], level: int) -> list[Profile]:
         profiles: list[Profile] = []
-        for subfolder in self._files.list_folder(folder, above).folders:
+        for subfolder in self._files.list_folder(folder, parents).folders:
             if subfolder.name in RESERVED_FOLDERS or "." in subfolder.name:
                 continue
             if level == MAX_DEPTH:
@@ -236,11 +236,11 @@ class _TeamReader:
                     self._files.add_fault(subfolder, 0, "TooManyProfiles", why)
                 break
             real = subfolder.resolve()
-            profiles.append(self._read_profile(subfolder, above | {real}, level + 1))
+            profiles.append(self._read_profile(subfolder, parents | {real}, level + 1))
         return profiles
 
-    def _read_parts(self, folder: Path, above: frozenset[Path]) -> ProfileParts:
-        entries = self._files.list_folder(folder, above)
+    def _read_parts(self, folder: Path, parents: frozenset[Path]) -> ProfileParts:
+        entries = self._files.list_folder(folder, parents)
         by_name = {path.name: path for path in entries.files}
         prompt, settings = by_name.get(PROMPT), by_name.get(SETTINGS)
         for name in by_name.keys() - {PROMPT, SETTINGS}:
@@ -256,35 +256,35 @@ class _TeamReader:
         return ProfileParts(
             self._files.read_file(prompt) if prompt else None,
             read_settings(source, self._files) if source else None,
-            self._read_prompts(subfolders.get("prompts"), above),
-            {kind: self._read_python(subfolders.get(kind), kind, above) for kind in KINDS},
+            self._read_prompts(subfolders.get("prompts"), parents),
+            {kind: self._read_python(subfolders.get(kind), kind, parents) for kind in KINDS},
             # A prompt that cannot be read is a fault already, and not missing.
             whole=entries.whole and prompt is None,
         )
 
-    def _read_prompts(self, folder: Path | None, above: frozenset[Path]) -> dict[str, SourceFile]:
-        paths = self._files.list_folder(folder, above).files if folder else ()
+    def _read_prompts(self, folder: Path | None, parents: frozenset[Path]) -> dict[str, SourceFile]:
+        paths = self._files.list_folder(folder, parents).files if folder else ()
         read: dict[str, SourceFile] = {}
         for path in paths:
             if path.suffix != ".md" or path.stem not in GUIDANCE_PARTS:
-                known = [f"{part}.md" for part in GUIDANCE_PARTS]
-                close = get_close_matches(path.name, known, n=1)
+                names = [f"{part}.md" for part in GUIDANCE_PARTS]
+                close = get_close_matches(path.name, names, n=1)
                 meant = f"did you mean {close[0]!r}? " if close else ""
-                why = f"the library has no such text; {meant}it has {', '.join(known)}"
+                why = f"the library has no such text; {meant}it has {', '.join(names)}"
                 self._files.add_fault(path, 0, "UnknownFile", why)
             elif (source := self._files.read_file(path)) is not None:
                 read[path.stem] = source
         return read
 
     def _read_python(
-        self, folder: Path | None, kind: Kind, above: frozenset[Path]
+        self, folder: Path | None, kind: Kind, parents: frozenset[Path]
     ) -> tuple[PythonFile, ...]:
-        paths = self._files.list_folder(folder, above).files if folder else ()
+        paths = self._files.list_folder(folder, parents).files if folder else ()
         python = [path for path in paths if path.suffix == ".py"]
         if python and kind not in get_field_types():
             self._files.add_fault(python[0], 0, "UnknownFile", f"agents have no {kind}: remove it")
             return ()
-        read = [each for path in python if (each := self._files.read_file(path)) is not None]
+        read = [entry for path in python if (entry := self._files.read_file(path)) is not None]
         helpers = tuple(item for item in read if item.path.name.startswith("_"))
         for helper in helpers:
             parse_module(helper, self._files)
@@ -320,21 +320,21 @@ class _TeamReader:
             for file in self._default.python.get(kind, ())
             for item in file.declared
         }
-        own = [(item, file) for file in parts.python.get(kind, ()) for item in file.declared]
+        declared = [(item, file) for file in parts.python.get(kind, ()) for item in file.declared]
         chosen: list[tuple[Declaration, PythonFile]] = []
         settings = parts.settings
         for name in settings.names.get(kind, ()) if settings else ():
             if name in shared:
                 chosen.append(shared[name])
-            elif settings and name not in {each.name for each, _ in own}:
+            elif settings and name not in {entry.name for entry, _ in declared}:
                 close = get_close_matches(name, shared, n=1)
                 meant = f"did you mean {close[0]!r}? " if close else ""
-                known = ", ".join(shared) or "nothing"
-                why = f"there is no {name!r} in {DEFAULT}/{kind}/; {meant}it declares {known}"
+                names = ", ".join(shared) or "nothing"
+                why = f"there is no {name!r} in {DEFAULT}/{kind}/; {meant}it declares {names}"
                 line = settings.find_line(kind)
                 self._files.add_fault(settings.source.name, line, "UnknownTool", why)
         found: dict[str, tuple[Declaration, PythonFile]] = {}
-        for declaration, file in [*dict.fromkeys(chosen), *own]:
+        for declaration, file in [*dict.fromkeys(chosen), *declared]:
             name, (first, where) = declaration.name, found.get(declaration.name, (None, file))
             if first is not None:
                 why = f"{where.source.name}:{first.line} declares {name!r} too: rename one of them"

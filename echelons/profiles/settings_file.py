@@ -97,7 +97,7 @@ class _SettingsCheck:
         if key == "guidance" and isinstance(value, dict):
             for part in value.keys() - GUIDANCE_PARTS:
                 self._refuse_key((key, part), GUIDANCE_PARTS, "the guidance has")
-            value = {part: each for part, each in value.items() if part in GUIDANCE_PARTS}
+            value = {part: entry for part, entry in value.items() if part in GUIDANCE_PARTS}
         return (
             {key: value}
             if self._try((key,), lambda: Agent(**{"name": "agent", key: value}))
@@ -166,10 +166,10 @@ class _SettingsCheck:
         self._add_fault(keys, "InvalidField", why)
         return ()
 
-    def _refuse_key(self, keys: tuple[str, ...], known: Collection[str], owner: str) -> None:
-        close = get_close_matches(keys[-1], known, n=1)
+    def _refuse_key(self, keys: tuple[str, ...], names: Collection[str], owner: str) -> None:
+        close = get_close_matches(keys[-1], names, n=1)
         meant = f"did you mean {close[0]!r}? " if close else ""
-        why = f"there is no setting {'.'.join(keys)!r}; {meant}{owner} {', '.join(known)}"
+        why = f"there is no setting {'.'.join(keys)!r}; {meant}{owner} {', '.join(names)}"
         self._add_fault(keys, "UnknownKey", why)
 
     def _add_fault(self, keys: tuple[str, ...], error: str, why: str) -> None:
@@ -202,11 +202,11 @@ def get_field_types() -> Mapping[str, type[Settings] | None]:
             return module.get(name, getattr(builtins, name, Unknown))
 
     hints = get_type_hints(Agent, localns=Names())
-    found: dict[str, type[Settings] | None] = {}
+    types: dict[str, type[Settings] | None] = {}
     for item in fields(Agent):
         if item.init and item.name not in TYPED_FIELDS:
-            found[item.name] = _find_table(hints[item.name])
-    return found
+            types[item.name] = _find_table(hints[item.name])
+    return types
 
 
 def _find_table(annotation: Any) -> type[Settings] | None:

@@ -65,22 +65,22 @@ class FolderReader:
         name = path if isinstance(path, str) else self.name(path)
         self.faults.append(Fault(name, line, error, why))
 
-    def list_folder(self, folder: Path, above: frozenset[Path] = frozenset()) -> FolderEntries:
+    def list_folder(self, folder: Path, parents: frozenset[Path] = frozenset()) -> FolderEntries:
         """Return the entries of a folder; those that lead out of the team's folder are left out."""
-        found = FolderEntries([], [])
+        result = FolderEntries([], [])
         try:
             with os.scandir(folder) as listed:
                 entries = sorted(listed, key=lambda entry: entry.name)
         except OSError as error:
             self._refuse_unreadable(folder, error)
-            return found._replace(whole=False)
+            return result._replace(whole=False)
         for entry in entries:
             path = folder / entry.name
-            if entry.is_symlink() and not self._may_follow(path, above):
-                found = found._replace(whole=False)
+            if entry.is_symlink() and not self._may_follow(path, parents):
+                result = result._replace(whole=False)
                 continue
-            (found.folders if entry.is_dir() else found.files).append(path)
-        return found
+            (result.folders if entry.is_dir() else result.files).append(path)
+        return result
 
     def read_file(self, path: Path) -> SourceFile | None:
         """Return a file's text; `None` if it cannot be read."""
@@ -108,23 +108,21 @@ class FolderReader:
             return None
         return SourceFile(path, self.name(path), text.replace("\r\n", "\n"))
 
-    def read_named_file(
-        self, folder: Path, given: str, place: tuple[str, int]
-    ) -> SourceFile | None:
+    def read_named_file(self, folder: Path, name: str, place: tuple[str, int]) -> SourceFile | None:
         """Return the text of a file that a setting names; `None` if it cannot be read."""
         try:
-            path = (folder / given).resolve(strict=True)
+            path = (folder / name).resolve(strict=True)
         except (OSError, RuntimeError, ValueError) as error:
             reason = getattr(error, "strerror", None) or str(error)
-            self.add_fault(*place, "UnknownFile", f"{given!r} cannot be read: {reason}")
+            self.add_fault(*place, "UnknownFile", f"{name!r} cannot be read: {reason}")
             return None
         if not path.is_relative_to(self.root):
-            why = f"{given!r} is out of the team's folder: copy it into the folder"
+            why = f"{name!r} is out of the team's folder: copy it into the folder"
             self.add_fault(*place, "OutsideFolder", why)
             return None
         return self.read_file(path)
 
-    def _may_follow(self, link: Path, above: frozenset[Path]) -> bool:
+    def _may_follow(self, link: Path, parents: frozenset[Path]) -> bool:
         try:
             target = link.resolve(strict=True)
         except (OSError, RuntimeError) as error:
@@ -134,7 +132,7 @@ class FolderReader:
             why = f"it is a link to {str(target)!r}, out of the team's folder: copy it instead"
             self.add_fault(link, 0, "OutsideFolder", why)
             return False
-        if target in above:
+        if target in parents:
             why = f"it is a link to {self.name(target)!r}, which it lies in: remove it"
             self.add_fault(link, 0, "CyclicTree", why)
             return False

@@ -101,11 +101,13 @@ def blend_with_team(
         superior: [TEAM_WEIGHT * fsum(column) / len(team) for column in zip(*team, strict=True)]
         for superior, team in teams.items()
     }
-    found = list(middles)
+    blended = list(middles)
     for place in named:
         mean = means[tuple(paths[place][:-1])]
-        found[place] = normalize_vector([x + y for x, y in zip(middles[place], mean, strict=True)])
-    return found
+        blended[place] = normalize_vector(
+            [x + y for x, y in zip(middles[place], mean, strict=True)]
+        )
+    return blended
 
 
 def compute_penalties(middles: Sequence[Vector], named: Sequence[int]) -> Mapping[int, float]:
@@ -118,10 +120,10 @@ def compute_penalties(middles: Sequence[Vector], named: Sequence[int]) -> Mappin
         return {}
     near: dict[int, float] = {}
     for place in named:
-        others = (dot(middles[place], each) for at, each in enumerate(middles) if at != place)
+        others = (dot(middles[place], item) for at, item in enumerate(middles) if at != place)
         near[place] = fmean(nlargest(NEIGHBOUR_COUNT, others))
     usual = fmean(near.values()) if near else 0.0
-    return {place: PENALTY_FRACTION * (each - usual) for place, each in near.items()}
+    return {place: PENALTY_FRACTION * (item - usual) for place, item in near.items()}
 
 
 @dataclass(slots=True)
@@ -143,7 +145,7 @@ class CentroidExample:
             for place, like in self.cosines.items()
         }
         whole = sum(odds.values())
-        return [(place, (place == self.place) - each / whole) for place, each in odds.items()]
+        return [(place, (place == self.place) - item / whole) for place, item in odds.items()]
 
 
 @dataclass(slots=True)
@@ -164,32 +166,34 @@ class CentroidUpdates:
                     if abs(much) > ERROR_TOLERANCE:
                         push = (STEP_SIZE * much * lesson.weight, lesson.vector)
                         pushes.setdefault(place, []).append(push)
-            for place, each in pushes.items():
-                shift = list(self._shifts.get(place, (0.0,) * len(each[0][1])))
-                for much, vector in each:
+            for place, item in pushes.items():
+                shift = list(self._shifts.get(place, (0.0,) * len(item[0][1])))
+                for much, vector in item:
                     shift = [one + much * other for one, other in zip(shift, vector, strict=True)]
                 self._shifts[place] = tuple(shift)
         return self._shifts
 
     def _build_examples(self) -> list[CentroidExample]:
-        most = limit_examples(len(self.examples))
-        found: list[CentroidExample] = []
+        limit = limit_examples(len(self.examples))
+        examples: list[CentroidExample] = []
         for place, vectors in self.examples.items():
-            if len(vectors) < 2 or not most:
+            if len(vectors) < 2 or not limit:
                 continue
-            own = self.centroids[place]
-            near = {at: dot(own, other) for at, other in self.centroids.items() if at != place}
+            centroid = self.centroids[place]
+            near = {at: dot(centroid, other) for at, other in self.centroids.items() if at != place}
             rivals = nlargest(RIVAL_COUNT, near, key=near.__getitem__)
             total = [fsum(column) for column in zip(*vectors, strict=True)]
-            for vector in vectors[:most]:
+            for vector in vectors[:limit]:
                 # Leave-one-out: the agent's centroid without this example.
                 rest = normalize_vector(
-                    [whole - own for whole, own in zip(total, vector, strict=True)]
+                    [whole - centroid for whole, centroid in zip(total, vector, strict=True)]
                 )
                 likeness = {rival: dot(vector, self.centroids[rival]) for rival in rivals}
                 likeness[place] = dot(vector, rest)
-                found.append(CentroidExample(place, vector, likeness, 1 / min(len(vectors), most)))
-        return found
+                examples.append(
+                    CentroidExample(place, vector, likeness, 1 / min(len(vectors), limit))
+                )
+        return examples
 
 
 LIKENESS_SCALE: Final = 5.0
@@ -309,7 +313,7 @@ class PreparedEmbeddings:
         # All or none are cached: a service that fails half-way is asked again.
         self._vectors.update(zip(texts, made, strict=True))
         vectors_of = [[self._vectors[text] for text in texts] for texts in self._texts]
-        named = [place for place, each in enumerate(self._profiles) if not each.examples]
+        named = [place for place, entry in enumerate(self._profiles) if not entry.examples]
         paths = [profile.path for profile in self._profiles]
         middles = blend_with_team([compute_centroid(item) for item in vectors_of], paths, named)
         equals = find_equals(self._profiles, by_examples=True)
@@ -322,8 +326,10 @@ class PreparedEmbeddings:
         )
         held_back = {distinct[number]: much for number, much in penalties.items()}
         self._penalties = {at: held_back.get(first, 0.0) for at, first in enumerate(equals)}
-        own = {at: vectors_of[at] for at in distinct if self._profiles[at].examples}
-        moved = CentroidUpdates(own, {at: middles[at] for at in own}).compute_shifts()
+        example_vectors = {at: vectors_of[at] for at in distinct if self._profiles[at].examples}
+        moved = CentroidUpdates(
+            example_vectors, {at: middles[at] for at in example_vectors}
+        ).compute_shifts()
         self._centroids = [
             add_vectors(middle, moved[first]) if first in moved else middle
             for middle, first in zip(middles, equals, strict=True)
@@ -331,18 +337,18 @@ class PreparedEmbeddings:
 
     def _build_matches(self, task: str, vector: Any) -> Mapping[int, Match]:
         meant = _check_vector(vector, len(self._centroids[0]) if self._centroids else None)
-        said = self._words.compute_evidence(task) if self._words else {}
+        evidence = self._words.compute_evidence(task) if self._words else {}
         room = max(1 - self._mean_cosine, 1e-9)
-        found: dict[int, Match] = {}
+        matches: dict[int, Match] = {}
         for place, middle in enumerate(self._centroids):
-            much, confidence = said.get(place, (0.0, 0.0))
+            much, confidence = evidence.get(place, (0.0, 0.0))
             usual = self._mean_cosine + self._penalties.get(place, 0.0)
             alike = LIKENESS_SCALE * ((dot(meant, middle) - usual) / room - self._offsets[place])
             value = saturate_evidence(alike + self._word_weights[place] * much)
             if value > 0:
                 sure = confidence if much > 0 else self._profiles[place].confidence
-                found[place] = Match(value, sure)
-        return found
+                matches[place] = Match(value, sure)
+        return matches
 
 
 def _check_vector(vector: Any, size: int | None) -> Vector:
@@ -356,9 +362,12 @@ def _build_texts(profile: Profile) -> Sequence[str]:
     if profile.examples:
         return tuple(text for text, _ in profile.examples)
     can = ", ".join(profile.capabilities) or profile.name
-    own = ": ".join([can, *profile.texts[:1]])
-    above = PATH_SEPARATOR.join(profile.path[1:-1]).replace("_", " ")
-    return (f"{own} ({above})" if above else own, *(way.format(can) for way in PHRASINGS))
+    description = ": ".join([can, *profile.texts[:1]])
+    team = PATH_SEPARATOR.join(profile.path[1:-1]).replace("_", " ")
+    return (
+        f"{description} ({team})" if team else description,
+        *(way.format(can) for way in PHRASINGS),
+    )
 
 
 def _has_shown_examples(profiles: Sequence[Profile]) -> list[bool]:
@@ -368,8 +377,8 @@ def _has_shown_examples(profiles: Sequence[Profile]) -> list[bool]:
     same likeness as the examples below it.
     """
     shown = [profile.path for profile in profiles if profile.examples]
-    above = {path[:depth] for path in shown for depth in range(1, len(path))}
+    prefixes = {path[:depth] for path in shown for depth in range(1, len(path))}
     return [
-        bool(profile.examples) or (profile.derived and profile.path in above)
+        bool(profile.examples) or (profile.derived and profile.path in prefixes)
         for profile in profiles
     ]

@@ -109,23 +109,23 @@ class NameIndex:
         """Yield for each known term of a task: its words, the certainty, and its occurrences."""
         terms: dict[str, tuple[str, float]] = {}
         own = zip(task.stems, task.forms, strict=True)
-        for term, said in chain(own, self._find_compounds(task), self._find_abbreviations(task)):
-            terms.setdefault(term, (said, 1.0))
-        for said, stem in zip(task.forms, task.stems, strict=True):
+        for term, word in chain(own, self._find_compounds(task), self._find_abbreviations(task)):
+            terms.setdefault(term, (word, 1.0))
+        for word, stem in zip(task.forms, task.stems, strict=True):
             for term, sure in self._find_similar_terms(stem):
-                terms.setdefault(term, (said, sure))
-        for term, (said, sure) in terms.items():
-            if found := self._entries.get(term):
-                yield said, sure, found
+                terms.setdefault(term, (word, sure))
+        for term, (word, sure) in terms.items():
+            if entries := self._entries.get(term):
+                yield word, sure, entries
 
-    def _index_profile(self, place: int, own: Sequence[ProfilePhrase]) -> None:
+    def _index_profile(self, place: int, phrases: Sequence[ProfilePhrase]) -> None:
         best: dict[str, TermEntry] = {}
-        for phrase in own:
+        for phrase in phrases:
             # Stop words are noise in a description; in a name they are part of it.
             weights = {
-                stem: self._rarity[stem] * (STOPWORD_WEIGHT if said in STOPWORDS else 1.0)
-                for said, stem in zip(*phrase.words, strict=True)
-                if phrase.is_name or said not in STOPWORDS
+                stem: self._rarity[stem] * (STOPWORD_WEIGHT if word in STOPWORDS else 1.0)
+                for word, stem in zip(*phrase.words, strict=True)
+                if phrase.is_name or word not in STOPWORDS
             }
             whole = (
                 sum(weights.values()) ** (0.5 if phrase.is_name else DESCRIPTION_EXPONENT) or 1.0
@@ -155,12 +155,12 @@ class NameIndex:
         for one, other in zip(task.forms, task.forms[1:], strict=False):
             if one + other in self._words:
                 yield read_words(one + other).stems[0], f"{one} {other}"
-        for said in task.forms:
-            if said in self._joined:
-                yield f"+{said}", said
+        for word in task.forms:
+            if word in self._joined:
+                yield f"+{word}", word
 
     def _find_abbreviations(self, task: WordSequence) -> Iterator[tuple[str, str]]:
-        initials = "".join(said[0] for said in task.forms)
+        initials = "".join(word[0] for word in task.forms)
         for size in ABBREVIATION_LENGTHS:
             for at in range(len(initials) - size + 1):
                 short = initials[at : at + size]
@@ -189,21 +189,21 @@ def _compute_rarities(
     """
     equals = find_equals(profiles)
     best: dict[str, dict[Hashable, float]] = {}
-    for profile, own, first in zip(profiles, every, equals, strict=True):
+    for profile, phrases, first in zip(profiles, every, equals, strict=True):
         declared: dict[str, list[tuple[str, ...]]] = {}
-        for phrase in () if profile.derived else own:
+        for phrase in () if profile.derived else phrases:
             if phrase.weight == CAPABILITY_WEIGHT:
                 for stem in phrase.words.stems:
                     declared.setdefault(stem, []).append(phrase.words.stems)
-        for phrase in own:
+        for phrase in phrases:
             for stem in phrase.words.stems:
-                known = best.setdefault(stem, {})
+                rarities = best.setdefault(stem, {})
                 key = frozenset(declared[stem]) if stem in declared else first
-                known[key] = max(known.get(key, 0.0), phrase.weight)
+                rarities[key] = max(rarities.get(key, 0.0), phrase.weight)
     size = len(set(equals))
-    most = log(1 + size)
+    highest = log(1 + size)
     return {
-        stem: log(1 + size / max(sum(weights.values()), 1.0)) / most
+        stem: log(1 + size / max(sum(weights.values()), 1.0)) / highest
         for stem, weights in best.items()
     }
 
@@ -228,11 +228,11 @@ class ExampleIndex:
         self._examples = {
             place: profile.examples for place, profile in enumerate(profiles) if profile.examples
         }
-        self.example_counts = {place: len(each) for place, each in self._examples.items()}
+        self.example_counts = {place: len(entry) for place, entry in self._examples.items()}
         # Users also ask for capabilities by name.
         self._texts = {
-            place: (*each, *profiles[place].capabilities.items())
-            for place, each in self._examples.items()
+            place: (*entry, *profiles[place].capabilities.items())
+            for place, entry in self._examples.items()
         }
         # Capabilities are compared, not agents. Equal ones count as one, whatever else their agents
         # can do: else they would take each other's evidence away.
@@ -241,16 +241,16 @@ class ExampleIndex:
         own: list[list[WordSequence]] = []
         for place in self._examples:
             mine = self._numbers[place] = []
-            for name, each in profiles[place].capabilities.full.items():
-                key = read_words(name).stems, frozenset(each.examples)
+            for name, entry in profiles[place].capabilities.full.items():
+                key = read_words(name).stems, frozenset(entry.examples)
                 mine.append(numbers.setdefault(key, len(numbers)))
                 if len(own) < len(numbers):
-                    own.append([read_words(text) for text in (*each.examples, name)])
+                    own.append([read_words(text) for text in (*entry.examples, name)])
         teams: dict[tuple[str, ...], set[int]] = {}
         for place, mine in self._numbers.items():
             teams.setdefault(profiles[place].path[:-1], set()).update(mine)
-        members = {path: tuple(sorted(each)) for path, each in teams.items()}
-        groups = {each: at for at, each in enumerate(dict.fromkeys(members.values()))}
+        members = {path: tuple(sorted(entry)) for path, entry in teams.items()}
+        groups = {entry: at for at, entry in enumerate(dict.fromkeys(members.values()))}
         self._group = {place: groups[members[profiles[place].path[:-1]]] for place in self._numbers}
         # The group of each capability's first agent, and what its agents can do besides.
         self._homes: dict[int, int] = {}
@@ -267,13 +267,13 @@ class ExampleIndex:
         # The unit of evidence: the weight of a word in the examples of only one agent.
         unit = log1p((len(own) + IMAGINED_GROUPS) / SMOOTHING) - log1p(1 / SMOOTHING)
         known = [
-            {number: [kind.extract(text) for text in each] for number, each in enumerate(own)}
+            {number: [kind.extract(text) for text in entry] for number, entry in enumerate(own)}
             for kind in FEATURE_KINDS
         ]
         for kind, features in zip(FEATURE_KINDS, known, strict=True):
             pooled = {
-                group: [text for number in each for text in features[number]]
-                for each, group in groups.items()
+                group: [text for number in entry for text in features[number]]
+                for entry, group in groups.items()
             }
             self._own.append(FeatureStatistics(kind, features, unit))
             self._pooled.append(FeatureStatistics(kind, pooled, unit))
@@ -288,8 +288,10 @@ class ExampleIndex:
         if not self._examples or not task.forms:
             return {}
         features = [kind.extract(task) for kind in FEATURE_KINDS]
-        own, pooled = self._compute_scores(features)
-        best = {place: max(own[number] for number in mine) for place, mine in self._numbers.items()}
+        scores, pooled = self._compute_scores(features)
+        best = {
+            place: max(scores[number] for number in mine) for place, mine in self._numbers.items()
+        }
         return {
             place: much + POOLED_WEIGHT * max(pooled[self._group[place]], 0.0)
             for place, much in best.items()
@@ -297,27 +299,27 @@ class ExampleIndex:
         }
 
     def _compute_scores(self, text: Sequence[Features]) -> tuple[list[float], list[float]]:
-        own, pooled = [0.0] * self._size, [0.0] * self._groups
+        scores, pooled = [0.0] * self._size, [0.0] * self._groups
         for features, mine, ours in zip(text, self._own, self._pooled, strict=True):
-            mine.add_scores(features, own)
+            mine.add_scores(features, scores)
             ours.add_scores(features, pooled)
-        return own, pooled
+        return scores, pooled
 
-    def _correct_weights(self, known: Sequence[Mapping[int, Sequence[Features]]]) -> None:
-        """Correct weights by the first few examples in `known`, features by kind and capability."""
-        most = limit_examples(self._size)
+    def _correct_weights(self, lessons: Sequence[Mapping[int, Sequence[Features]]]) -> None:
+        """Correct weights by the first few `lessons`: features by kind and capability."""
+        limit = limit_examples(self._size)
         texts = [
-            (number, [features[number][position] for features in known])
+            (number, [features[number][position] for features in lessons])
             for number, count in enumerate(self._counts)
             # Leaving out an only example would leave nothing to compare.
             if count > 1
-            for position in range(min(count, most))
+            for position in range(min(count, limit))
         ]
         learning = [at for at, kind in enumerate(FEATURE_KINDS) if kind.is_corrected]
         rates = [compute_learning_rates([text[at] for _, text in texts]) for at in learning]
         fast = [list(zip(learning, column, strict=True)) for column in zip(*rates, strict=True)]
         correct_weights(
-            [self._build_example(*text, each) for text, each in zip(texts, fast, strict=True)]
+            [self._build_example(*text, item) for text, item in zip(texts, fast, strict=True)]
         )
 
     def _build_example(
@@ -331,9 +333,9 @@ class ExampleIndex:
             item: evidence.get(item, 0.0) - sum_weights(item, weights)
             for item in select_competitors(number, evidence)
         }
-        others = sum(exp(much) for each, much in evidence.items() if each not in scores)
+        others = sum(exp(much) for entry, much in evidence.items() if entry not in scores)
         nothing = self._size - len({*evidence, *self._beside[number]})
-        rates = [part * rate for _, each in fast for rate in each]
+        rates = [part * rate for _, entry in fast for rate in entry]
         return WeightExample(number, scores, others + nothing, weights, rates)
 
     def _leave_one_out(self, text: Sequence[Features], number: int) -> Mapping[int, float]:
@@ -341,15 +343,15 @@ class ExampleIndex:
 
         What the same agents can do besides does not compete for it.
         """
-        own, pooled = self._compute_scores(text)
+        scores, pooled = self._compute_scores(text)
         home = self._homes[number]
         for features, mine, ours in zip(text, self._own, self._pooled, strict=True):
-            own[number] -= mine.compute_loss(features, number)
+            scores[number] -= mine.compute_loss(features, number)
             pooled[home] -= ours.compute_loss(features, home)
         return {
-            each: much + POOLED_WEIGHT * max(pooled[self._homes[each]], 0.0)
-            for each, much in enumerate(own)
-            if much > 0 and (each == number or each not in self._beside[number])
+            item: much + POOLED_WEIGHT * max(pooled[self._homes[item]], 0.0)
+            for item, much in enumerate(scores)
+            if much > 0 and (item == number or item not in self._beside[number])
         }
 
     def find_nearest(self, task: WordSequence, place: int) -> str:
@@ -446,14 +448,14 @@ class PreparedWords:
                 counted = certain * weight * self._scales[place]
                 named[place] = named.get(place, 0.0) + counted
                 sure[place] = sure.get(place, 0.0) + counted * confidence
-        found = {place: (much, sure[place] / much) for place, much in named.items()}
+        results = {place: (much, sure[place] / much) for place, much in named.items()}
         for place, telling in self._examples.compute_evidence(words).items():
-            much, confidence = found.get(place, (0.0, 0.0))
+            much, confidence = results.get(place, (0.0, 0.0))
             shown = telling / WORDS_PER_EVIDENCE
             if shown > much:
                 confidence = self._examples.find_confidence(words, place)
-            found[place] = (much + shown, confidence)
-        return found
+            results[place] = (much + shown, confidence)
+        return results
 
     def reasons(self, task: str, place: int) -> Sequence[str]:
         """Return the words that an agent's names share with a task, and its nearest example."""

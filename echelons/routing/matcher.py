@@ -62,9 +62,9 @@ class Profile:
         phrases = {read_words(name).stems for name in self.capabilities}
         if not self.derived:
             return frozenset(phrases)
-        own = read_words(self.name).stems
-        plain = tuple(filter(None, (item.rstrip("0123456789") for item in own)))
-        return frozenset(phrases - {own} or {plain or own}), self.texts
+        name_stems = read_words(self.name).stems
+        plain = tuple(filter(None, (item.rstrip("0123456789") for item in name_stems)))
+        return frozenset(phrases - {name_stems} or {plain or name_stems}), self.texts
 
 
 class Match(NamedTuple):
@@ -117,14 +117,14 @@ def find_equals(profiles: Sequence[Profile], *, by_examples: bool = False) -> li
     first: dict[Hashable, int] = {}
     return [
         first.setdefault(
-            frozenset(text for text, _ in each.examples)
-            if by_examples and each.examples
-            else each.ability,
+            frozenset(text for text, _ in item.examples)
+            if by_examples and item.examples
+            else item.ability,
             place,
         )
-        if each.capabilities
+        if item.capabilities
         else place
-        for place, each in enumerate(profiles)
+        for place, item in enumerate(profiles)
     ]
 
 

@@ -112,8 +112,8 @@ class PreparedPrompt:
         every = range(len(self._profiles))
         if self._words is None:
             return every
-        said = self._words.compute_evidence(task)
-        ranked = sorted(every, key=lambda place: (-said.get(place, (0.0, 0.0))[0], place))
+        evidence = self._words.compute_evidence(task)
+        ranked = sorted(every, key=lambda place: (-evidence.get(place, (0.0, 0.0))[0], place))
         return sorted(ranked[:MAX_AGENTS])
 
     def _parse_ratings(self, reply: BaseMessage) -> Mapping[int, Match]:
@@ -123,7 +123,7 @@ class PreparedPrompt:
         ratings = calls[0]["args"].get("ratings")
         if not isinstance(ratings, list):
             raise matcher_failed("ModelMatcher", f"{ratings!r:.200} is no list of ratings")
-        found: dict[int, Match] = {}
+        matches: dict[int, Match] = {}
         for rating in ratings:
             try:
                 place, value = self._places[rating["agent"]], rating["match"]
@@ -133,8 +133,8 @@ class PreparedPrompt:
                 why = f"{rating!r:.200} is no rating of an agent shown"
                 raise matcher_failed("ModelMatcher", why)
             if value > 0:
-                found[place] = Match(float(value), self._profiles[place].confidence)
-        return found
+                matches[place] = Match(float(value), self._profiles[place].confidence)
+        return matches
 
 
 def _describe_profile(profile: Profile) -> dict[str, Any]:

@@ -90,7 +90,7 @@ class Route:
         """Return the route with candidate `agent` first, and without the agents in `without`."""
         kept = [candidate for candidate in self.candidates if candidate.agent not in without]
         # Sorting is stable: all others keep their order.
-        return replace(self, candidates=tuple(sorted(kept, key=lambda each: each.agent != agent)))
+        return replace(self, candidates=tuple(sorted(kept, key=lambda item: item.agent != agent)))
 
     def reasons(self, candidate: Candidate) -> Sequence[str]:
         """Return readable reasons why the task matches a candidate."""
@@ -111,7 +111,9 @@ class Route:
         at = PATH_SEPARATOR.join(self.receiver)
         lines = [f'at {at}, for "{_shorten_task(self.task)}": {best}']
         shown = self.candidates[:MAX_EXPLAINED]
-        lines += [f"{at:3}. {self._format_candidate(each)}" for at, each in enumerate(shown, 1)]
+        lines += [
+            f"{at:3}. {self._format_candidate(candidate)}" for at, candidate in enumerate(shown, 1)
+        ]
         if more := len(self.candidates) - len(shown):
             lines.append(f"     and {more} more")
         if self.short:
@@ -133,17 +135,17 @@ class Route:
             "short": [to_json(candidate) for candidate in self.short[:MAX_EXPLAINED]],
         }
 
-    def _format_candidate(self, each: Candidate) -> str:
-        return f"{PATH_SEPARATOR.join(each.path)}: {self.explain_candidate(each)}"
+    def _format_candidate(self, candidate: Candidate) -> str:
+        return f"{PATH_SEPARATOR.join(candidate.path)}: {self.explain_candidate(candidate)}"
 
-    def _candidate_to_json(self, each: Candidate) -> dict[str, Any]:
+    def _candidate_to_json(self, candidate: Candidate) -> dict[str, Any]:
         return {
-            "path": PATH_SEPARATOR.join(each.path),
-            "depth": each.depth,
-            "confidence": round(each.confidence, 4),
-            "match": round(each.match, 4),
-            "score": round(each.score, 4),
-            "reasons": list(self.reasons(each)),
+            "path": PATH_SEPARATOR.join(candidate.path),
+            "depth": candidate.depth,
+            "confidence": round(candidate.confidence, 4),
+            "match": round(candidate.match, 4),
+            "score": round(candidate.score, 4),
+            "reasons": list(self.reasons(candidate)),
         }
 
 
@@ -163,7 +165,7 @@ class ProfileIndex:
     """The agents of a tree by position, name and path, superiors first: a subtree is a range."""
 
     def __init__(self, tree: CapabilityMap) -> None:
-        self.profiles = [_build_profile(path, each) for path, each in tree.walk()]
+        self.profiles = [_build_profile(path, candidate) for path, candidate in tree.walk()]
         self.paths = [profile.path for profile in self.profiles]
         self._names = {path[-1]: place for place, path in enumerate(self.paths)}
         self._sizes = _count_subtrees(self.paths)
@@ -188,13 +190,16 @@ class ProfileIndex:
         return range(place + 1, place + self._sizes[place])
 
 
-def _build_profile(path: tuple[str, ...], known: CapabilityMap) -> Profile:
-    capabilities = known.capabilities
-    if known.passes_on:
+def _build_profile(path: tuple[str, ...], capability_map: CapabilityMap) -> Profile:
+    capabilities = capability_map.capabilities
+    if capability_map.passes_on:
         capabilities = DeclaredCapabilities(
-            {name: Capability(PASSED_ON_FACTOR * each) for name, each in capabilities.items()}
+            {
+                name: Capability(PASSED_ON_FACTOR * candidate)
+                for name, candidate in capabilities.items()
+            }
         )
-    return Profile(path, capabilities, known.derived, known.texts)
+    return Profile(path, capabilities, capability_map.derived, capability_map.texts)
 
 
 def _count_subtrees(paths: Sequence[tuple[str, ...]]) -> list[int]:
@@ -265,7 +270,7 @@ class Ranking:
                 depth = len(path) - len(receiver)
                 score = match.confidence * match.value - DEPTH_PENALTY * depth
                 ranked.append(Candidate(path, depth, *match, round(score, 12), place))
-        ranked.sort(key=lambda each: (-each.score, each.path))
+        ranked.sort(key=lambda item: (-item.score, item.path))
         fitting = tuple(candidate for candidate in ranked if candidate.match >= self._threshold)
         short = tuple(candidate for candidate in ranked if candidate.match < self._threshold)
         why = partial(self._prepared.reasons, query.task)

@@ -121,18 +121,18 @@ class Router:
             InvalidInput: The task is not a string, or blank.
             UnknownPath: There is no such receiver.
         """
-        asked, steps = self._start_split(self._build_query(task, receiver, without))
+        query, steps = self._start_split(self._build_query(task, receiver, without))
         while steps.next_text:
-            steps.add_route(self._rank(asked._replace(task=steps.next_text)))
+            steps.add_route(self._rank(query._replace(task=steps.next_text)))
         return steps.parts
 
     async def asplit(
         self, task: str, receiver: str | Sequence[str] = (), *, without: Collection[str] = ()
     ) -> tuple[Part, ...]:
         """Async version of `split`."""
-        asked, steps = self._start_split(self._build_query(task, receiver, without))
+        query, steps = self._start_split(self._build_query(task, receiver, without))
         while steps.next_text:
-            steps.add_route(await self._arank(asked._replace(task=steps.next_text)))
+            steps.add_route(await self._arank(query._replace(task=steps.next_text)))
         return steps.parts
 
     def needs(self, task: str, receiver: str | Sequence[str] = ()) -> tuple[str, ...]:
@@ -145,8 +145,8 @@ class Router:
             InvalidInput: The task is not a string, or blank.
             UnknownPath: There is no such receiver.
         """
-        asked = self._build_query(task, receiver, ())
-        needed = self._get_vocabulary(asked.receiver).find_capabilities(task)
+        query = self._build_query(task, receiver, ())
+        needed = self._get_vocabulary(query.receiver).find_capabilities(task)
         return tuple(dict.fromkeys(map(self._get_vocabulary(0).normalize_spelling, needed)))
 
     def able(self, agent_name: str) -> frozenset[str]:

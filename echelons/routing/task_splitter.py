@@ -48,10 +48,10 @@ class Vocabulary:
         self._phrases: dict[str, dict[StemPhrase, str]] = {}
         self._spellings: dict[StemPhrase, str] = {}
         for profile in profiles:
-            own = self._phrases.setdefault(profile.name, {})
+            phrases = self._phrases.setdefault(profile.name, {})
             for name in profile.capabilities:
                 if key := stem_phrase(name):
-                    own.setdefault(key, name)
+                    phrases.setdefault(key, name)
                     self._spellings.setdefault(key, name)
 
     def read_clauses(self, task: str) -> tuple[TaskClause, ...]:
@@ -62,23 +62,23 @@ class Vocabulary:
         named = self._find_named_agents(reading)
         if len(cut) < 2:
             return (TaskClause(task, agent_words=named),)
-        found: list[TaskClause] = []
+        clauses: list[TaskClause] = []
         for clause in cut:
             text = reading.excerpt[tokens[clause[0]].start : tokens[clause[-1]].end]
             line = f" {' '.join(tokens[place].word for place in clause)} "
             wished = any(requested[i] and tokens[i].is_content_word for i in clause)
             here = {
-                agent: own
+                agent: words
                 for agent, every in named.items()
-                if wished and (own := tuple(said for said in every if f" {said} " in line))
+                if wished and (words := tuple(word for word in every if f" {word} " in line))
             }
-            found.append(TaskClause(text, wished, here))
-        return tuple(found)
+            clauses.append(TaskClause(text, wished, here))
+        return tuple(clauses)
 
     def find_capabilities(self, task: str) -> tuple[str, ...]:
         """Return the capabilities that a task's words name, in order; empty if fewer than two."""
         reading = TokenizedText(task)
-        meant = {said for every in self._find_named_agents(reading).values() for said in every}
+        meant = {word for every in self._find_named_agents(reading).values() for word in every}
         places = (mention for mention in self._find_mentions(reading) if mention.words in meant)
         names = dict.fromkeys(name for place in places for name in self._find_capability(place))
         return tuple(names) if len(names) > 1 else ()
@@ -101,43 +101,44 @@ class Vocabulary:
         # Words known from descriptions only name no agent; the matchers read descriptions.
         offers = {place.words: place.offers for place in self._find_mentions(reading)}
         shares = {
-            share.name: [said for said in share.words if said in offers]
+            share.name: [word for word in share.words if word in offers]
             for share in split_task(self._team, reading)
         }
         rated = {
-            said: [offers[said][n] for n, own in shares.items() if said in own] for said in offers
+            word: [offers[word][n] for n, words in shares.items() if word in words]
+            for word in offers
         }
-        best = {said: max(confidences) for said, confidences in rated.items() if confidences}
+        best = {word: max(confidences) for word, confidences in rated.items() if confidences}
         named = {
-            name: own
+            name: words
             for name, every in shares.items()
-            if (own := tuple(said for said in every if offers[said][name] >= best[said]))
+            if (words := tuple(word for word in every if offers[word][name] >= best[word]))
         }
         if len(best) == 1 and len(named) > 1:
             return {}
-        least = {said: COVERING_FRACTION * most for said, most in best.items()}
+        least = {word: COVERING_FRACTION * most for word, most in best.items()}
         whole = [
             name
             for name in named
-            if all(offers[said].get(name, 0.0) >= enough for said, enough in least.items())
+            if all(offers[word].get(name, 0.0) >= enough for word, enough in least.items())
         ]
         if not whole:
             return self._drop_twins(named)
-        able = max(whole, key=lambda name: len(named[name]))
+        capable = max(whole, key=lambda name: len(named[name]))
         ties = Counter(named.values())
         beside = {
-            name: own
-            for name, own in named.items()
-            if name == able or ({*own} & {*named[able]} and ties[own] == 1)
+            name: words
+            for name, words in named.items()
+            if name == capable or ({*words} & {*named[capable]} and ties[words] == 1)
         }
-        return self._drop_twins({**beside, able: tuple(best)})
+        return self._drop_twins({**beside, capable: tuple(best)})
 
     def _drop_twins(self, named: dict[str, StemPhrase]) -> dict[str, StemPhrase]:
         """Return `named` with only the first of agents with equal words and equal capabilities."""
         first: dict[tuple[StemPhrase, frozenset[StemPhrase]], str] = {}
-        for name, own in named.items():
-            first.setdefault((own, frozenset(self._phrases[name])), name)
-        return {name: own for name, own in named.items() if name in first.values()}
+        for name, words in named.items():
+            first.setdefault((words, frozenset(self._phrases[name])), name)
+        return {name: words for name, words in named.items() if name in first.values()}
 
     def _find_capability(self, place: CapabilityMention) -> Iterable[str]:
         """Return the capability that a mention names; empty if it is an agent's name."""
@@ -156,13 +157,13 @@ def stem_phrase(name: str) -> StemPhrase:
 
 def _find_content_clauses(tokens: Sequence[Token]) -> list[range]:
     """Return the clauses; one without content words ("well, …") joins the next clause."""
-    found: list[range] = []
+    clauses: list[range] = []
     start = 0
     for clause in split_clauses(tokens):
         if any(tokens[place].is_content_word for place in clause):
-            found.append(range(start, clause.stop))
+            clauses.append(range(start, clause.stop))
             start = clause.stop
-    return found
+    return clauses
 
 
 def _is_loose_match(phrase: StemPhrase, key: StemPhrase) -> bool:
@@ -230,10 +231,10 @@ def plan_parts(task: str, clauses: Sequence[TaskClause]) -> SplitPlan:
     parts = tuple(_merge_pieces(pieces))
     if len(parts) < 2:
         return tuple(replace(part, task=task) for part in parts)
-    if len(routes) > 1 and (able := _find_able_of_all(list(routes.values()))):
+    if len(routes) > 1 and (capable := _find_able_of_all(list(routes.values()))):
         route = yield task
-        if found := next((item for item in route.candidates if item.agent in able), None):
-            return (Part(task, found, route),)
+        if candidate := next((item for item in route.candidates if item.agent in capable), None):
+            return (Part(task, candidate, route),)
     return parts
 
 
@@ -242,7 +243,7 @@ def _split_clause(clause: TaskClause, routes: dict[str, Route]) -> Iterator[_Cla
     if route is None:
         return
     candidates = {item.agent: item for item in route.candidates}
-    named = {agent: said for agent, said in clause.agent_words.items() if agent in candidates}
+    named = {agent: word for agent, word in clause.agent_words.items() if agent in candidates}
     if not named or _has_better_agent(route, named):
         yield _ClausePiece(clause.text, route, route.best)
         return
@@ -250,17 +251,17 @@ def _split_clause(clause: TaskClause, routes: dict[str, Route]) -> Iterator[_Cla
         agent = next(iter(named))
         yield _ClausePiece(clause.text, route.with_leader(agent), candidates[agent])
         return
-    for agent, said in named.items():
-        others = {other for other, words in named.items() if words != said}
+    for agent, word in named.items():
+        others = {other for other, words in named.items() if words != word}
         led = route.with_leader(agent, without=others)
-        yield _ClausePiece(", ".join(said), led, candidates[agent])
+        yield _ClausePiece(", ".join(word), led, candidates[agent])
 
 
 def _has_better_agent(route: Route, named: dict[str, tuple[str, ...]]) -> bool:
     """Return whether the best candidate fits a clause far better than the agents its words name."""
-    most = max(route.candidates, key=lambda each: each.match)
-    known = max(item.match for item in route.candidates if item.agent in named)
-    return most is route.best and known < NEARLY_BEST * most.match
+    best = max(route.candidates, key=lambda entry: entry.match)
+    named_match = max(item.match for item in route.candidates if item.agent in named)
+    return best is route.best and named_match < NEARLY_BEST * best.match
 
 
 def _find_able_of_all(routes: Sequence[Route]) -> set[str]:
@@ -275,13 +276,13 @@ def _find_able_of_all(routes: Sequence[Route]) -> set[str]:
 
 def _merge_pieces(pieces: Sequence[_ClausePiece]) -> Iterator[Part]:
     """Yield a part for each agent; a piece without candidate joins the piece before it."""
-    said: dict[str, list[str]] = {}
+    word: dict[str, list[str]] = {}
     first: dict[str, tuple[Candidate, Route]] = {}
     agent = next((piece.candidate.agent for piece in pieces if piece.candidate), "")
     for piece in pieces:
         if piece.candidate:
             agent = piece.candidate.agent
             first.setdefault(agent, (piece.candidate, piece.route))
-        said.setdefault(agent, []).append(piece.said)
+        word.setdefault(agent, []).append(piece.said)
     for agent, (candidate, route) in first.items():
-        yield Part(", ".join(dict.fromkeys(said[agent])), candidate, route)
+        yield Part(", ".join(dict.fromkeys(word[agent])), candidate, route)

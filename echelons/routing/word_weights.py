@@ -29,8 +29,8 @@ class WordSequence(NamedTuple):
 @lru_cache(maxsize=4096)
 def read_words(text: str) -> WordSequence:
     """Return the words and stems of a text; stop words are kept, as "who" and "how" can matter."""
-    said = tuple(extract_words(text)[:MAX_WORDS])
-    return WordSequence(said, tuple(map(stem, said)))
+    words = tuple(extract_words(text)[:MAX_WORDS])
+    return WordSequence(words, tuple(map(stem, words)))
 
 
 STOPWORD_STEMS: Final = frozenset(map(stem, STOPWORDS)) | STOPWORDS
@@ -38,20 +38,20 @@ STOPWORD_STEMS: Final = frozenset(map(stem, STOPWORDS)) | STOPWORDS
 
 def extract_pairs(stems: Iterable[str]) -> list[str]:
     """Return bigrams with text ends, and unordered pairs with one or two words between."""
-    known = list(stems)
-    framed = ["^", *known, "$"]
+    order = list(stems)
+    framed = ["^", *order, "$"]
     near = [f"{one} {other}" for one, other in pairwise(framed)]
     far = [
         f"{min(one, other)}~{max(one, other)}"
-        for place, one in enumerate(known)
-        for other in known[place + 2 : place + 4]
+        for place, one in enumerate(order)
+        for other in order[place + 2 : place + 4]
     ]
     return list(dict.fromkeys(near + far))
 
 
-def extract_pieces(said: Iterable[str]) -> list[str]:
+def extract_pieces(words: Iterable[str]) -> list[str]:
     """Return the character n-grams of the running text, across word boundaries."""
-    line = "#".join(["", *said, ""])
+    line = "#".join(["", *words, ""])
     return list(
         dict.fromkeys(line[at : at + PIECE_LENGTH] for at in range(len(line) - PIECE_LENGTH + 1))
     )
@@ -93,8 +93,8 @@ class FeatureStatistics:
         self._weight = kind.weight / unit
         self._counts: dict[str, dict[int, int]] = {}
         self._lengths = dict.fromkeys(texts, 0)
-        for group, each in texts.items():
-            for feature in chain.from_iterable(each):
+        for group, item in texts.items():
+            for feature in chain.from_iterable(item):
                 having = self._counts.setdefault(feature, {})
                 having[group] = having.get(group, 0) + 1
                 self._lengths[group] += 1
@@ -182,15 +182,15 @@ class WeightExample:
             for place, fixed in self.scores.items()
         }
         whole = self.other_odds + sum(odds.values())
-        return {place: (place == self.place) - each / whole for place, each in odds.items()}
+        return {place: (place == self.place) - item / whole for place, item in odds.items()}
 
     def update_weights(self, errors: Mapping[int, float]) -> None:
         """Change the weights of its features, for agents that have the feature."""
-        much = [(place, each) for place, each in errors.items() if abs(each) > ERROR_TOLERANCE]
+        much = [(place, item) for place, item in errors.items() if abs(item) > ERROR_TOLERANCE]
         for tells, rate in zip(self.weights, self.learning_rates, strict=True):
-            for place, each in much:
+            for place, item in much:
                 if place in tells:
-                    tells[place] += rate * each
+                    tells[place] += rate * item
 
 
 def sum_weights(place: int, weights: Sequence[Mapping[int, float]]) -> float:
@@ -213,7 +213,7 @@ def compute_learning_rates(texts: Sequence[Features]) -> list[list[float]]:
     for text in texts:
         for feature in text:
             having[feature] = having.get(feature, 0) + 1
-    rare = {each: (1 + log((1 + len(texts)) / (1 + n))) ** 2 for each, n in having.items()}
+    rare = {entry: (1 + log((1 + len(texts)) / (1 + n))) ** 2 for entry, n in having.items()}
     sizes = [sqrt(sum(rare[item] for item in text)) or 1.0 for text in texts]
     usual = sum(sizes) / max(len(sizes), 1)
     return [
@@ -227,7 +227,7 @@ def correct_weights(examples: Sequence[WeightExample]) -> None:
     left = examples
     for _ in range(STEPS):
         # All errors are computed before any weight changes, or the order would matter.
-        found = [(lesson, lesson.compute_errors()) for lesson in left]
-        left = [lesson for lesson, each in found if max(map(abs, each.values())) > ERROR_TOLERANCE]
-        for lesson, each in found:
-            lesson.update_weights(each)
+        errors = [(lesson, lesson.compute_errors()) for lesson in left]
+        left = [lesson for lesson, item in errors if max(map(abs, item.values())) > ERROR_TOLERANCE]
+        for lesson, item in errors:
+            lesson.update_weights(item)

@@ -58,8 +58,8 @@ def _find_fault(block: Any) -> str:
     if kind == "text" and not isinstance(block.get("text"), str):
         return f"{named} has no text: give it as 'text'"
     if kind == "image_url":
-        given = block.get(kind)
-        url = given.get("url") if isinstance(given, Mapping) else given
+        address = block.get(kind)
+        url = address.get("url") if isinstance(address, Mapping) else address
         no_address = f"{named} has no address: give {{'image_url': {{'url': 'https://…'}}}}"
         return "" if isinstance(url, str) and url else no_address
     return f"{named}{fault}" if kind in _DATA_TYPES and (fault := _find_data_fault(block)) else ""
@@ -120,8 +120,8 @@ def _is_from_model(block: Any) -> bool:
 def _name_kind(block: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return a block whose kind of data has its right name."""
     kind = block.get("mime_type")
-    known = _SAME_KIND.get(kind.lower()) if isinstance(kind, str) else None
-    return {**block, "mime_type": known} if known else block
+    name = _SAME_KIND.get(kind.lower()) if isinstance(kind, str) else None
+    return {**block, "mime_type": name} if name else block
 
 
 def _find_picture_fault(block: Mapping[str, Any]) -> str:
@@ -147,8 +147,8 @@ def _find_picture_fault(block: Mapping[str, Any]) -> str:
         kind, data = source.get("media_type") or "", source.get("data") or ""
         is_base64 = isinstance(data, str) and bool(_BASE64.fullmatch(data))
     if kind and str(kind).lower() not in _PICTURES:
-        known = ", ".join(sorted(_PICTURES))
-        return f" is {shorten_repr(kind)}, and models read {known}"
+        name = ", ".join(sorted(_PICTURES))
+        return f" is {shorten_repr(kind)}, and models read {name}"
     # No text in base64 has one character more than a multiple of four.
     has_rest = isinstance(data, str) and len("".join(data.split()).rstrip("=")) % 4 == 1
     return "" if is_base64 and not has_rest else " has data that are no base64"

@@ -48,48 +48,48 @@ NUMBER_BYTES = 8
 """Size counted for a number, and for a list or mapping itself, so that empty ones count too."""
 
 
-def check_id(given: object, what: str) -> str:
+def check_id(value: object, what: str) -> str:
     """Return an id, given as a string, number or UUID (LangGraph accepts all three), as a string.
 
     Raises:
         InvalidInput: It is empty or too long, or has characters that ids may not have.
     """
-    with refuse_unreadable(lambda _: invalid_id(what, shorten_repr(given))):
-        text = read_text(given) or (str(given) if isinstance(given, (int, UUID)) else "")
+    with refuse_unreadable(lambda _: invalid_id(what, shorten_repr(value))):
+        text = read_text(value) or (str(value) if isinstance(value, (int, UUID)) else "")
     if not ID_PATTERN.fullmatch(text):
-        raise invalid_id(what, shorten_repr(given))
+        raise invalid_id(what, shorten_repr(value))
     return text
 
 
-def is_label(given: object) -> bool:
+def is_label(value: object) -> bool:
     r"""Return whether a value is a valid display name: printable text, 1 to 512 characters.
 
     Control characters, line breaks, lone surrogates, and spaces at the ends are not valid.
     """
-    text = read_text(given)
+    text = read_text(value)
     if text is None or not 1 <= len(text) <= LONGEST_NAME:
         return False
     return text.isprintable() and text.strip() == text
 
 
-def check_label(given: object, what: str) -> str:
+def check_label(value: object, what: str) -> str:
     """Return a display name as a plain string.
 
     Raises:
         InvalidInput: It is no label, see `is_label`.
     """
-    if not is_label(given):
+    if not is_label(value):
         form = f"1 to {LONGEST_NAME} characters that can be printed, and no spaces at the ends"
-        raise invalid_id(what, shorten_repr(given), form)
-    return read_text(given) or ""
+        raise invalid_id(what, shorten_repr(value), form)
+    return read_text(value) or ""
 
 
-def check_value(given: Any, what: str) -> Any:
+def check_value(value: Any, what: str) -> Any:
     """Return a task or an answer as plain data of at most 1 MiB.
 
     Raises the errors of `copy_plain`.
     """
-    return copy_plain(given, what, MESSAGE_BYTES)[0]
+    return copy_plain(value, what, MESSAGE_BYTES)[0]
 
 
 def check_metadata(given: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -117,18 +117,18 @@ def check_metadata(given: Mapping[str, Any] | None) -> dict[str, Any]:
     return notes
 
 
-def check_context(given: Mapping[str, Any] | None, what: str) -> dict[str, Any]:
+def check_context(value: Mapping[str, Any] | None, what: str) -> dict[str, Any]:
     """Return a copy of a request's context, which is JSON of at most 64 KiB.
 
     Raises:
         InvalidInput: It is no mapping of names to JSON; it is larger; it is nested too deep, or
             contains itself; a string in it has a lone surrogate.
     """
-    if given is None:
+    if value is None:
         return {}
-    facts = copy_plain(given, what, CONTEXT_BYTES)[0]
+    facts = copy_plain(value, what, CONTEXT_BYTES)[0]
     if not isinstance(facts, dict):
-        raise invalid_value(what, shorten_repr(given), "a context is a mapping of names to values")
+        raise invalid_value(what, shorten_repr(value), "a context is a mapping of names to values")
     for key in facts:
         if not is_label(key):
             why = f"a name is text that can be printed, 1 to {LONGEST_NAME} characters"
@@ -140,7 +140,7 @@ def check_context(given: Mapping[str, Any] | None, what: str) -> dict[str, Any]:
     return copy
 
 
-def measure_size(given: Any, what: str, limit: int) -> int:
+def measure_size(value: Any, what: str, limit: int) -> int:
     """Return the size of JSON-like data in bytes, with texts as UTF-8.
 
     Raises the errors of `copy_plain`.
@@ -148,7 +148,7 @@ def measure_size(given: Any, what: str, limit: int) -> int:
     size = 0
     # No recursion: it stops in the middle of a list of a million. And nothing is called for an
     # ordinary part: each message of every input is measured. A copy takes 2 to 20 times as long.
-    ways: list[Iterator[Any]] = [iter([given])]
+    ways: list[Iterator[Any]] = [iter([value])]
     while ways:
         for part in ways[-1]:
             kind = type(part)
@@ -175,7 +175,7 @@ def measure_size(given: Any, what: str, limit: int) -> int:
     return size
 
 
-def copy_plain(given: Any, what: str, limit: int) -> tuple[Any, int]:
+def copy_plain(value: Any, what: str, limit: int) -> tuple[Any, int]:
     """Return a copy of JSON-like data, without objects of a caller's classes, and its size.
 
     Stops as soon as the limit is passed, so the cost is bounded even where one list is
@@ -187,16 +187,16 @@ def copy_plain(given: Any, what: str, limit: int) -> tuple[Any, int]:
             or contains itself; a string in it has a lone surrogate.
     """
     copier = _PlainCopier(what, limit)
-    with refuse_unreadable(lambda why: invalid_value(what, shorten_repr(given), why)):
-        return copier.copy(given), copier.size
+    with refuse_unreadable(lambda why: invalid_value(what, shorten_repr(value), why)):
+        return copier.copy(value), copier.size
 
 
-def read_text(given: Any) -> str | None:
+def read_text(value: Any) -> str | None:
     """Return a text of any class as a plain one; `None` if it is no text."""
-    if type(given) is str:
-        return given
+    if type(value) is str:
+        return value
     # The methods of the class, and what it says of itself, may be anything.
-    return str.__str__(given) if issubclass(type(given), str) else None
+    return str.__str__(value) if issubclass(type(value), str) else None
 
 
 @contextmanager
@@ -210,21 +210,21 @@ def refuse_unreadable(refuse: Callable[[str], EchelonsError]) -> Iterator[None]:
         raise refuse(f"reading it raised {describe_error(error)}") from error
 
 
-def list_items(given: Iterable[T]) -> list[T]:
+def list_items(value: Iterable[T]) -> list[T]:
     """Return the items of a caller's iterable, which may be endless.
 
     Raises:
         ValueError: It has more than 10,000.
     """
-    items = list(islice(given, MAX_ITEMS + 1))
+    items = list(islice(value, MAX_ITEMS + 1))
     if len(items) > MAX_ITEMS:
         raise ValueError(f"it has more than {MAX_ITEMS} items")
     return items
 
 
-def shorten_repr(given: object) -> str:
+def shorten_repr(value: object) -> str:
     """Return a value's `repr`, shortened for an error message."""
-    text = _SHORT_REPR.repr(given)
+    text = _SHORT_REPR.repr(value)
     return text if len(text) <= MAX_SHOWN else f"{text[: MAX_SHOWN - 1]}…"
 
 
@@ -233,16 +233,16 @@ MAX_SHOWN = 120
 _SHORT_REPR = ShortRepr(60)
 
 
-def _iterate_parts(given: Any, what: str) -> Iterator[Any]:
+def _iterate_parts(value: Any, what: str) -> Iterator[Any]:
     """Return an iterator of the entries of a list, or of the keys and values of a mapping."""
-    if not isinstance(given, (dict, Mapping)):
-        return iter(given)
+    if not isinstance(value, (dict, Mapping)):
+        return iter(value)
     # It may never end; what has more keys than bytes are allowed is refused as too large.
-    kinds = set(map(type, islice(given, INPUT_BYTES)))
+    kinds = set(map(type, islice(value, INPUT_BYTES)))
     if kinds - {str} and any(issubclass(kind, tuple) for kind in kinds):
-        lists = (item for item in given if isinstance(item, tuple))
+        lists = (item for item in value if isinstance(item, tuple))
         raise invalid_value(what, shorten_repr(next(lists)), "no key in JSON is a list")
-    return chain.from_iterable(given.items())
+    return chain.from_iterable(value.items())
 
 
 def _measure_leaf(leaf: Any, what: str) -> int:

@@ -61,10 +61,10 @@ def _check_schema(kind: type[Validator], schema: str) -> None:
 
 def find_recursion(schema: Mapping[str, Any]) -> str:
     """Return the name of a definition of a schema that contains itself; empty if none does."""
-    known: Mapping[str, Any] = schema.get("$defs") or {}
+    definitions: Mapping[str, Any] = schema.get("$defs") or {}
     uses = {
         name: {item.rpartition("/")[2] for item in _iterate_references(part)}
-        for name, part in known.items()
+        for name, part in definitions.items()
     }
     for name, used in uses.items():
         reached, left = set[str](), [*used]
@@ -83,7 +83,7 @@ def inline_references(schema: Mapping[str, Any], limit: int) -> dict[str, Any]:
     Raises:
         ValueError: It would have more parts than the limit.
     """
-    known, parts = schema.get("$defs") or {}, 0
+    definitions, parts = schema.get("$defs") or {}, 0
 
     def inline(part: Any) -> Any:
         nonlocal parts
@@ -95,10 +95,10 @@ def inline_references(schema: Mapping[str, Any], limit: int) -> dict[str, Any]:
             return [inline(stem) for stem in part]
         if not isinstance(part, Mapping):
             return part
-        own = {key: inline(each) for key, each in part.items() if key not in ("$ref", "$defs")}
+        own = {key: inline(item) for key, item in part.items() if key not in ("$ref", "$defs")}
         reference = part.get("$ref")
         if isinstance(reference, str):
-            return {**inline(known[reference.rpartition("/")[2]]), **own}
+            return {**inline(definitions[reference.rpartition("/")[2]]), **own}
         return own
 
     whole: dict[str, Any] = inline(schema)
@@ -114,8 +114,8 @@ def build_example(schema: Mapping[str, Any]) -> Any:
         if key in schema:
             return schema[key]
     for key in ("examples", "enum", "anyOf", "oneOf", "allOf"):
-        if isinstance(given := schema.get(key), list) and given:
-            return given[0] if key in ("examples", "enum") else build_example(given[0])
+        if isinstance(values := schema.get(key), list) and values:
+            return values[0] if key in ("examples", "enum") else build_example(values[0])
     build = _BUILDERS.get(str(schema.get("type")))
     return build(schema) if build else "example"
 
@@ -224,9 +224,9 @@ def mend_arguments(arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> d
     return mended
 
 
-def match_name(given: str, names: Iterable[str]) -> str | None:
+def match_name(values: str, names: Iterable[str]) -> str | None:
     """Return the only name that is the same without regard to case and outer spaces."""
-    plain = given.strip().casefold()
+    plain = values.strip().casefold()
     same = {name for name in names if name.strip().casefold() == plain}
     return same.pop() if len(same) == 1 else None
 
@@ -277,17 +277,17 @@ class _Mender:
         missing = fields.keys() - value.keys()
         more = schema.get("additionalProperties")
         mended: dict[str, Any] = {}
-        for given, each in value.items():
-            name = given
-            if given not in fields and (known := match_name(given, missing)):
-                name = known
-                missing.discard(known)
+        for values, item in value.items():
+            name = values
+            if values not in fields and (definitions := match_name(values, missing)):
+                name = definitions
+                missing.discard(definitions)
             part = fields.get(name, more if isinstance(more, Mapping) else {})
-            if each is None and name in fields and name not in required:
+            if item is None and name in fields and name not in required:
                 if self._takes_null(part):
                     mended[name] = None
                 continue
-            mended[name] = self.mend(each, part)
+            mended[name] = self.mend(item, part)
         return mended
 
     def _mend_option(self, value: Any, options: list[_Schema]) -> Any:
@@ -339,7 +339,7 @@ class _Mender:
             part = self._parts.get(name.rpartition("/")[2]) if isinstance(name, str) else None
             if not isinstance(part, Mapping):
                 break
-            schema = {**part, **{key: each for key, each in schema.items() if key != "$ref"}}
+            schema = {**part, **{key: item for key, item in schema.items() if key != "$ref"}}
         only = schema.get("allOf")
         if isinstance(only, list) and len(only) == 1 and "$ref" in only[0]:
             return {**schema, **self._resolve(only[0])}

@@ -41,10 +41,10 @@ def sanitize_value(value: Any, depth: int = 0) -> Any:
             return TOO_DEEP_NOTE
         if kind is dict:
             clean: dict[Any, Any] = {}
-            for key, each in value.items():
+            for key, entry in value.items():
                 # Most keys are names, which need no call.
                 fit = type(key) is str and key.isascii() and len(key) <= MAX_TEXT_LENGTH
-                clean[key if fit else _sanitize_key(key)] = sanitize_value(each, depth + 1)
+                clean[key if fit else _sanitize_key(key)] = sanitize_value(entry, depth + 1)
             return clean
         return [sanitize_value(item, depth + 1) for item in value]
     if value is None or kind is bool or kind is float:

@@ -33,7 +33,7 @@ def _find_key_lines(text: str) -> dict[tuple[str, ...], int]:
 
     `tomllib` keeps no lines, so each statement is parsed by itself, under the header of its table.
     """
-    found: dict[tuple[str, ...], int] = {}
+    lines_by_key: dict[tuple[str, ...], int] = {}
     header, statement, begin = "", "", 1
     for number, line in enumerate(text.splitlines(), start=1):
         statement += f"{line}\n"
@@ -44,11 +44,11 @@ def _find_key_lines(text: str) -> dict[tuple[str, ...], int]:
         except ValueError:
             continue
         for path in _iterate_paths(parsed):
-            found.setdefault(path, begin)
+            lines_by_key.setdefault(path, begin)
         if statement.lstrip().startswith("["):
             header = statement
         statement, begin = "", number + 1
-    return found
+    return lines_by_key
 
 
 def _iterate_paths(table: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
@@ -58,6 +58,6 @@ def _iterate_paths(table: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
         if path:
             yield path
         if isinstance(value, Mapping):
-            left += [((*path, key), each) for key, each in value.items()]
+            left += [((*path, key), entry) for key, entry in value.items()]
         elif isinstance(value, list):  # tables of one name
             left += [(path, item) for item in value if isinstance(item, Mapping)]

@@ -196,9 +196,9 @@ def read_documents(
             folder=root.parent,
         )
     walked = track(_walk_files(root), description="Reading files")
-    found = sorted(walked, key=lambda each: each.path.split("/"))
-    documents = [item for item in found if isinstance(item, Document)]
-    skipped = [item for item in found if isinstance(item, SkippedFile)]
+    results = sorted(walked, key=lambda entry: entry.path.split("/"))
+    documents = [item for item in results if isinstance(item, Document)]
+    skipped = [item for item in results if isinstance(item, SkippedFile)]
     if not documents:
         raise _nothing_to_read(root, [(file.path, file.reason) for file in skipped])
     return documents, skipped
@@ -210,11 +210,11 @@ def _walk_files(root: Path) -> Iterator[Document | SkippedFile]:
         place, path = folders.pop()
         try:
             with os.scandir(place) as entries:
-                found = [entry for entry in entries if not entry.name.startswith(".")]
+                visible = [entry for entry in entries if not entry.name.startswith(".")]
         except OSError as error:
             yield SkippedFile(path or ".", _format_read_error(error))
             continue
-        for entry in found:
+        for entry in visible:
             below = f"{path}/{_escape_name(entry.name)}" if path else _escape_name(entry.name)
             folder = False
             with suppress(OSError):  # reading it fails as well, and gives the reason

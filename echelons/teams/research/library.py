@@ -82,18 +82,18 @@ class DocumentLibrary:
     def _find_for_open_parts(self, question: SearchQuestion, best: Sequence[str]) -> Iterator[str]:
         """Yield a document for each part of the question that the best one does not answer."""
         for part in map(question.select_part, question.parts if best else ()):
-            found = self._searches[best[0]].find_passages(part)
-            if not found or found.confidence < ENOUGH_CONFIDENCE:
+            answer = self._searches[best[0]].find_passages(part)
+            if not answer or answer.confidence < ENOUGH_CONFIDENCE:
                 yield from self._rank_documents(part)[:1]
 
     def _rank_documents(self, question: SearchQuestion) -> Sequence[str]:
         merits: dict[str, float] = {}
         likely = self._score_likely(question)
-        most = max(likely.values(), default=0.0)
+        highest = max(likely.values(), default=0.0)
         for path, score in likely.items():
-            found = self._searches[path].find_passages(question)
-            if found and found.confidence >= ENOUGH_CONFIDENCE:
-                merits[path] = found.confidence * (1 + score / most)
+            answer = self._searches[path].find_passages(question)
+            if answer and answer.confidence >= ENOUGH_CONFIDENCE:
+                merits[path] = answer.confidence * (1 + score / highest)
         best = max(merits.values(), default=0.0)
         ranked = sorted(merits, key=lambda path: -merits[path])
         return [
@@ -124,15 +124,15 @@ class DocumentLibrary:
 
 
 def map_agent_paths(
-    folder: DocumentFolder, above: tuple[str, ...] = ()
+    folder: DocumentFolder, parents: tuple[str, ...] = ()
 ) -> dict[str, tuple[str, ...]]:
     """Return the agent names from below the root down to each document's agent, by path."""
-    found = {
-        document.path: (*above, build_agent_name(document.path)) for document in folder.documents
+    paths = {
+        document.path: (*parents, build_agent_name(document.path)) for document in folder.documents
     }
     for below in folder.folders:
-        found |= map_agent_paths(below, (*above, build_agent_name(below.path)))
-    return found
+        paths |= map_agent_paths(below, (*parents, build_agent_name(below.path)))
+    return paths
 
 
 MOST_CHARACTERS: Final = 20_000

@@ -61,10 +61,12 @@ def find_headings(rows: Sequence[TextRow], suffix: str) -> Iterator[Heading]:
             yield Heading(
                 len(hashes[1]), strip_markup(_CLOSING.sub("", hashes[2].rstrip())), place, done
             )
-        elif (found := _match_underlined(rows, place, "=-" if atx else "")) and found[0] >= done:
+        elif (underlined := _match_underlined(rows, place, "=-" if atx else "")) and underlined[
+            0
+        ] >= done:
             done = place + 1
-            level = levels.setdefault(found[1], len(levels) + 1)
-            yield Heading(level, strip_markup(rows[place - 1].text), found[0], done)
+            level = levels.setdefault(underlined[1], len(levels) + 1)
+            yield Heading(level, strip_markup(rows[place - 1].text), underlined[0], done)
 
 
 def find_front_matter_end(rows: Sequence[TextRow]) -> int:
@@ -175,7 +177,7 @@ class Outline:
         yield Section((), 0, tuple(_split_blocks(self.rows, 0, ends[0])))
         trail: list[Heading] = []
         for heading, end in zip(self.headings, ends[1:], strict=True):
-            trail = [*(above for above in trail if above.level < heading.level), heading]
+            trail = [*(outer for outer in trail if outer.level < heading.level), heading]
             texts = tuple(heading.text for heading in trail)
             yield Section(texts, heading.first, tuple(_split_blocks(self.rows, heading.end, end)))
 
@@ -187,9 +189,9 @@ def parse_outline(path: str, text: str) -> Outline:
     """
     place = PurePosixPath(path)
     rows = tuple(_split_rows(text))
-    found = tuple(find_headings(rows, place.suffix.lower()))
-    title = _choose_title(place, rows, found)
-    return Outline(title, f"{title} {place.with_suffix('')}", found, rows)
+    headings = tuple(find_headings(rows, place.suffix.lower()))
+    title = _choose_title(place, rows, headings)
+    return Outline(title, f"{title} {place.with_suffix('')}", headings, rows)
 
 
 def _split_rows(text: str) -> Iterator[TextRow]:
@@ -200,14 +202,14 @@ def _split_rows(text: str) -> Iterator[TextRow]:
             yield from (TextRow(number, piece) for piece in _PIECE.findall(line))
 
 
-def _choose_title(path: PurePosixPath, rows: Sequence[TextRow], found: Sequence[Heading]) -> str:
+def _choose_title(path: PurePosixPath, rows: Sequence[TextRow], headings: Sequence[Heading]) -> str:
     front = find_front_matter_end(rows)
     for row in rows[:front]:
         if (named := _FRONT_TITLE.match(row.text)) and strip_markup(named[1]):
             return strip_markup(named[1])[:LONGEST_TITLE]
-    if found:
-        highest = min(found, key=lambda heading: heading.level)
-        alone = sum(heading.level == highest.level for heading in found) == 1
+    if headings:
+        highest = min(headings, key=lambda heading: heading.level)
+        alone = sum(heading.level == highest.level for heading in headings) == 1
         # Of several equal headings, only one that opens the document is its title.
         if alone or not any(row.text.strip() for row in rows[front : highest.first]):
             return highest.text[:LONGEST_TITLE]

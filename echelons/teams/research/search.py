@@ -49,7 +49,7 @@ class SearchQuestion:
     def select_part(self, part: frozenset[str]) -> SearchQuestion:
         """Return a part of it as a question of its own."""
         whole = sum(self.shares[stem] for stem in part)
-        shares = {each: share / whole for each, share in self.shares.items() if each in part}
+        shares = {item: share / whole for item, share in self.shares.items() if item in part}
         return SearchQuestion(shares, self.wants_number)
 
 
@@ -60,15 +60,15 @@ def parse_question(text: str, vocabulary: Vocabulary) -> SearchQuestion:
     telling = _telling_stems(thing)
     weights = {stem: vocabulary.weigh_word(stem) for stem in telling}
     total = sum(weights.values())
-    shares = {each: weight / total for each, weight in weights.items()}
+    shares = {item: weight / total for item, weight in weights.items()}
     for_a_number = thing != remove_accents(text) or bool(_FOR_A_NUMBER.search(thing))
     parts = (part & shares.keys() for part in _split_parts(thing))
     return SearchQuestion(shares, for_a_number, tuple(filter(None, parts)))
 
 
 def _telling_stems(text: str) -> list[str]:
-    found = list(dict.fromkeys(extract_stems(text)))
-    return [item for item in found if item not in LIGHT_STEMS] or found
+    stems = list(dict.fromkeys(extract_stems(text)))
+    return [item for item in stems if item not in LIGHT_STEMS] or stems
 
 
 def _split_parts(text: str) -> Iterator[frozenset[str]]:
@@ -153,8 +153,8 @@ def build_index(document: Outline) -> PassageIndex:
         text = "\n".join(row.text for row in document.rows[block.first : block.end])
         counts = Counter(extract_stems(text))
         lengths.append(counts.total())
-        for found, count in counts.items():
-            postings.setdefault(found, {})[at] = count
+        for stem, count in counts.items():
+            postings.setdefault(stem, {})[at] = count
         if has_number(text):
             numbered.add(at)
     return PassageIndex(
@@ -173,9 +173,11 @@ def _cut_windows(document: Outline) -> Iterator[Window]:
     for section in document.iterate_sections():
         if section.blocks:
             # The title is above all windows, so it does not distinguish them.
-            above = "\n".join(heading for heading in section.headings if heading != document.title)
+            headings = "\n".join(
+                heading for heading in section.headings if heading != document.title
+            )
             edges = (section.opening, section.blocks[0].first, section.blocks[-1].end)
-            place = SectionBounds(*edges, Counter(extract_stems(above)))
+            place = SectionBounds(*edges, Counter(extract_stems(headings)))
             for first, end in _iterate_spans(document.rows, section.blocks):
                 yield Window(before + first, before + end, place)
             before += len(section.blocks)
@@ -288,8 +290,8 @@ class _Search:
         if best is None:
             return None
         index = self.index
-        found = [len(index.stems_in_block(at, best.matched)) for at in best.window.block_indices]
-        block = index.blocks[best.window.first + found.index(max(found))]
+        matches = [len(index.stems_in_block(at, best.matched)) for at in best.window.block_indices]
+        block = index.blocks[best.window.first + matches.index(max(matches))]
         rows = index.rows[block.first : block.end]
         return TextRow(rows[0].line, " ".join(row.text for row in rows))
 
@@ -297,8 +299,8 @@ class _Search:
         index, shares = self.index, self.question.shares
         counts = {stem: _weigh_counts(index, stem) for stem in shares}
         weights = {
-            each: shares[each] * compute_idf(len(count), sum(number > 0 for number in count))
-            for each, count in counts.items()
+            item: shares[item] * compute_idf(len(count), sum(number > 0 for number in count))
+            for item, count in counts.items()
         }
         lengths = index.window_lengths()
         average = sum(lengths) / len(lengths) if any(lengths) else 1.0
@@ -345,15 +347,15 @@ class _Search:
         Stems that another passage has `covered` do not count.
         """
         shares = self.question.shares
-        said = (hit.matched & part) - covered
-        above = said & (hit.window.section.context.keys() | self.index.title_stems)
-        headed = sum(shares[stem] for stem in above)
+        matched = (hit.matched & part) - covered
+        in_headings = matched & (hit.window.section.context.keys() | self.index.title_stems)
+        headed = sum(shares[stem] for stem in in_headings)
         closest = headed + max(
-            sum(shares[error] for error in self.index.stems_in_block(at, said - above))
+            sum(shares[error] for error in self.index.stems_in_block(at, matched - in_headings))
             for at in hit.window.block_indices
         )
         whole = sum(shares[stem] for stem in part)
-        sure = 0.45 * sum(shares[stem] for stem in said) + 0.45 * closest + 0.1 * headed
+        sure = 0.45 * sum(shares[stem] for stem in matched) + 0.45 * closest + 0.1 * headed
         return round(sure / whole, 6)  # thirds must add up to one
 
 

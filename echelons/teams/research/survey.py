@@ -109,12 +109,12 @@ def build_profile(title: str, headings: Iterable[str], text: str) -> WordProfile
     spelled: dict[str, str] = {}
     for word, count in written.items():
         if word not in STOPWORDS:
-            found = stem(word)
-            counts[found] += count
+            root = stem(word)
+            counts[root] += count
             # The most frequent spelling of a stem is shown; ties go to the first by alphabet.
-            other = spelled.setdefault(found, word)
+            other = spelled.setdefault(root, word)
             if other != word and (-count, word) < (-written[other], other):
-                spelled[found] = word
+                spelled[root] = word
     named = frozenset(_stem_words(title, spelled))
     return WordProfile(counts, spelled, named, frozenset(_stem_words("\n".join(headings), spelled)))
 
@@ -134,18 +134,18 @@ def select_telling_words(document: WordProfile, vocabulary: Vocabulary) -> dict[
     TF-IDF with a logarithmic count; words of the title count most, then those of headings.
     The best come first, ties by alphabet.
     """
-    most = 1 + math.log(max(document.counts.values(), default=1))
+    highest = 1 + math.log(max(document.counts.values(), default=1))
     confidences: dict[str, float] = {}
-    for found in document.counts.keys() | document.title:
-        if found in LIGHT_STEMS or not _is_word(document.spelled[found]):
+    for word in document.counts.keys() | document.title:
+        if word in LIGHT_STEMS or not _is_word(document.spelled[word]):
             continue
-        rarity = vocabulary.rarity(found)
-        value = rarity * (1 + math.log(document.counts.get(found, 0) or 1)) / most
-        if found in document.title:
-            confidences[document.spelled[found]] = _TITLE[0] + _TITLE[1] * rarity
+        rarity = vocabulary.rarity(word)
+        value = rarity * (1 + math.log(document.counts.get(word, 0) or 1)) / highest
+        if word in document.title:
+            confidences[document.spelled[word]] = _TITLE[0] + _TITLE[1] * rarity
         else:
-            least, more = _HEADING if found in document.headings else _BODY
-            confidences[document.spelled[found]] = least + more * value
+            least, more = _HEADING if word in document.headings else _BODY
+            confidences[document.spelled[word]] = least + more * value
     return _select_best(confidences, MOST_DOCUMENT_WORDS)
 
 
@@ -217,9 +217,9 @@ class Survey:
         paths: dict[str, list[str]] = {}
         for file in self.skipped:
             paths.setdefault(_REASON_DETAIL.sub("", file.reason), []).append(file.path)
-        for reason, found in sorted(paths.items(), key=lambda each: -len(each[1])):
-            more = ", …" if len(found) > FIRST_NAMES else ""
-            yield f"{reason}: {len(found)} ({', '.join(found[:FIRST_NAMES])}{more})"
+        for reason, names in sorted(paths.items(), key=lambda item: -len(item[1])):
+            more = ", …" if len(names) > FIRST_NAMES else ""
+            yield f"{reason}: {len(names)} ({', '.join(names[:FIRST_NAMES])}{more})"
 
 
 def survey(docs: Path | str, track: ProgressTracker = track_silently) -> Survey:
@@ -243,11 +243,13 @@ def survey(docs: Path | str, track: ProgressTracker = track_silently) -> Survey:
         )
         for item in track(documents, description="Counting words")
     }
-    known = count_documents(profiles.values())
+    vocabulary = count_documents(profiles.values())
     surveyed = {}
     for item in track(documents, description="Choosing words"):
         outline, words = outlines[item.path], profiles[item.path]
         headings = tuple((heading.level, heading.text) for heading in outline.headings)
-        telling = select_telling_words(words, known)
+        telling = select_telling_words(words, vocabulary)
         surveyed[item.path] = SurveyedDocument(item, outline.title, headings, telling, words)
-    return Survey(root, build_folder_tree(documents, MOST_LEVELS), surveyed, known, tuple(skipped))
+    return Survey(
+        root, build_folder_tree(documents, MOST_LEVELS), surveyed, vocabulary, tuple(skipped)
+    )

@@ -34,7 +34,7 @@ def team(docs: Path | str | Survey) -> Agent:
     """
     read = docs if isinstance(docs, Survey) else survey(docs)
     searches = {
-        path: DocumentSearch(each.document, read.vocabulary) for path, each in read.surveyed.items()
+        path: DocumentSearch(item.document, read.vocabulary) for path, item in read.surveyed.items()
     }
     library = DocumentLibrary(read, searches, map_agent_paths(read.tree))
     root = _build_folder_agent(read.tree, read, ROOT_NAME, searches)

@@ -72,12 +72,12 @@ class DocumentSearch:
         wanted = parse_question(question, self._vocabulary)
         if not wanted.shares:
             raise ToolException(f"{question!r} has no word to search for; ask in whole words")
-        found = self.find_passages(wanted)
-        if found is None:
+        result = self.find_passages(wanted)
+        if result is None:
             nearest = self.quote_nearest(wanted)
             note = f"; the nearest passage is {nearest}" if nearest else ""
             raise ToolException(f"{self.path} says nothing about it{note}")
-        return self._answer(found.passages, found.confidence)
+        return self._answer(result.passages, result.confidence)
 
     def find_passages(self, question: Asked) -> SearchResult | None:
         """Return the passages that answer a question; `None` if there are none."""

@@ -76,21 +76,21 @@ def normalise_url(url: str) -> str:
     return f"{place}{path}{f'?{query}' if query else ''}"
 
 
-def merge_hits(found: Sequence[Sequence[SearchHit]]) -> list[SearchHit]:
+def merge_hits(rankings: Sequence[Sequence[SearchHit]]) -> list[SearchHit]:
     """Return the hits of several providers, best first, each page once.
 
     A page counts for each provider by its rank there, so one that several have found comes first.
     """
     scores: dict[str, float] = {}
     merged: dict[str, SearchHit] = {}
-    for hits in found:
-        own = {normalise_url(hit.source): hit for hit in reversed(hits)}
-        for rank, (key, hit) in enumerate(reversed(own.items()), start=1):
+    for hits in rankings:
+        by_url = {normalise_url(hit.source): hit for hit in reversed(hits)}
+        for rank, (key, hit) in enumerate(reversed(by_url.items()), start=1):
             scores[key] = scores.get(key, 0.0) + 1 / (FUSION_CONSTANT + rank)
-            known = merged.get(key, hit)
-            providers = tuple(dict.fromkeys((*known.providers, *hit.providers)))
-            longer = max(known.snippet, hit.snippet, key=len)
-            merged[key] = SearchHit(known.title, known.source, longer, providers)
+            earlier = merged.get(key, hit)
+            providers = tuple(dict.fromkeys((*earlier.providers, *hit.providers)))
+            longer = max(earlier.snippet, hit.snippet, key=len)
+            merged[key] = SearchHit(earlier.title, earlier.source, longer, providers)
     ranked = sorted(merged, key=lambda key: -scores[key])
     return [merged[key] for key in ranked[:MOST_HITS]]
 

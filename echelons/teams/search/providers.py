@@ -62,8 +62,8 @@ class SearchInput(BaseModel):
 
     @field_validator("query", mode="before")
     @classmethod
-    def _normalise_spaces(cls, given: object) -> object:
-        return " ".join(given.split()) if isinstance(given, str) else given
+    def _normalise_spaces(cls, value: object) -> object:
+        return " ".join(value.split()) if isinstance(value, str) else value
 
     @classmethod
     def from_context(cls, query: str, context: str) -> SearchInput:
@@ -117,8 +117,10 @@ def classify_query(query: str) -> QueryKind:
     ['code', 'academic', 'web']
     """
     # In lower case, because "GitHub" would be two words.
-    found = extract_stems(query.lower())
-    counts = {kind: sum(item in own for item in found) for kind, own in _TELLING_STEMS.items()}
+    stems = extract_stems(query.lower())
+    counts = {
+        kind: sum(item in telling for item in stems) for kind, telling in _TELLING_STEMS.items()
+    }
     best = max(counts, key=lambda kind: counts[kind])
     return best if counts[best] else QueryKind.WEB
 
@@ -219,12 +221,12 @@ def read_wait(headers: Mapping[str, str], now: float) -> float:
     120.0
     """
     wait = 0.0
-    given = headers.get("retry-after", "").strip()
+    header = headers.get("retry-after", "").strip()
     try:
-        if given.isascii() and given.isdigit():
-            wait = float(given[:9])
-        elif given:
-            wait = parsedate_to_datetime(given).replace(tzinfo=UTC).timestamp() - now
+        if header.isascii() and header.isdigit():
+            wait = float(header[:9])
+        elif header:
+            wait = parsedate_to_datetime(header).replace(tzinfo=UTC).timestamp() - now
         elif headers.get("x-ratelimit-remaining") == "0":  # GitHub's own headers
             wait = float(headers.get("x-ratelimit-reset", "0")[:15]) - now
     except (ValueError, OverflowError):
@@ -238,8 +240,8 @@ def build_provider_tool(provider: SearchProvider, clock: Callable[[], float]) ->
     @effect(reads_only=True)
     @raise_refusals
     def search(query: str) -> tuple[str, dict[str, Any]]:
-        found = provider.find_hits(query, clock())
-        hits = merge_hits([found])
+        results = provider.find_hits(query, clock())
+        hits = merge_hits([results])
         return format_hits(hits) or f"{provider.name} finds nothing.", build_artifact(hits)
 
     return build_query_tool(f"search_{provider.name}", provider.description, search)
@@ -330,8 +332,8 @@ class WikipediaProvider(_PublicApi):
         if "error" in body:
             raise search_failed(self.name, clean_text(body["error"], LONGEST_SNIPPET))
         parts = urlsplit(self.base_url)
-        found = body.get("query")
-        rows = found.get("search") if isinstance(found, Mapping) else None
+        results = body.get("query")
+        rows = results.get("search") if isinstance(results, Mapping) else None
         hits = []
         for row in _check_rows(self.name, rows):
             title = clean_text(row.get("title"), LONGEST_TITLE)
@@ -440,12 +442,12 @@ def search_arxiv(clock: Callable[[], float] = time, **settings: Any) -> BaseTool
 
 def _parse_json(provider: str, content: bytes) -> Mapping[str, Any]:
     try:
-        found = json.loads(content)
+        parsed = json.loads(content)
     except (ValueError, RecursionError) as error:
         raise search_failed(provider, "its answer is no JSON") from error
-    if not isinstance(found, Mapping):
+    if not isinstance(parsed, Mapping):
         raise search_failed(provider, "its answer is no JSON object")
-    return found
+    return parsed
 
 
 def _check_rows(provider: str, rows: object) -> list[Mapping[str, Any]]:
@@ -512,7 +514,7 @@ class WebProvider:
         except ImportError as error:
             raise missing_extra("search", "ddgs") from error
         try:
-            found = DDGS(proxy=self.proxy, timeout=math.ceil(self.timeout)).text(
+            results = DDGS(proxy=self.proxy, timeout=math.ceil(self.timeout)).text(
                 query, backend=",".join(self.engines), region=self.region, max_results=10
             )
         except TimeoutException as error:
@@ -533,7 +535,7 @@ class WebProvider:
                 clean_text(row.get("body"), LONGEST_SNIPPET),
                 (self.name,),
             )
-            for row in found
+            for row in results
         ]
         return [hit for hit in hits if hit.source.startswith(("https://", "http://"))]
 
@@ -565,8 +567,8 @@ class FolderProvider:
     def __init__(self, docs: Path | str | Survey) -> None:
         self._survey = docs if isinstance(docs, Survey) else survey(docs)
         self._searches = {
-            path: DocumentSearch(each.document, self._survey.vocabulary)
-            for path, each in self._survey.surveyed.items()
+            path: DocumentSearch(item.document, self._survey.vocabulary)
+            for path, item in self._survey.surveyed.items()
         }
         paths = map_agent_paths(self._survey.tree)
         self._library = DocumentLibrary(self._survey, self._searches, paths)
@@ -580,9 +582,9 @@ class FolderProvider:
             return []
         hits: list[SearchHit] = []
         for path in self._library.find_documents(query):
-            found = self._searches[path].find_passages(question)
+            results = self._searches[path].find_passages(question)
             title = self._survey.surveyed[path].title
-            for rows in found.passages if found else ():
+            for rows in results.passages if results else ():
                 text = "\n".join(row.text for row in rows).strip("\n")
                 source = f"{path}:{rows[0].line}"
                 hits.append(SearchHit(title, source, text[:LONGEST_PASSAGE], (self.name,)))

@@ -52,9 +52,9 @@ def plan_stages(kind: QueryKind, names: Sequence[str]) -> list[tuple[str, ...]]:
     [('folder',), ('github',), ('web',)]
     """
     public = {name for stages in STAGES.values() for stage in stages for name in stage}
-    own = [(name,) for name in names if name not in public]
+    others = [(name,) for name in names if name not in public]
     wanted = [tuple(name for name in stage if name in names) for stage in STAGES[kind]]
-    return [stage for stage in (*own, *wanted) if stage]
+    return [stage for stage in (*others, *wanted) if stage]
 
 
 class GuardedProvider:
@@ -82,9 +82,9 @@ class GuardedProvider:
             EchelonsError: The provider fails, has failed too often, or asks to be left alone.
         """
         place = f"{self._provider.name} {self._provider.address}"
-        known = self._cache.load(place, query) if self._cache else None
-        if known is not None:
-            return known
+        cached = self._cache.load(place, query) if self._cache else None
+        if cached is not None:
+            return cached
         admission = self._admit()
         try:
             hits = self._provider.find_hits(query, self._clock())

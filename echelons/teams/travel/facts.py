@@ -111,8 +111,8 @@ def find_places(text: str) -> list[GazetteerPlace]:
     occurs, adjectives count ("Japanese gardens").
     """
     tokens = extract_words(_US.sub("USA", text))
-    found = _scan_names(tokens, _load_names()) or _scan_names(tokens, _load_adjectives())
-    return [place for place in found if not any(_is_within(other, place) for other in found)]
+    places = _scan_names(tokens, _load_names()) or _scan_names(tokens, _load_adjectives())
+    return [place for place in places if not any(_is_within(other, place) for other in places)]
 
 
 def known_places(text: str) -> list[GazetteerPlace]:
@@ -121,11 +121,11 @@ def known_places(text: str) -> list[GazetteerPlace]:
     Raises:
         ToolException: It names none that the gazetteer knows.
     """
-    found = find_places(text)
-    if not found:
+    places = find_places(text)
+    if not places:
         names = [place.name for place in (*load_gazetteer().regions, *load_gazetteer().cities)]
         raise ToolException(f"no facts about {text!r}; known places are {', '.join(names)}")
-    return found
+    return places
 
 
 def split_route(text: str) -> tuple[str, str | None]:
@@ -151,18 +151,18 @@ def _is_within(part: GazetteerPlace, whole: GazetteerPlace) -> bool:
 
 def _scan_names(tokens: list[str], names: PlaceNames) -> list[GazetteerPlace]:
     """Return the places named in `tokens`; the longest name wins ("Mexico City")."""
-    found: dict[str, GazetteerPlace] = {}
+    places: dict[str, GazetteerPlace] = {}
     longest = max(map(len, names))
     at = 0
     while at < len(tokens):
         for size in range(longest, 0, -1):
             place = names.get(tuple(tokens[at : at + size]))
             if place is not None:
-                found.setdefault(place.name, place)
+                places.setdefault(place.name, place)
                 at += size - 1
                 break
         at += 1
-    return list(found.values())
+    return list(places.values())
 
 
 @lru_cache(maxsize=1)
@@ -234,7 +234,7 @@ def answer_topic(topic: Topic, place: str, wish: str | None = None) -> str:
         ToolException: The text names no known place.
     """
     places = known_places(place)
-    most = max(MOST_LINES // len(places), FEWEST_LINES)
+    limit = max(MOST_LINES // len(places), FEWEST_LINES)
     names = " ".join(_join_names(place) for place in places)
     empty = VAGUE_STEMS.union(extract_stems(f"{topic.general} {names}"))
     wanted, hinted = (frozenset(extract_stems(text)) - empty for text in (wish or "", place))
@@ -245,7 +245,7 @@ def answer_topic(topic: Topic, place: str, wish: str | None = None) -> str:
             lines.append(f"No fact about {wish!r} is known in {item.name}; {topic.name} there:")
         best_known = topic.list_facts(load_gazetteer().list_cities(item)[:BEST_KNOWN])
         rest = [] if chosen else [*_choose_facts(topic, item, hinted), *best_known]
-        lines += [str(find) for find in list(dict.fromkeys([*chosen, *rest]))[:most]]
+        lines += [str(find) for find in list(dict.fromkeys([*chosen, *rest]))[:limit]]
     return "\n".join(lines)
 
 

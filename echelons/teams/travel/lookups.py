@@ -272,12 +272,12 @@ def reserve_table(restaurant: str, when: str | None = None, people: int = 2) -> 
 
 
 def _describe_outcome(table: str, answer: Any) -> str:
-    said = "" if answer is None else str(answer).strip()
-    plain = " ".join(extract_words(said))
+    reply = "" if answer is None else str(answer).strip()
+    plain = " ".join(extract_words(reply))
     if plain in YES:
         return f"Confirmed by a human: {table}."
     if plain in NO:
         return f"Declined by a human: {table} was not reserved."
-    if not said:
+    if not reply:
         return f"The human gave no answer: {table} is not confirmed."
-    return f"Not confirmed: asked for {table}, the human answered: {said}"
+    return f"Not confirmed: asked for {table}, the human answered: {reply}"
