@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from echelons.models.door.notices import View
     from echelons.nodes.tool_execution.detached_call import DetachedCall
     from echelons.tree.name_themes import NameTheme
-    from echelons.workspace.changes import AgentWorkspaces
-    from echelons.workspace.notes import SharedNotes
 
 CONTEXT_KEY: Final = "__echelons"
 """Config key of the context; LangGraph does not store keys with this prefix."""
@@ -41,8 +39,7 @@ class RunContext(NamedTuple):
     Attributes:
         turn: The turn; `None` outside of sessions.
         loop: Runs what is only async in a synchronous run.
-        workspace: The files of the run's agents.
-        notes: The notes of the run.
+        features: What the session opened for features, by their names.
         spawnable: The agents that others may be made after, by name.
         theme: The names for people of spawned agents.
         prices: What models cost.
@@ -64,8 +61,7 @@ class RunContext(NamedTuple):
 
     turn: Turn | None = None
     loop: BackgroundLoop | None = None
-    workspace: AgentWorkspaces | None = None
-    notes: SharedNotes | None = None
+    features: Mapping[str, Any] = {}
     spawnable: Mapping[str, SpawnableAgent] = {}
     theme: NameTheme | None = None
     prices: Prices | None = None

@@ -219,7 +219,7 @@ class Reason(Node):
         settings, messages = self._settings, context.state["messages"]
         if halt:
             return build_late_reply_update(halt, messages, context.message, context.identity)
-        if settings.policy.context and get_context(config).workspace:
+        if settings.policy.context and "workspace" in get_context(config).features:
             context = replace(context, has_workspace=True)
 
         def limits(subordinate: str) -> RequestLimits:

@@ -23,7 +23,6 @@ from echelons.checkpoints.coordination.mailbox import (
 )
 from echelons.checkpoints.coordination.race_ledger import RACE
 from echelons.checkpoints.coordination.records import Records
-from echelons.checkpoints.coordination.shared_notes import NOTE
 from echelons.checkpoints.coordination.turns import TURN
 from echelons.checkpoints.ledger import RecordKind
 from echelons.checkpoints.ledger.records import ANY_RECORD
@@ -33,13 +32,12 @@ from echelons.checkpoints.tree_control.budget_records import CHARGE, GRANT
 from echelons.checkpoints.tree_control.dismissal_ledger import DISMISSAL
 from echelons.checkpoints.tree_control.repairs import REPAIR
 from echelons.checkpoints.tree_control.usage_meter import METER
-from echelons.checkpoints.tree_control.workspace_changes import CHANGE
 from echelons.features.registry import list_features
 
 _CORE_KINDS: Final[tuple[RecordKind[Any], ...]] = (
     *(TURN, ORDERS, METER, EFFECT, FAILURE, FAILURE_COUNT, RACE, ANSWER, OPEN_EPOCH),
     *(MAILBOX, MAIL, MAIL_READ, MAIL_SENT, STEERED, LATER),
-    *(APPROVAL, CHANGE, NOTE, ALIAS, DISMISSAL, REPAIR, GRANT, CHARGE),
+    *(APPROVAL, ALIAS, DISMISSAL, REPAIR, GRANT, CHARGE),
 )
 SHARED_KINDS: Final[dict[str, RecordKind[Any]]] = {
     kind.name: kind for kind in (CIRCUIT, INTENSITY, DERIVED, ALIAS_NAME, ALIAS_POOL)

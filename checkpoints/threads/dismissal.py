@@ -24,7 +24,6 @@ from echelons.checkpoints.tree_control.dismissal_ledger import (
     read_dismissals,
     read_hidden_dismissals,
 )
-from echelons.checkpoints.tree_control.workspace_changes import find_changing_agents
 from echelons.guards.dismissals import Dismissal
 from echelons.messaging.mail import USER
 from echelons.tree.agent_registry import AgentKind, AgentState
@@ -81,7 +80,6 @@ def dismiss_agent(
         where = locate_order(saved, thread_id, path)
     hidden = yield from read_hidden_dismissals(thread_id)
     before = yield from read_open_questions(thread_id)
-    changing = yield from find_changing_agents(thread_id)
     new = Dismissal(path, by, graceful=graceful)
     done: CommittedDismissal = yield LedgerQuery(
         lambda ledger: commit_dismissal(ledger, where, new, hidden)
@@ -102,6 +100,5 @@ def dismiss_agent(
         tuple(there),
         done.cut_calls,
         tuple(each.id for each in gone if each.id not in left),
-        tuple(each for each in changing if is_under(each, path)),
-        dismissals.find_heir(path) or USER,
+        heir=dismissals.find_heir(path) or USER,
     )

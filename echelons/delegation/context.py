@@ -8,7 +8,7 @@ context.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, Final, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool
 
@@ -17,6 +17,8 @@ from echelons.settings import Settings
 CHARACTERS_PER_TOKEN = 4
 """Source: LangChain's `count_tokens_approximately`."""
 MAX_EVENT = 200  # characters
+PRIVATE_FOLDER: Final = "subagents"
+"""The folder with the agents' own folders, which are named after their paths."""
 
 
 class DelegationContext(BaseModel):

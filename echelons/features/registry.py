@@ -61,6 +61,8 @@ FEATURES: Final[tuple[Entry, ...]] = (
     # Inside all others: it shortens what all others show a model.
     Entry("memory", "memory"),
     Entry("monitors", "monitors"),
+    Entry("workspace"),
+    Entry("notes"),
 )
 
 

@@ -31,6 +31,7 @@ from echelons.checkpoints.queries import OneCheckpoint, ReadPlan, arun_plan
 from echelons.checkpoints.threads.answer_outbox import accept_answer
 from echelons.checkpoints.threads.pending_work import Question
 from echelons.errors import EchelonsError, ThreadNotFound, duplicate_name, invalid_thread
+from echelons.features.workspace.files import Workspace
 from echelons.identity.lineage import Identity, derive_root_thread_id
 from echelons.mcp.elicitation import ANSWER_FIELD, build_question_form, describe_question
 from echelons.runtime.run_events import RunEvent, RunEventKind
@@ -40,7 +41,6 @@ from echelons.text.error_lines import describe_error
 from echelons.text.input_limits import is_label
 from echelons.text.redaction import redact_secrets
 from echelons.text.sanitize import join_printable
-from echelons.workspace.files import Workspace
 
 LOG = logging.getLogger(__name__)
 

@@ -36,12 +36,6 @@ from echelons.checkpoints.threads.stop_and_pause import (
 from echelons.checkpoints.threads.store import RootThread, ThreadStore
 from echelons.checkpoints.threads.thread_usage import read_usage
 from echelons.checkpoints.threads.trace import Trace
-from echelons.checkpoints.tree_control.workspace_changes import (
-    TreeWorkspace,
-    discard_changes,
-    list_changes,
-    merge_agent_changes,
-)
 from echelons.delegation.spawned_agents import check_spawnable
 from echelons.errors import (
     ConfigurationError,
@@ -57,6 +51,16 @@ from echelons.errors import (
     invalid_thread,
     message_refused,
     no_workspace,
+)
+from echelons.features.notes.store import LedgerNotes
+from echelons.features.workspace.changes import ChangedFile, MergeResult
+from echelons.features.workspace.files import Workspace
+from echelons.features.workspace.store import (
+    TreeWorkspace,
+    add_changes,
+    discard_changes,
+    list_changes,
+    merge_agent_changes,
 )
 from echelons.graphs.agent_models import check_budgets
 from echelons.graphs.probe import probe_tree
@@ -92,8 +96,6 @@ from echelons.tree.members import walk_tree
 from echelons.tree.name_themes import NameTheme, check_theme, choose_theme
 from echelons.tree.permission_rules import get_permissions
 from echelons.tree.usage_report import UsageReport
-from echelons.workspace.changes import ChangedFile, MergeResult
-from echelons.workspace.files import Workspace
 
 _WARNED_OF: WeakSet[BaseCheckpointSaver[Any]] = WeakSet()
 """Foreign savers of earlier sessions: a server that opens one for each request warns once."""
@@ -215,9 +217,19 @@ class Session:
         self.thread_id = thread if is_id else derive_root_thread_id(thread)
         confidence = max(agent.capabilities.values(), default=1.0)
         root_thread = SessionThread(thread, self.thread_id, confidence, agent.name)
-        own = TreeWorkspace(folder, saver) if folder else None
+        features: dict[str, Any] = {"notes": LedgerNotes(saver)}
+        if folder:
+            features["workspace"] = TreeWorkspace(folder, saver)
+        self._workspace = folder
         self._engine = TurnEngine(
-            self.graph, saver, root_thread, options, own, profiles, self._given_theme, self.prices
+            self.graph,
+            saver,
+            root_thread,
+            options,
+            features,
+            profiles,
+            self._given_theme,
+            self.prices,
         )
         self.thread_store = ThreadStore(saver)
 
@@ -797,7 +809,8 @@ class Session:
         if type(graceful) is not bool:
             raise invalid_option("graceful", shorten_repr(graceful), "give True or False")
         known, name = self._list_kinds(), choose_user_name(by)
-        return dismiss_agent(self.thread_id, path, known, name, graceful=graceful)
+        dismissed = yield from dismiss_agent(self.thread_id, path, known, name, graceful=graceful)
+        return (yield from add_changes(self.thread_id, dismissed))
 
     def _post_spawn(self, path: str, name: str) -> ReadPlan[str]:
         """Give an agent another one, if it may have some that are made at run time."""
@@ -843,9 +856,9 @@ class Session:
         return discard_changes(workspace, self.thread_id, name, files, self._list_paths())
 
     def _get_workspace(self) -> Workspace:
-        if self._engine.workspace is None:
+        if self._workspace is None:
             raise no_workspace()
-        return self._engine.workspace.workspace
+        return self._workspace
 
     def _list_paths(self) -> frozenset[str]:
         return frozenset(place.path_text for place in walk_tree(self.graph.agent))

@@ -24,7 +24,6 @@ from echelons.background_loop import BackgroundLoop
 from echelons.checkpoints.checkpointer import SqliteCheckpointer
 from echelons.checkpoints.coordination.answer_mark import AnswerMark
 from echelons.checkpoints.coordination.control_orders import ControlOrders, read_orders
-from echelons.checkpoints.coordination.shared_notes import LedgerNotes
 from echelons.checkpoints.coordination.turns import Turn
 from echelons.checkpoints.ledger import Lease, Transaction, build_key, get_ledger
 from echelons.checkpoints.queries import LedgerQuery, OneCheckpoint, ReadPlan, arun_plan, run_plan
@@ -38,7 +37,6 @@ from echelons.checkpoints.tree_control.dismissal_ledger import (
 )
 from echelons.checkpoints.tree_control.repairs import list_repair_keys, read_hidden_messages
 from echelons.checkpoints.tree_control.turn_grants import grant_turn
-from echelons.checkpoints.tree_control.workspace_changes import TreeWorkspace
 from echelons.delegation.spawned_agents import SpawnableAgent
 from echelons.errors import LeaseLost, NothingToResume, ThreadBusy
 from echelons.features.feature import RunScope
@@ -78,7 +76,7 @@ class TurnEngine:
         saver: The checkpointer.
         thread: The root's thread.
         options: What each run is passed.
-        workspace: The workspace of its agents; `None` for none.
+        features: What its session opened for features, by their names.
         spawnable: The agents that others may be made after, by name.
         theme: The names for people of spawned agents; `None` for those of the root or the thread.
         prices: What models cost; `None` if that is not known.
@@ -89,7 +87,7 @@ class TurnEngine:
     saver: BaseCheckpointSaver[Any]
     thread: SessionThread
     options: RunOptions
-    workspace: TreeWorkspace | None = None
+    features: Mapping[str, Any] = field(default_factory=dict)
     spawnable: Mapping[str, SpawnableAgent] = field(default_factory=dict)
     theme: NameTheme | None = None
     prices: Prices | None = None
@@ -397,11 +395,10 @@ class TurnEngine:
         config["configurable"][CONTEXT_KEY] = RunContext(
             turn=turn,
             loop=loop,
-            workspace=self.workspace,
+            features=self.features,
             spawnable=self.spawnable,
             theme=self.theme,
             prices=self.prices,
-            notes=LedgerNotes(self.saver),
         )
         return {
             "input": given,

@@ -22,6 +22,7 @@ from echelons.delegation.calls import (
 )
 from echelons.delegation.context import (
     MAX_EVENT,
+    PRIVATE_FOLDER,
     Condense,
     ContextPolicy,
     DelegationContext,
@@ -43,7 +44,6 @@ from echelons.nodes.planning.task_router import RoutedTask
 from echelons.nodes.planning.tool_calls import ParsedReply
 from echelons.text.input_limits import check_context
 from echelons.tree.names import PATH_SEPARATOR
-from echelons.workspace.changes import PRIVATE_FOLDER
 
 RoutedTasks: TypeAlias = Mapping[tuple[str, bool], Sequence[RoutedTask]]
 """The routed tasks of a message, by task and whether it may be split."""

@@ -30,7 +30,6 @@ from echelons.checkpoints.coordination.mailbox import (
     mark_read,
 )
 from echelons.checkpoints.coordination.race_ledger import TreeRaces
-from echelons.checkpoints.coordination.shared_notes import LedgerNotes
 from echelons.checkpoints.coordination.turns import Turn
 from echelons.checkpoints.ledger import Lease, Transaction, build_key
 from echelons.checkpoints.queries import run_plan
@@ -40,12 +39,14 @@ from echelons.checkpoints.tree_control.dismissal_ledger import commit_dismissal
 from echelons.checkpoints.tree_control.repairs import store_hidden_messages
 from echelons.checkpoints.tree_control.turn_grants import grant_turn
 from echelons.checkpoints.tree_control.usage_meter import Meter
-from echelons.checkpoints.tree_control.workspace_changes import LedgerChanges
 from echelons.delegation.race import RaceEntry
 from echelons.effects.approvals import Decision, GuardedCall
 from echelons.features.monitors.ledger import JudgedEvents, MonitorLedger
 from echelons.features.monitors.placing import PlacedMonitor
 from echelons.features.monitors.verdict import Verdict
+from echelons.features.notes.store import LedgerNotes
+from echelons.features.workspace.changes import FileChange
+from echelons.features.workspace.store import LedgerChanges
 from echelons.guards.budget import Budget, CallUsage
 from echelons.guards.circuit_breaker import AttemptOutcome, BreakerPolicy
 from echelons.guards.dismissals import Dismissal
@@ -55,7 +56,6 @@ from echelons.identity.lineage import Identity
 from echelons.langgraph_internals import CHECKPOINT_MAP_KEY, CHECKPOINTER_KEY
 from echelons.monitors import Alert, Monitor
 from echelons.tree.name_themes import NameTheme
-from echelons.workspace.changes import FileChange
 
 THREAD, SCOUT = "my trip/ü", "head/north ü"
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)

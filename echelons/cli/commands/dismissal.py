@@ -60,6 +60,7 @@ def dismiss(  # noqa: PLR0913  its options
     from echelons.checkpoints.threads.dismissal import dismiss_agent
     from echelons.checkpoints.threads.pending_work import is_finished
     from echelons.cli.team_loader import list_agent_paths
+    from echelons.features.workspace.store import add_changes
     from echelons.tree.agent_registry import AgentKind, AgentState
 
     with database.open_thread(place, quietly=how.json) as thread:
@@ -76,6 +77,7 @@ def dismiss(  # noqa: PLR0913  its options
             output.confirm(f"Dismiss {first.path}{below} in thread {thread.label}, for good?")
         name = choose_user_name(by)
         ended = thread.run(dismiss_agent(thread.id, agent, kinds, name, graceful=graceful))
+        ended = thread.run(add_changes(thread.id, ended))
         is_over = thread.run(is_finished(OneCheckpoint(thread.id)))
         running = thread.is_running()
     dismissal = ended.dismissal

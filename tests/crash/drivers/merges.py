@@ -19,11 +19,11 @@ from pathlib import Path
 from typing import Any
 
 from echelons import SqliteCheckpointer
-from echelons.checkpoints.tree_control.workspace_changes import LedgerChanges
 from echelons.errors import WorkspaceError
+from echelons.features.workspace.changes import Changeset, merge_changes
+from echelons.features.workspace.files import Workspace
+from echelons.features.workspace.store import LedgerChanges
 from echelons.testing.crash import Count, Death, Watch, die, fork, watched
-from echelons.workspace.changes import Changeset, merge_changes
-from echelons.workspace.files import Workspace
 
 FILE_EVENTS = frozenset({"open", "os.rename", "os.remove", "os.mkdir", "os.listdir", "os.scandir"})
 AGENT = "head/writer"

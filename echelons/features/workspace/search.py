@@ -15,8 +15,8 @@ from time import monotonic
 from typing import Any, Final, NamedTuple
 
 from echelons.errors import WorkspaceError
+from echelons.features.workspace.changes import Changeset
 from echelons.text.input_limits import shorten_repr
-from echelons.workspace.changes import Changeset
 
 MAX_MATCHES: Final = 200
 """Lines that a search returns."""

@@ -7,24 +7,25 @@ are kept in a `ChangeStore`, one for each file, so a crash loses none.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import unified_diff
 from io import StringIO
-from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 
+from echelons.delegation.context import PRIVATE_FOLDER
 from echelons.errors import WorkspaceError, file_refused, no_workspace
+from echelons.features.workspace.files import Workspace, check_path, check_text, hash_text
 from echelons.guards.permissions import ALL_GRANTED, Grant
 from echelons.run_context import get_context
-from echelons.workspace.files import Workspace, check_text, hash_text
-from echelons.workspace.paths import check_path
+
+if TYPE_CHECKING:
+    from echelons.features.workspace.store import LedgerChanges, TreeWorkspace
 
 MAX_CHANGES: Final = 1000
 """Files that an agent may change between two merges."""
 MAX_CHANGES_BYTES: Final = 16 * 1024 * 1024
 """Bytes of UTF-8 that all its changes may have together."""
-PRIVATE_FOLDER: Final = "subagents"
-"""The folder with the agents' own folders, which are named after their paths."""
 _KEPT_CALLS: Final = 32
 """Latest calls that a change remembers, so that none is carried out twice."""
 _COMPARED_LINES: Final = 10_000
@@ -61,34 +62,6 @@ class FileChange:
         return None if self.text is None else hash_text(self.text)
 
 
-class ChangeStore(Protocol):
-    """Keeps the changes of one agent."""
-
-    def load(self) -> Mapping[str, FileChange]:
-        """Return all changes by their files, sorted."""
-        ...
-
-    def find(self, file: str) -> FileChange | None:
-        """Return the change of a file, `None` if there is none."""
-        ...
-
-    def replace(self, file: str, before: FileChange | None, after: FileChange | None) -> bool:
-        """Store a change, or remove it, if it is still the one from before; return whether it was.
-
-        Raises:
-            WorkspaceError: The agent would have too many changes, or too large ones.
-        """
-        ...
-
-
-class AgentWorkspaces(Protocol):
-    """The workspace of a run, as each of its agents sees it."""
-
-    def open_changeset(self, config: Mapping[str, Any], subordinate: str = "") -> Changeset:
-        """Return the files as the agent of a run sees them, or as an agent below it does."""
-        ...
-
-
 def get_changeset(config: Mapping[str, Any], subordinate: str = "") -> Changeset:
     """Return the files as the agent of a run sees them, or as an agent below it does.
 
@@ -99,7 +72,7 @@ def get_changeset(config: Mapping[str, Any], subordinate: str = "") -> Changeset
     Raises:
         WorkspaceError: The run has no workspace.
     """
-    workspace = get_context(config).workspace
+    workspace: TreeWorkspace | None = get_context(config).features.get("workspace")
     if workspace is None:
         raise no_workspace()
     return workspace.open_changeset(config, subordinate)
@@ -137,7 +110,7 @@ class Changeset:
     """
 
     def __init__(
-        self, workspace: Workspace, agent: str, store: ChangeStore, grant: Grant = ALL_GRANTED
+        self, workspace: Workspace, agent: str, store: LedgerChanges, grant: Grant = ALL_GRANTED
     ) -> None:
         self._grant = grant
         self._workspace = workspace
@@ -248,7 +221,7 @@ class Changeset:
     def _load(self) -> dict[str, FileChange]:
         return {path: each for path, each in self._store.load().items() if each.state != "merged"}
 
-    def _change(self, path: str, change: _Edit, call: str) -> None:
+    def _change(self, path: str, change: Callable[[str | None], str | None], call: str) -> None:
         for _ in range(_ATTEMPTS):
             before = self._store.find(path)
             if before and call and call in before.calls:
@@ -299,17 +272,11 @@ class Changeset:
         return is_private and not path.startswith(self._own_folder)
 
 
-class _Edit(Protocol):
-    """Returns the new text of a file, given the one from before."""
-
-    def __call__(self, before: str | None, /) -> str | None: ...
-
-
 CONFLICT: Final = "the file has been changed since; discard the change, or merge it by hand"
 """Why a change is not merged."""
 
 
-def merge_changes(workspace: Workspace, store: ChangeStore) -> MergeResult:
+def merge_changes(workspace: Workspace, store: LedgerChanges) -> MergeResult:
     """Put the changes of an agent into the folder, file by file; those in conflict are left.
 
     Each step is stored before the next, so a merge that was killed at any point goes on when it is
@@ -343,7 +310,7 @@ class MergeResult(NamedTuple):
     left: tuple[tuple[str, str], ...]
 
 
-def _merge_file(workspace: Workspace, store: ChangeStore, path: str) -> str:
+def _merge_file(workspace: Workspace, store: LedgerChanges, path: str) -> str:
     """Merge the change of a file; return why it is left, empty if it is merged."""
     while (change := store.find(path)) and change.state != "merged":
         if change.state == "proposed":

@@ -11,8 +11,8 @@ from echelons.checkpoints.coordination.branches import Branch, build_branch
 from echelons.checkpoints.coordination.records import move_records
 from echelons.checkpoints.ledger import build_key
 from echelons.checkpoints.ledger.memory_ledger import MemoryLedger
-from echelons.checkpoints.tree_control.workspace_changes import CHANGE, LedgerChanges
-from echelons.workspace.changes import FileChange
+from echelons.features.workspace.changes import FileChange
+from echelons.features.workspace.store import CHANGE, LedgerChanges
 
 FILES = ("plan.md", "notes.md")
 

@@ -16,8 +16,8 @@ from langgraph.config import get_config
 
 from echelons.effects.journal import effect, idempotency_key
 from echelons.errors import ThreadError, WorkspaceError, file_refused
-from echelons.workspace.changes import Changeset, get_changeset
-from echelons.workspace.search import search_files as find_lines
+from echelons.features.workspace.changes import Changeset, get_changeset
+from echelons.features.workspace.search import search_files as find_lines
 
 MAX_SHOWN: Final = 50_000
 """Characters that a tool returns; a model reads on from there."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from langgraph.checkpoint.base import BaseCheckpointSaver
 
@@ -20,11 +20,34 @@ from echelons.checkpoints.ledger import Transaction, get_ledger
 from echelons.checkpoints.queries import run_plan
 from echelons.errors import note_refused
 from echelons.identity.lineage import require_identity
+from echelons.run_context import get_context
+from echelons.text.input_limits import read_text, shorten_repr
 from echelons.tree.names import PATH_SEPARATOR
-from echelons.workspace.notes import MAX_NOTES, Note, check_note_name, check_note_text
 
+MAX_NOTES: Final = 200
+"""Notes that the agents with one superior may have together."""
+MAX_NOTE_BYTES: Final = 64 * 1024
+"""Bytes of UTF-8 that a note may have."""
+MAX_NAME: Final = 128
+"""Characters of the name of a note."""
 _KEPT_CALLS: Final = 32
 """Latest calls that a note remembers, so that none is carried out twice."""
+
+
+class Note(NamedTuple):
+    """A note.
+
+    Attributes:
+        name: Its name.
+        text: What it says.
+        author: Path of the agent that wrote it last.
+        at: When, ISO 8601, UTC.
+    """
+
+    name: str
+    text: str
+    author: str
+    at: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +125,51 @@ class LedgerNotes:
         current = get_root_checkpoint(config["configurable"])
         branch = run_plan(self.saver, read_branch(thread_id, current))
         return Versions(NOTE, branch, thread_id, superior)
+
+
+def get_notes(config: Mapping[str, Any]) -> LedgerNotes:
+    """Return the notes of a run.
+
+    Raises:
+        WorkspaceError: It is no run of a session.
+    """
+    notes: LedgerNotes | None = get_context(config).features.get("notes")
+    if notes is None:
+        raise note_refused("of any name", "only runs of a Session have notes")
+    return notes
+
+
+def check_note_name(given: object) -> str:
+    """Return the name of a note.
+
+    Raises:
+        WorkspaceError: It is empty, too long, or cannot be printed.
+
+    Examples:
+        >>> check_note_name("hotels in Rome")
+        'hotels in Rome'
+    """
+    name = read_text(given) or ""
+    if not 1 <= len(name) <= MAX_NAME or not name.isprintable() or name.strip() != name:
+        why = f"a name has 1 to {MAX_NAME} characters that can be printed, no spaces at its ends"
+        raise note_refused(shorten_repr(given), why)
+    return name
+
+
+def check_note_text(name: str, text: str) -> str:
+    """Return the text of a note.
+
+    Raises:
+        WorkspaceError: It has more than 64 KiB, or is no UTF-8.
+    """
+    try:
+        size = len(text.encode())
+    except UnicodeEncodeError as error:
+        raise note_refused(repr(name), "its text holds half a character") from error
+    if size > MAX_NOTE_BYTES:
+        why = f"its text has {size} bytes, and the limit is {MAX_NOTE_BYTES}; write less"
+        raise note_refused(repr(name), why)
+    return text
 
 
 def _hash_name(name: str) -> str:

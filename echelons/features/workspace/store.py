@@ -20,18 +20,15 @@ from echelons.checkpoints.coordination.branches import (
     read_branch,
     read_latest_branch,
 )
+from echelons.checkpoints.coordination.control_orders import is_under
 from echelons.checkpoints.coordination.records import Record, Records, Versions
 from echelons.checkpoints.coordination.turns import Turn, get_turn
 from echelons.checkpoints.ledger import Ledger, Transaction, get_ledger
 from echelons.checkpoints.queries import LedgerQuery, ReadPlan, run_plan
+from echelons.checkpoints.threads.dismissal import DismissedSubtree
 from echelons.checkpoints.tree_control.dismissal_ledger import read_dismissals
 from echelons.errors import LedgerDamaged, UnknownPath, file_too_large
-from echelons.guards.permissions import ALL_GRANTED
-from echelons.identity.lineage import require_identity
-from echelons.messaging.mail import USER
-from echelons.run_context import get_context
-from echelons.tree.names import PATH_SEPARATOR
-from echelons.workspace.changes import (
+from echelons.features.workspace.changes import (
     MAX_CHANGES,
     MAX_CHANGES_BYTES,
     ChangedFile,
@@ -41,7 +38,12 @@ from echelons.workspace.changes import (
     MergeResult,
     merge_changes,
 )
-from echelons.workspace.files import Workspace
+from echelons.features.workspace.files import Workspace
+from echelons.guards.permissions import ALL_GRANTED
+from echelons.identity.lineage import require_identity
+from echelons.messaging.mail import USER
+from echelons.run_context import get_context
+from echelons.tree.names import PATH_SEPARATOR
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,6 +251,13 @@ def discard_changes(
 
     gone: list[str] = yield LedgerQuery(discard)
     return gone
+
+
+def add_changes(thread_id: str, dismissed: DismissedSubtree) -> ReadPlan[DismissedSubtree]:
+    """Plan: a dismissal with the paths of its agents that have changes, which stay."""
+    agents = yield from find_changing_agents(thread_id)
+    path = dismissed.dismissal.path
+    return replace(dismissed, changes=tuple(agent for agent in agents if is_under(agent, path)))
 
 
 def find_changing_agents(thread_id: str) -> ReadPlan[list[str]]:

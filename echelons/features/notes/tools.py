@@ -6,14 +6,14 @@ from langchain_core.tools import BaseTool
 
 from echelons.effects.journal import effect
 from echelons.errors import note_refused
-from echelons.nodes.tool_execution.file_tools import (
+from echelons.features.notes.store import get_notes
+from echelons.features.workspace.tools import (
     build_tool,
     cut_text,
     find_config,
     get_call,
     refuse_to_model,
 )
-from echelons.workspace.notes import get_notes
 
 
 def note_tools() -> list[BaseTool]:

@@ -17,8 +17,7 @@ from pathlib import Path
 import pytest
 
 from echelons.errors import WorkspaceError
-from echelons.workspace.files import MAX_FILE_BYTES, Workspace, hash_text
-from echelons.workspace.paths import check_path
+from echelons.features.workspace.files import MAX_FILE_BYTES, Workspace, check_path, hash_text
 from tests.error_codes import raises_code
 
 SECRET = "what is outside"
@@ -302,7 +301,7 @@ def test_large_files_and_those_that_are_no_text_are_refused(root: Path) -> None:
 def test_a_folder_of_a_large_workspace_is_listed_and_the_whole_is_refused(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("echelons.workspace.files.MAX_LISTED", 5)
+    monkeypatch.setattr("echelons.features.workspace.files.MAX_LISTED", 5)
     (root / "modules").mkdir()
     for number in range(10):
         (root / "modules" / f"{number}.js").write_text("")

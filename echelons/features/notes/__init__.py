@@ -1,0 +1,1 @@
+"""Notes that agents with one superior share."""

@@ -1,0 +1,20 @@
+"""`NotesFeature`: the records of notes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from echelons.checkpoints.ledger import RecordKind
+from echelons.features.feature import Feature
+from echelons.features.notes.store import NOTE
+
+
+class NotesFeature(Feature):
+    """Notes that agents with one superior share."""
+
+    name: ClassVar[str] = "notes"
+    records: ClassVar[Sequence[RecordKind[Any]]] = (NOTE,)
+
+
+FEATURE = NotesFeature()

@@ -1,0 +1,1 @@
+"""Files that agents read, and to which they propose changes."""

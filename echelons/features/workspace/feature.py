@@ -1,0 +1,20 @@
+"""`WorkspaceFeature`: the records of changes that agents propose."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from echelons.checkpoints.ledger import RecordKind
+from echelons.features.feature import Feature
+from echelons.features.workspace.store import CHANGE
+
+
+class WorkspaceFeature(Feature):
+    """Files that agents read, and to which they propose changes."""
+
+    name: ClassVar[str] = "workspace"
+    records: ClassVar[Sequence[RecordKind[Any]]] = (CHANGE,)
+
+
+FEATURE = WorkspaceFeature()
