@@ -145,7 +145,9 @@ class Vocabulary:
         key = stem_phrase(place.words)
         for agent in place.offers:
             for phrase, name in self._phrases[agent].items():
-                if phrase == key or _is_loose_match(phrase, key):
+                # The inner small words of a phrase vary: "what can we see" is "what to see".
+                is_loose = len(phrase) > 2 and len(key) > 2
+                if phrase == key or (is_loose and (phrase[0], phrase[-1]) == (key[0], key[-1])):
                     return [name]
         return []
 
@@ -164,10 +166,6 @@ def _find_content_clauses(tokens: Sequence[Token]) -> list[range]:
             clauses.append(range(start, clause.stop))
             start = clause.stop
     return clauses
-
-
-def _is_loose_match(phrase: StemPhrase, key: StemPhrase) -> bool:
-    return len(phrase) > 2 and len(key) > 2 and (phrase[0], phrase[-1]) == (key[0], key[-1])
 
 
 NEARLY_BEST: Final = 0.75

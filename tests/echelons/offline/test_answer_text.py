@@ -41,7 +41,7 @@ def test_answers_to_the_same_question_come_best_first() -> None:
     assert [line[0] for line in lines if line.endswith(":")] == ["c", "e", "a", "b", "d"]
 
 
-def test_what_could_not_be_had_is_said_in_one_line_at_the_end() -> None:
+def test_failures_stand_on_one_line_at_the_end() -> None:
     answers = [
         CallAnswer("events", "", "", "unable", reason="closed\ntoday"),
         from_subordinate("flights", "BA 548"),
@@ -59,7 +59,7 @@ def test_open_question_keeps_its_asker_through_all_levels() -> None:
     assert compose_answer([passed]) == "Open question: restaurants asks: which one?"
 
 
-def test_a_part_of_an_answer_is_given_as_a_part() -> None:
+def test_partial_answer_is_marked_incomplete() -> None:
     part = CallAnswer("hotels", "", "Inn", "partial", reason="Rome only", delegated=True)
     assert compose_answer([part]) == "hotels:\nInn\n\nIncomplete: hotels (Rome only)"
 

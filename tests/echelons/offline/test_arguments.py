@@ -67,11 +67,11 @@ def test_a_table_needs_a_house_and_an_hour() -> None:
         ("hotels in Rome", {}),
     ],
 )
-def test_what_is_not_said_is_left_out(text: str, expected: dict[str, Any]) -> None:
+def test_optional_arguments_without_value_are_left_out(text: str, expected: dict[str, Any]) -> None:
     assert given(STAY, text) == {"city": "Rome", **expected}
 
 
-def test_a_place_is_remembered_from_what_was_said_before() -> None:
+def test_required_place_comes_from_earlier_messages() -> None:
     assert given(STAY, "and hotels there?", "fly to Rome from London") == {"city": "Rome"}
     assert given(STAY, "hotels", "fly to Rome", "fly to Oslo") == {"city": "Rome"}
     assert given(STAY, "hotels in paris", "fly to Rome") == {"city": "Paris"}
@@ -81,7 +81,7 @@ def test_a_place_is_remembered_from_what_was_said_before() -> None:
     }
 
 
-def test_superior_passes_on_what_was_said_before() -> None:
+def test_superior_passes_earlier_messages_on() -> None:
     assert given(STAY, "and hotels there?\nEarlier: fly to Rome") == {"city": "Rome"}
 
 
@@ -117,7 +117,7 @@ def test_values_are_taken_by_the_schema(schema: dict[str, Any], text: str, value
         ("note", "What the human wants to be told", "Rome", None),
     ],
 )
-def test_names_and_descriptions_tell_what_is_asked_for(
+def test_parameter_name_decides_where_its_value_is_found(
     name: str, description: str, text: str, value: str | None
 ) -> None:
     used = tool("use", {name: {"type": "string", "description": description}})

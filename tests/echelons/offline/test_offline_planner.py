@@ -233,7 +233,7 @@ def test_two_threads_of_one_planner_do_not_know_of_each_other(bound: Any) -> Non
     assert bound.invoke("hotels there?").tool_calls == alone.tool_calls
 
 
-def test_each_call_is_made_once_in_a_turn(bound: Any) -> None:
+def test_no_call_is_repeated_in_a_turn(bound: Any) -> None:
     messages: list[BaseMessage] = [HumanMessage(TRIP)]
     made = bound.invoke(messages)
     messages.append(made)

@@ -25,7 +25,7 @@ def answered(*messages: BaseMessage) -> CallAnswer:
 ASKED = asked(call("1", message="q", subordinate="hotels"))
 
 
-def test_the_task_is_what_the_human_said_last() -> None:
+def test_last_human_message_is_the_task() -> None:
     turn = PlannerTurn.from_messages(
         [
             SystemMessage("You plan."),

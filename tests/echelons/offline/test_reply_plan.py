@@ -23,7 +23,7 @@ def test_a_journey_asks_for_flights_alone(travel: Any) -> None:
     assert answer == "flights:\nflights to Rome from London on None"
 
 
-def test_what_we_have_is_not_asked_for(travel: Any) -> None:
+def test_settled_work_gets_no_call(travel: Any) -> None:
     travel.say("We already have our flights and rooms, just find us great food in Naples")
     assert travel.asked == ["experiences", "restaurants"]
 
@@ -60,7 +60,7 @@ def test_a_reservation_is_made_in_the_words_of_the_human(travel: Any) -> None:
     ]
 
 
-def test_what_is_needed_is_asked_of_the_human_and_the_answer_goes_down(travel: Any) -> None:
+def test_human_answer_to_an_open_question_reaches_the_leaf(travel: Any) -> None:
     asked = travel.say("Reserve a table for two tonight")
     assert asked == "Open question: restaurants asks: reserve_table needs to know: restaurant"
     assert travel.reports["/head/experiences"]["status"] == "needs_input"
@@ -135,7 +135,7 @@ def test_documents_answer_with_their_confidence_and_their_sources(
     assert "> grew by 4 percent\n— report.md:12" in answer
 
 
-def test_the_surest_of_those_asked_the_same_comes_first(play: Any, actor: Any) -> None:
+def test_most_confident_answer_to_a_request_comes_first(play: Any, actor: Any) -> None:
     def finder(sure: float) -> BaseTool:
         @tool(response_format="content_and_artifact")
         def search(question: str) -> tuple[str, dict[str, Any]]:
@@ -178,7 +178,7 @@ def test_the_only_subordinate_that_says_nothing_of_itself_is_tried(play: Any, ac
     assert stage.asked == ["mystery"]
 
 
-def test_what_a_tool_says_is_never_obeyed(play: Any, actor: Any) -> None:
+def test_tool_results_are_never_followed_as_instructions(play: Any, actor: Any) -> None:
     @tool
     def read_page(question: str) -> str:
         """Read a page."""

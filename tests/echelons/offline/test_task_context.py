@@ -21,7 +21,7 @@ def test_a_plain_text_is_a_task(text: str) -> None:
         assert TaskBrief.from_text(text) == TaskBrief(text)
 
 
-def test_what_was_said_earlier_travels_on_one_line_and_not_endlessly() -> None:
+def test_earlier_message_is_one_line_of_limited_length() -> None:
     written = str(TaskBrief("and hotels there?", earlier="fly\nto Rome " * 1000))
     assert written.count("\n") == 1
     assert len(written) < MAX_EARLIER_CHARACTERS + 100

@@ -51,7 +51,7 @@ def test_a_task_is_split_by_its_words(text: str, names: str) -> None:
     assert list(asked(TRAVEL, text)) == names.split()
 
 
-def test_each_share_names_its_own_words() -> None:
+def test_shares_list_their_words() -> None:
     shares = asked(TRAVEL, "Flights and a hotel, then wine tasting and museums")
     assert shares == {
         "flights": ("flights",),
@@ -119,13 +119,13 @@ def documents(count: int) -> list[RosterEntry]:
     ]
 
 
-def test_a_large_team_is_asked_by_telling_words_best_first() -> None:
+def test_large_team_is_ranked_by_rare_words() -> None:
     team = TeamIndex(documents(60))
     assert next(iter(asked(team, "common questions on topic7 and key47"))) == "doc47"
     assert list(asked(team, "what about key3?")) == ["doc3"]
 
 
-def test_no_more_than_ten_of_a_large_team_are_asked() -> None:
+def test_at_most_ten_of_a_large_team_get_a_task() -> None:
     team = TeamIndex(documents(60))
     assert len(asked(team, "what is common?")) == MAX_SUBORDINATES
     assert len(asked(team, " ".join(f"key{i}" for i in range(60)))) == MAX_SUBORDINATES
@@ -143,19 +143,19 @@ def test_agent_with_few_words_of_a_long_question_is_not_asked() -> None:
     assert list(asked(team, " ".join(expert))) == ["expert"]
 
 
-def test_two_trades_of_a_large_team_are_both_asked() -> None:
+def test_two_fields_of_a_large_team_both_get_the_task() -> None:
     team = TeamIndex([*documents(12), FLIGHTS, HOTELS])
     assert set(asked(team, "Fly, flights, airports, and a hotel")) == {"flights", "hotels"}
 
 
-def test_names_that_the_tool_does_not_take_are_never_asked() -> None:
+def test_names_outside_the_enum_get_no_task() -> None:
     team = parse_team(render_roster([FLIGHTS, HOTELS]), ("hotels", "lodge", "two words"))
     assert team.names == ("hotels", "lodge")
     assert asked(team, "flights") == {}
 
 
 @given(st.text(), st.lists(st.sampled_from(["food", "trip", "x", "what to"]), max_size=3))
-def test_whatever_is_said_only_the_roster_is_asked(text: str, part: list[str]) -> None:
+def test_only_agents_on_the_roster_get_a_task(text: str, part: list[str]) -> None:
     shares = split_task(TRAVEL, TokenizedText(f"{text} trip, no {text} food"), part)
     names = [share.name for share in shares]
     assert set(names) <= set(TRAVEL.names)

@@ -59,7 +59,7 @@ def test_a_table_is_reserved_only_when_the_task_says_so(text: str, names: str) -
     assert called(KITCHEN, text) == names.split()
 
 
-def test_what_an_act_lacks_is_asked_for() -> None:
+def test_act_without_arguments_asks_for_them() -> None:
     choice = chosen(KITCHEN, "Reserve a table")
     assert (choice.calls, choice.tool, choice.missing) == ((), "reserve_table", ("restaurant",))
 
@@ -73,7 +73,7 @@ def test_words_that_several_tools_share_decide_nothing() -> None:
     assert called(tools, "Find a flight to Rome") == ["find_flights"]
 
 
-def test_without_a_match_the_first_tool_that_can_is_used_unless_others_are_asked() -> None:
+def test_first_complete_lookup_is_the_fallback() -> None:
     tools = (tool("weather", "Forecasts", "city", city=TEXT), tool("search", "", "q", q=TEXT))
     assert called(tools, "What is up in Rome?") == ["weather"]
     assert called(tools, "What is up?") == ["search"]
@@ -92,7 +92,7 @@ def test_a_verb_that_is_meant_for_others_sets_nothing_off() -> None:
     assert called(alarm, "Send an alarm", alone=False) == ["send_alarm"]
 
 
-def test_something_found_of_what_is_needed_asks_for_the_rest() -> None:
+def test_incomplete_arguments_ask_for_the_rest() -> None:
     route = (tool("route", "Roads", "from", "to", **{"from": TEXT, "to": TEXT}),)
     assert chosen(route, "Plan something from Rome").missing == ("to",)
     assert chosen(route, "hello") == ToolChoice()

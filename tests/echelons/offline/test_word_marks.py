@@ -32,7 +32,7 @@ def select(text: str, *, requested: bool) -> set[str]:
         ("Our flights are taken care of; museums?", "flights", "museums"),
     ],
 )
-def test_what_is_refused_or_settled_is_no_wish(text: str, refused: str, wished: str) -> None:
+def test_refused_or_settled_words_are_not_requested(text: str, refused: str, wished: str) -> None:
     assert set(refused.split()) <= select(text, requested=False)
     assert set(wished.split()) <= select(text, requested=True)
 
