@@ -5,18 +5,16 @@ from echelons.teams.search.providers import (
     ArxivProvider,
     FolderProvider,
     GithubProvider,
-    QueryKind,
-    SearchInput,
     SearchProvider,
     WebProvider,
     WikipediaProvider,
-    classify_query,
     search_arxiv,
     search_folder,
     search_github,
     search_web,
     search_wikipedia,
 )
+from echelons.teams.search.queries import QueryKind, SearchInput, classify_query
 from echelons.teams.search.search_service import SearchService, build_search_tool
 from echelons.teams.search.team import build_search_team, team
 

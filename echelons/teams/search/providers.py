@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC
 from email.utils import parsedate_to_datetime
-from enum import StrEnum
 from pathlib import Path
 from time import time
 from typing import Any, Final, Protocol
@@ -17,7 +16,7 @@ from urllib.parse import quote, urlencode, urlsplit
 from xml.etree import ElementTree as ET
 
 from langchain_core.tools import BaseTool, StructuredTool
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import ValidationError
 
 from echelons.effects.journal import effect
 from echelons.errors import ToolRefusal, missing_extra, search_failed
@@ -33,109 +32,10 @@ from echelons.teams.search.hits import (
     format_hits,
     merge_hits,
 )
-from echelons.text.stemming import STOPWORDS, extract_stems, extract_words, stem
+from echelons.teams.search.queries import SearchInput, extract_keywords
 from echelons.tools.answers import raise_refusals
 from echelons.tools.http_get import FetchPolicy, fetch
 from echelons.tools.url_rules import HostRules
-
-LONGEST_QUERY: Final = 500
-"""Most characters of a query, its context included."""
-MOST_KEYWORDS: Final = 6
-"""Most words that a query is cut down to for an index that must match every one."""
-
-
-class SearchInput(BaseModel):
-    r"""A search: `query` and nothing else.
-
-    Attributes:
-        query: What to search for; runs of spaces and line ends become one space.
-
-    >>> SearchInput(query="  circuit \n breaker ").query
-    'circuit breaker'
-    """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    query: str = Field(
-        min_length=1, max_length=LONGEST_QUERY, description="What to search for, in whole words"
-    )
-
-    @field_validator("query", mode="before")
-    @classmethod
-    def _normalise_spaces(cls, value: object) -> object:
-        return " ".join(value.split()) if isinstance(value, str) else value
-
-    @classmethod
-    def from_context(cls, query: str, context: str) -> SearchInput:
-        """Return the search for a query in a context: both, one after the other.
-
-        A context that is too long is cut at a word; a query is not.
-
-        Raises:
-            ValidationError: The query is empty or too long.
-
-        >>> SearchInput.from_context("its tides", "The North Sea").query
-        'its tides The North Sea'
-        """
-        whole = cls(query=query).query
-        for word in context.split():
-            if len(whole) + 1 + len(word) > LONGEST_QUERY:
-                break
-            whole = f"{whole} {word}"
-        return cls(query=whole)
-
-
-class QueryKind(StrEnum):
-    """What kind of answer a query wants, which decides who is asked."""
-
-    CODE = "code"
-    ACADEMIC = "academic"
-    WEB = "web"
-
-
-_TELLING_STEMS: Final = {
-    kind: frozenset(map(stem, words.split()))
-    for kind, words in {
-        QueryKind.CODE: "github gitlab repository repositories repo repos code codebase sdk api "
-        "library libraries framework package module compiler middleware plugin cli regex "
-        "implementation programming algorithm dockerfile kubernetes function python javascript "
-        "typescript rust golang java kotlin swift ruby php bash sql django flask fastapi react "
-        "numpy pandas pytorch langchain langgraph open-source snippet boilerplate",
-        QueryKind.ACADEMIC: "paper papers preprint arxiv doi journal thesis study studies "
-        "research researchers theorem lemma proof theory hypothesis experiment experiments "
-        "encyclopedia wikipedia article definition history biography physics chemistry biology "
-        "mathematics quantum astronomy medicine philosophy literature citation abstract survey",
-    }.items()
-}
-
-
-def classify_query(query: str) -> QueryKind:
-    """Return the kind of a query: the one with more telling words, code before knowledge.
-
-    >>> [str(classify_query(each)) for each in (
-    ...     "python retry library", "papers on tides", "cheap flights to Rome")]
-    ['code', 'academic', 'web']
-    """
-    # In lower case, because "GitHub" would be two words.
-    stems = extract_stems(query.lower())
-    counts = {
-        kind: sum(item in telling for item in stems) for kind, telling in _TELLING_STEMS.items()
-    }
-    best = max(counts, key=lambda kind: counts[kind])
-    return best if counts[best] else QueryKind.WEB
-
-
-def extract_keywords(query: str) -> list[str]:
-    """Return the telling words of a query, for an index that must match every one.
-
-    >>> extract_keywords("What are the best Python libraries for circuit breakers on GitHub?")
-    ['python', 'libraries', 'circuit', 'breakers']
-    """
-    dropped = {*STOPWORDS, "best", "good", "find", "search", "show", "tell", "list", "github"}
-    dropped |= {"arxiv", "paper", "papers", "repository", "repositories", "repo", "repos"}
-    words = list(dict.fromkeys(extract_words(query.lower())))
-    return [word for word in words if word not in dropped][:MOST_KEYWORDS] or words[:MOST_KEYWORDS]
-
 
 USER_AGENT: Final = "echelons-search/0.1"
 MOST_BYTES: Final = 5_000_000

@@ -18,15 +18,13 @@ from echelons.teams.search.providers import (
     LONGEST_WAIT,
     ArxivProvider,
     GithubProvider,
-    QueryKind,
-    SearchInput,
     SearchProvider,
     WebProvider,
     WikipediaProvider,
     build_artifact,
     build_query_tool,
-    classify_query,
 )
+from echelons.teams.search.queries import QueryKind, SearchInput, classify_query
 from echelons.text.error_lines import describe_error
 from echelons.tools.answers import raise_refusals
 

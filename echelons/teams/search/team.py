@@ -10,7 +10,8 @@ from pathlib import Path
 from echelons.agent import Agent
 from echelons.delegation.contract import Contract
 from echelons.teams.research.survey import Survey, survey
-from echelons.teams.search.providers import FolderProvider, SearchInput
+from echelons.teams.search.providers import FolderProvider
+from echelons.teams.search.queries import SearchInput
 from echelons.teams.search.search_service import (
     SearchService,
     build_search_tool,

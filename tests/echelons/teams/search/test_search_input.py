@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from echelons.teams.search.providers import (
+from echelons.teams.search.queries import (
     LONGEST_QUERY,
     QueryKind,
     SearchInput,
