@@ -229,18 +229,16 @@ def choose_tools(tools: Sequence[ToolSpec], context: TaskContext, alone: bool) -
     fitting = _rank_tools(tools, context, alone)
     trade = frozenset[str]().union(*(tool.name_stems for tool in tools))
     filled = [(tool, fill_arguments(tool, context, trade)) for tool in fitting]
-    calls = tuple(
-        (tool.name, arguments.values) for tool, arguments in filled if not arguments.missing
-    )
+    calls = tuple((tool.name, args.values) for tool, args in filled if not args.missing)
     if calls or not (alone or filled):
         return ToolChoice(calls)
     if not filled:
         # No tool fits: fall back to a look-up, which does no harm.
         lookups = [tool for tool in tools if not _is_acting(tool)]
         possible = [(tool, fill_arguments(tool, context, trade)) for tool in lookups]
-        for tool, arguments in possible:
-            if not arguments.missing:
-                return ToolChoice(((tool.name, arguments.values),))
+        for tool, args in possible:
+            if not args.missing:
+                return ToolChoice(((tool.name, args.values),))
         filled = [pair for pair in possible if pair[1].values]
     return ToolChoice((), filled[0][1].missing, filled[0][0].name) if filled else ToolChoice()
 
