@@ -69,7 +69,7 @@ class LedgerJournal:
                 # A run must begin no more effects once it has lost its lease, or once a write of
                 # it has failed: nothing stored would show that it had come so far.
                 turn.check_in(open_)
-            if halt := gate.find_dismissal(open_, config):
+            if halt := gate.read_order(open_, config):
                 return open_.get_record(EFFECT, name) or halt
             version = open_.compare_and_set(name, None, value)
             if version and ledger.has_earlier_calls and (left := _take_earlier(open_, call)):

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from threading import Lock
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, ClassVar, Final, NamedTuple, TypeAlias
 from uuid import uuid5
 
 from langgraph.checkpoint.base import BaseCheckpointSaver
@@ -32,7 +32,7 @@ from echelons.checkpoints.queries import LedgerQuery, ReadPlan, arun_plan, run_p
 from echelons.checkpoints.thread_events import WriteLocation, build_later_question_event
 from echelons.errors import ControlError, QuestionClosed, message_refused
 from echelons.guards.dismissals import Dismissals
-from echelons.guards.gate import Halt, get_gate
+from echelons.guards.gate import Halt, StepGuard, get_gate
 from echelons.guards.mailboxes import Mailboxes
 from echelons.identity.lineage import ECHELONS_NS
 from echelons.langgraph_internals import TASK_ID_KEY
@@ -223,7 +223,7 @@ def mark_read(
     _count_read(open_, thread_id, path, numbers)
 
 
-class TreeMailboxes(Mailboxes):
+class TreeMailboxes(Mailboxes, StepGuard):
     """Reads the mailboxes of one run. Safe for any number of threads.
 
     Args:
@@ -234,6 +234,8 @@ class TreeMailboxes(Mailboxes):
         has_mail: Whether any agent of the thread was ever sent a message.
         interventions: The number of the latest intervention of each agent that had one.
     """
+
+    name: ClassVar[str] = "mail"
 
     def __init__(self, saver: BaseCheckpointSaver[Any], thread_id: str) -> None:
         self.has_mail = False

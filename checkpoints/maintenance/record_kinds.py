@@ -13,31 +13,20 @@ from echelons.checkpoints.coordination.circuit_breakers import CIRCUIT, INTENSIT
 from echelons.checkpoints.coordination.control_orders import ORDERS
 from echelons.checkpoints.coordination.failure_ledger import FAILURE, FAILURE_COUNT
 from echelons.checkpoints.coordination.journal_entries import EFFECT
-from echelons.checkpoints.coordination.mailbox import (
-    LATER,
-    MAIL,
-    MAIL_READ,
-    MAIL_SENT,
-    MAILBOX,
-    STEERED,
-)
 from echelons.checkpoints.coordination.race_ledger import RACE
 from echelons.checkpoints.coordination.records import Records
 from echelons.checkpoints.coordination.turns import TURN
 from echelons.checkpoints.ledger import RecordKind
 from echelons.checkpoints.ledger.records import ANY_RECORD
 from echelons.checkpoints.threads.answer_outbox import ANSWER
-from echelons.checkpoints.tree_control.agent_aliases import ALIAS, ALIAS_NAME, ALIAS_POOL
-from echelons.checkpoints.tree_control.budget_records import CHARGE, GRANT
-from echelons.checkpoints.tree_control.dismissal_ledger import DISMISSAL
+from echelons.checkpoints.tree_control.agent_aliases import ALIAS_NAME, ALIAS_POOL
 from echelons.checkpoints.tree_control.repairs import REPAIR
 from echelons.checkpoints.tree_control.usage_meter import METER
 from echelons.features.registry import list_features
 
 _CORE_KINDS: Final[tuple[RecordKind[Any], ...]] = (
     *(TURN, ORDERS, METER, EFFECT, FAILURE, FAILURE_COUNT, RACE, ANSWER, OPEN_EPOCH),
-    *(MAILBOX, MAIL, MAIL_READ, MAIL_SENT, STEERED, LATER),
-    *(APPROVAL, ALIAS, DISMISSAL, REPAIR, GRANT, CHARGE),
+    *(APPROVAL, REPAIR),
 )
 SHARED_KINDS: Final[dict[str, RecordKind[Any]]] = {
     kind.name: kind for kind in (CIRCUIT, INTENSITY, DERIVED, ALIAS_NAME, ALIAS_POOL)

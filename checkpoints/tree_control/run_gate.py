@@ -13,13 +13,12 @@ from datetime import datetime
 from functools import partial
 from threading import Lock
 from time import monotonic
-from typing import Any, NoReturn, Self, TypeVar
+from typing import Any, Final, NoReturn, Self, TypeVar
 
 from langchain_core.messages import AIMessage
 from langgraph.errors import GraphDrained
 
 from echelons.checkpoints.coordination.answer_mark import AnswerMark
-from echelons.checkpoints.coordination.branches import get_root_checkpoint
 from echelons.checkpoints.coordination.change_signals import get_signals
 from echelons.checkpoints.coordination.control_orders import (
     ControlOrders,
@@ -27,31 +26,23 @@ from echelons.checkpoints.coordination.control_orders import (
     read_orders,
 )
 from echelons.checkpoints.ledger import Fence, Ledger, Transaction
-from echelons.checkpoints.thread_events import WriteLocation
-from echelons.checkpoints.tree_control.agent_aliases import assign_alias
-from echelons.checkpoints.tree_control.dismissal_ledger import (
-    DismissalLog,
-    commit_dismissal,
-    find_dismissal,
-)
-from echelons.checkpoints.tree_control.tree_budgets import TreeBudgets
 from echelons.checkpoints.tree_control.usage_meter import METER, Meter
-from echelons.errors import LeaseLost, LedgerDamaged, StorageError
+from echelons.errors import LeaseLost, StorageError
 from echelons.guards.backpressure import Backpressure
-from echelons.guards.budget import Allowance, GrantRequest, NotedCall, UsageListener
-from echelons.guards.dismissals import NO_DISMISSALS, Dismissal, DismissalListener, Dismissals
-from echelons.guards.gate import Halt, HeldAttempts, Pause, Step, get_allowance
+from echelons.guards.budget import Allowance, Budgets, NotedCall, UsageListener
+from echelons.guards.dismissals import NO_DISMISSALS, Dismissals
+from echelons.guards.gate import Halt, HeldAttempts, Pause, Step, StepGuard
 from echelons.guards.limits import Limits
 from echelons.guards.mailboxes import NO_MAILBOXES, Mailboxes
-from echelons.identity.lineage import Identity, derive_agent_id
+from echelons.identity.lineage import Identity
 from echelons.langgraph_internals import TASK_ID_KEY
-from echelons.run_context import get_context
 from echelons.text.error_lines import describe_error
-from echelons.tree.name_themes import NameTheme
 from echelons.tree.names import PATH_SEPARATOR
 
 LOG = logging.getLogger(__name__)
 T = TypeVar("T")
+_HOOKS: Final = ("refresh", "find_order", "read_order", "concerns", "note_call", "close")
+"""The methods of guards that are called if they are overridden; `admit` goes with `concerns`."""
 
 
 class TreeGate:
@@ -67,20 +58,14 @@ class TreeGate:
 
     Attributes:
         backpressure: Holds back its steps, `None` if nothing does.
-        mailboxes: The mail of its agents; none without a saver.
         signals: Those of the ledger.
         held_attempts: Keeps the attempts whose steps it holds, `None` if it holds none.
         answer_mark: Where answers are left to the run; `None` if nothing delivers them.
         note_orders: Is told the orders of the turn when they are read; `None` if nobody is.
-        note_dismissals: Is told the dismissals that it sees, each once; `None` if nobody is.
         note_usage: Is told the model calls of which no reply of a thread tells; `None` if nobody
             is.
-        dismissals: The dismissals of the thread that the run sees.
-        hidden_dismissals: The keys of those that it does not see, as its branch began before them.
         hidden_messages: The ids of the messages of the thread that no model is shown.
-        choose_theme: Returns the names for people that spawned agents get; `None` for none.
-        budgets: What its agents may spend.
-        allowance: What the root may spend; `None` if nothing limits it.
+        guards: What features decide, by their names.
     """
 
     def __init__(
@@ -95,38 +80,63 @@ class TreeGate:
         # The ledger's own: a step of every agent calls it.
         self.arun = ledger.arun
         self.backpressure: Backpressure | None = None
-        self.mailboxes: Mailboxes = NO_MAILBOXES
         self.held_attempts: HeldAttempts | None = None
         self.answer_mark: AnswerMark | None = None
         self.note_orders: OrderListener | None = None
-        self.note_dismissals: DismissalListener | None = None
         self.note_usage: UsageListener | None = None
-        self.dismissals: Dismissals = NO_DISMISSALS
-        self.hidden_dismissals: frozenset[str] = frozenset()
         self.hidden_messages: frozenset[str] = frozenset()
-        self.choose_theme: Callable[[], NameTheme] | None = None
-        self.allowance: Allowance | None = None
+        self.guards: Mapping[str, Any] = {}
         self._ledger = ledger
         self._thread_id = thread_id
-        self._root_thread_id = root.thread_id
         self.signals = get_signals(self._ledger)
         self._root = PATH_SEPARATOR.join(root.path)
-        self.budgets = TreeBudgets(ledger, thread_id, root.turn, self._root, fence, clock)
         # A tree in a tree counts for itself.
         self._meter = Meter(METER.key(thread_id, root.turn, *root.path[1:]), limits, clock)
         self._turn_id = root.turn
         self._orders = ControlOrders()
-        self._dismissal_log = DismissalLog(thread_id)
         self._has_answers = False
         self._deadline: datetime | None = None
         self._fence = fence
         self._seen: tuple[int, int] | None = None
         self._has_ended = False
-        self._is_timed = False
+        self._overriding: dict[str, Sequence[StepGuard]] = dict.fromkeys(_HOOKS, ())
         self._lock = Lock()
 
+    @property
+    def mailboxes(self) -> Mailboxes:
+        """The mail of its agents."""
+        mailboxes: Mailboxes = self.guards.get("mail", NO_MAILBOXES)
+        return mailboxes
+
+    @property
+    def dismissals(self) -> Dismissals:
+        """The dismissals of the thread that the run sees."""
+        guard = self.guards.get("dismissal")
+        return guard.dismissals if guard else NO_DISMISSALS
+
+    @property
+    def budgets(self) -> Budgets:
+        """What its agents may spend."""
+        budgets: Budgets = self.guards["budget"]
+        return budgets
+
+    @property
+    def allowance(self) -> Allowance | None:
+        """What the root may spend; `None` if nothing limits it."""
+        guard = self.guards.get("budget")
+        return guard.allowance if guard else None
+
+    def add_guards(self, guards: Sequence[StepGuard]) -> None:
+        """Let features decide, in their order; before the first step."""
+        self.guards = {guard.name: guard for guard in guards}
+        for hook in _HOOKS:
+            declared = getattr(StepGuard, hook)
+            self._overriding[hook] = [
+                guard for guard in guards if getattr(type(guard), hook) is not declared
+            ]
+
     def enter(
-        self, step: Step, config: Mapping[str, Any], grants: Sequence[GrantRequest] = ()
+        self, step: Step, config: Mapping[str, Any], claims: Sequence[Any] = ()
     ) -> Halt | Pause | None:
         """Return why a step must not begin; else count it, and return `None`.
 
@@ -143,19 +153,19 @@ class TreeGate:
             if step in (Step.APPROVAL, Step.RETURN):
                 order = self._read_order(path)
                 return order if isinstance(order, Halt) else None
-            allowance = get_allowance(config)
-            if allowance is not None and "seconds" in allowance.grants:
-                self._begin_time()
-            work = partial(self._enter_in, step, path, config, allowance, grants)
-            return self._commit(work)
+            guards = [
+                guard
+                for guard in self._overriding["concerns"]
+                if guard.concerns(step, config, claims)
+            ]
+            return self._commit(partial(self._enter_in, step, config, guards, claims))
 
     def _enter_in(
         self,
         step: Step,
-        path: str,
         config: Mapping[str, Any],
-        allowance: Allowance | None,
-        grants: Sequence[GrantRequest],
+        guards: Sequence[StepGuard],
+        claims: Sequence[Any],
         open_: Transaction,
     ) -> Callable[[], Halt | Pause | None]:
         """Return what returns the order that forbids a step, or has counted it."""
@@ -163,58 +173,25 @@ class TreeGate:
         seen = self.signals.generation, open_.foreign_writes
         if seen != self._seen:
             self._note_changes(self._read_changes(open_), seen)
-        order = self._find_order(path, step)
+        order = self._find_order(_get_agent_path(config), step)
         if isinstance(order, Halt) or (order and step is Step.MODEL):
             return lambda: order
         if self._has_answers or (self._deadline and self._is_late()):
             self._hold()
-        count = partial(self._meter.count, step=step)
-        if step is Step.SUBORDINATE and get_context(config).is_spawned:
-            count = partial(self._name_and_count, path=path)
-        if allowance is None or not (grants or self.budgets.concerns(step, allowance)):
-            return count(open_)
-        return self._spend(open_, step, allowance, config, grants, count)
-
-    def _begin_time(self) -> None:
-        """Let the seconds of the turn's own budget pass, from its first step in this run on."""
-        if not self._is_timed and self.allowance and "seconds" in self.allowance.grants:
-            self._is_timed = True
-            self.budgets.begin_work((self.budgets.root_grant,))
-
-    def _spend(
-        self,
-        open_: Transaction,
-        step: Step,
-        allowance: Allowance,
-        config: Mapping[str, Any],
-        grants: Sequence[GrantRequest],
-        count: Callable[[Transaction], Callable[[], Halt | None]],
-    ) -> Callable[[], Halt | None]:
-        """Count the step of an agent with a budget, if that is not used up."""
-        budgets = self.budgets
-        halt = budgets.check(open_, step, allowance, config)
-        if halt is None and grants:
-            halt = budgets.open_grants(open_, grants, config)
-        note = None if halt else count(open_)
-        # Last: what is checked adds the seconds that are not stored yet.
-        note_time = budgets.note_time(open_)
+        halts = (guard.admit(open_, step, config, claims) for guard in guards)
+        halt = next(filter(None, halts), None)
+        note = None if halt else self._meter.count(open_, step)
+        if note and not guards:
+            return note
+        # Last: what is decided reads what is not stored yet.
+        ends = [guard.finish(open_) for guard in guards]
 
         def note_commit() -> Halt | None:
-            note_time()
+            for end in filter(None, ends):
+                end()
             return note() if note else halt
 
         return note_commit
-
-    def _name_and_count(self, open_: Transaction, path: str) -> Callable[[], Halt | None]:
-        """Count the step of a spawned agent, which gets its name for people with its first."""
-        if self.choose_theme:
-            own, theme = derive_agent_id(self._thread_id, path), self.choose_theme()
-            try:
-                assign_alias(open_, self._thread_id, own, theme, self._thread_id, path)
-            except LedgerDamaged as error:
-                # Its work does not depend on it.
-                LOG.warning("%s gets no name for people: %s", path, describe_error(error))
-        return self._meter.count(open_, Step.SUBORDINATE)
 
     def check_hold(self) -> None:
         """Hold a step of a foreign graph, which is not counted, if answers are to be delivered.
@@ -227,25 +204,16 @@ class TreeGate:
             if self._has_answers:
                 self._hold()
 
-    def find_dismissal(self, open_: Transaction, config: Mapping[str, Any]) -> Halt | None:
-        """Return the dismissal that an agent is under in an open transaction of the ledger."""
+    def read_order(self, open_: Transaction, config: Mapping[str, Any]) -> Halt | None:
+        """Return the order of a guard that an agent is under in an open transaction."""
         # Without the lock of the gate, whose holder may wait for the transaction: so in this order.
         seen, path = self._seen, _get_agent_path(config)
-        if seen == (self.signals.generation, open_.foreign_writes):
-            found = self.dismissals.find(path)
-        else:
-            found = find_dismissal(open_, self._thread_id, path, self.hidden_dismissals)
-        return Halt("dismissed", found.why) if found and not found.graceful else None
-
-    def dismiss(self, name: str, config: Mapping[str, Any]) -> Sequence[str]:
-        """Dismiss a subordinate of the agent, and all below it, for good."""
-        above = _get_agent_path(config)
-        path, after = f"{above}{PATH_SEPARATOR}{name}", get_root_checkpoint(config["configurable"])
-        where = WriteLocation(self._thread_id, "", after, self._root_thread_id, path)
-        new = Dismissal(path, by=above)
-        # Not within the lock of the gate, which its listeners take.
-        done = commit_dismissal(self._ledger, where, new, self.hidden_dismissals, self._fence)
-        return [str(each) for each in done.cut_calls]
+        is_fresh = seen == (self.signals.generation, open_.foreign_writes)
+        orders = (
+            guard.read_order(open_, path, is_fresh=is_fresh)
+            for guard in self._overriding["read_order"]
+        )
+        return next(filter(None, orders), None)
 
     def leave(self, reply: Any, config: Mapping[str, Any]) -> Halt | None:
         """Count the tokens of a reply; return why it must not be acted on, or `None`."""
@@ -271,24 +239,23 @@ class TreeGate:
 
         In a transaction of its own: the task that made it may fail, or never end.
         """
-        allowance, is_step = get_allowance(config), not call.was_admitted
-        if not (self.limits_tokens or allowance):
-            call = call._replace(estimated_tokens=0)
+        is_step, records = not call.was_admitted, []
+        for guard in self._overriding["note_call"]:
+            call, record = guard.note_call(call, config, limits_tokens=self.limits_tokens)
+            if record:
+                records.append(record)
         tokens = 0 if call.has_failed or call.has_left else call.tokens
-        record = None
-        if not (call.was_charged or (call.has_failed and allowance is None)):
-            record = self.budgets.plan_charge(call, config)
 
         def note(open_: Transaction) -> Callable[[], None]:
             if tokens or is_step:
                 self._meter.count_ended_call(open_, tokens, is_step=is_step)
-            if record:
+            for record in records:
                 record(open_)
             return _do_nothing
 
         if self.note_usage and not (call.is_reply or call.has_failed):
             self.note_usage(call)
-        if record or tokens or is_step:
+        if records or tokens or is_step:
             with self._lock:
                 self._commit(note)
 
@@ -327,10 +294,9 @@ class TreeGate:
         with self._lock:
             if not self._has_ended and self._meter.has_counted:
                 self._commit(self._meter.count)
-            if self._is_timed:
-                self._is_timed = False
-                self.budgets.end_work((self.budgets.root_grant,))
-                self._commit(self.budgets.note_time)
+            for guard in self._overriding["close"]:
+                if work := guard.close():
+                    self._commit(work)
 
     async def aclose(self) -> None:
         """Async version of `close`."""
@@ -372,15 +338,12 @@ class TreeGate:
         return self._find_order(path)
 
     def _find_order(self, path: str, step: Step | None = None) -> Halt | Pause | None:
-        """Return the order for an agent: a dismissal or stop first, then a pause."""
-        if self.dismissals is NO_DISMISSALS:
-            return self._orders.find_order(path)
-        dismissal = self.dismissals.find(path)
-        if dismissal and not dismissal.graceful:
-            return Halt("dismissed", dismissal.why)
+        """Return the order for an agent: one that ends it at once first, a pause last."""
         order = self._orders.find_order(path)
-        if dismissal and step is Step.SUBORDINATE and not isinstance(order, Halt):
-            return Halt("dismissed", dismissal.why, finishes=True)
+        for guard in self._overriding["find_order"]:
+            halt = guard.find_order(path, step)
+            if halt and not (halt.finishes and isinstance(order, Halt)):
+                order = halt
         return order
 
     def _refresh(self) -> None:
@@ -389,24 +352,21 @@ class TreeGate:
         if seen != self._seen:
             self._note_changes(self._ledger.query(self._read_changes), seen)
 
-    def _read_changes(
-        self, open_: Transaction
-    ) -> tuple[ControlOrders, Dismissals, Sequence[Dismissal]]:
-        self.mailboxes.refresh(open_)
+    def _read_changes(self, open_: Transaction) -> tuple[ControlOrders, list[Callable[[], object]]]:
+        """Return the orders, and what tells listeners of what guards have read."""
         mark = self.answer_mark
         self._has_answers = mark is not None and mark.is_left_behind(open_)
         orders = read_orders(open_, self._thread_id, self._turn_id)
-        return orders, *self._dismissal_log.refresh(open_, self.hidden_dismissals)
+        notes = [guard.refresh(open_) for guard in self._overriding["refresh"]]
+        return orders, [note for note in notes if note]
 
     def _note_changes(
-        self,
-        changes: tuple[ControlOrders, Dismissals, Sequence[Dismissal]],
-        seen: tuple[int, int],
+        self, changes: tuple[ControlOrders, list[Callable[[], object]]], seen: tuple[int, int]
     ) -> None:
-        self._orders, self.dismissals, new = changes
+        self._orders, notes = changes
         self._seen = seen
-        if new and self.note_dismissals:
-            self.note_dismissals(new)
+        for note in notes:
+            note()
         if self._orders.given and self.note_orders:
             self.note_orders(self._orders.given)
 

@@ -18,7 +18,7 @@ from decimal import Decimal
 from functools import partial
 from threading import Lock
 from time import monotonic
-from typing import Any, Final, Literal, TypeVar
+from typing import Any, ClassVar, Final, Literal, TypeVar
 from uuid import uuid4
 
 from echelons.checkpoints.coordination.branches import get_root_checkpoint
@@ -52,9 +52,10 @@ from echelons.guards.budget import (
     format_number,
     store_amounts,
 )
-from echelons.guards.gate import Halt, Step, get_allowance
+from echelons.guards.gate import Halt, Step, StepGuard, get_allowance
 from echelons.guards.prices import Prices, format_money
 from echelons.langgraph_internals import CHECKPOINT_MAP_KEY, NS_SEP, TASK_ID_KEY
+from echelons.run_context import get_context
 from echelons.text.error_lines import describe_error
 from echelons.tree.names import PATH_SEPARATOR
 
@@ -80,7 +81,7 @@ def _build_change(
     return TaskChange(_OWNER, make, survives_failure=survives_failure)
 
 
-class TreeBudgets:
+class TreeBudgets(StepGuard):
     """The budgets of one run. Safe for any number of threads.
 
     Args:
@@ -92,11 +93,14 @@ class TreeBudgets:
         clock: Tells the time, in seconds from any moment.
 
     Attributes:
+        allowance: What the root may spend; `None` if nothing limits it.
         prices: What the tokens of models cost; `None` if no table was given.
         root_budget: What the root may spend in a turn, if its own permissions say so.
         root_grant: Id of the grant for that.
         task_changes: Collects changes for the writes of tasks; `None` if the saver does not.
     """
+
+    name: ClassVar[str] = "budget"
 
     def __init__(
         self,
@@ -107,6 +111,7 @@ class TreeBudgets:
         fence: Fence | None = None,
         clock: Callable[[], float] = monotonic,
     ) -> None:
+        self.allowance: Allowance | None = None
         self.prices: Prices | None = None
         self.root_budget: Budget | None = None
         # A tree in a tree has one of its own.
@@ -119,6 +124,7 @@ class TreeBudgets:
         self._grants = TurnGrants(thread_id, turn, self._work, self._build_own_root)
         self._charge_prefix = CHARGE.key(thread_id, turn, "")
         self._fence = fence
+        self._is_timed = False
         self._lock = Lock()
         self._calls = Counter[str]()
         # The calls of this run that are under way, with the versions of their records.
@@ -130,39 +136,69 @@ class TreeBudgets:
 
     # Within the gate's own transactions.
 
-    def concerns(self, step: Step, allowance: Allowance) -> bool:
-        """Return whether anything is counted at a step beside what the request is granted.
+    def concerns(
+        self, step: Step, config: Mapping[str, Any], claims: Sequence[GrantRequest]
+    ) -> bool:
+        """Return whether anything is counted at a step of an agent with a budget.
 
         A call of a model is checked when it is reserved.
         """
-        return self._work.has_seconds or (
-            step is Step.TOOL
-            and ("tool_calls" in allowance.grants or "seconds" in allowance.grants)
+        allowance = get_context(config).allowance or self.allowance
+        if allowance is None:
+            return False
+        if not self._is_timed and "seconds" in allowance.grants:
+            self._begin_time()
+        return bool(claims) or (
+            self._work.has_seconds
+            or (
+                step is Step.TOOL
+                and ("tool_calls" in allowance.grants or "seconds" in allowance.grants)
+            )
         )
 
-    def check(
-        self, open_: Transaction, step: Step, allowance: Allowance, config: Mapping[str, Any]
+    def _begin_time(self) -> None:
+        """Let the seconds of the turn's own budget pass, from its first step in this run on."""
+        if self.allowance and "seconds" in self.allowance.grants:
+            self._is_timed = True
+            self.begin_work((self.root_grant,))
+
+    def admit(
+        self,
+        open_: Transaction,
+        step: Step,
+        config: Mapping[str, Any],
+        claims: Sequence[GrantRequest],
     ) -> Halt | None:
-        """Return why an agent must not call a tool; count the call."""
-        if step is not Step.TOOL:
+        """Return why an agent must not call a tool, or a request cannot have its grants."""
+        allowance = get_context(config).allowance or self.allowance
+        try:
+            if step is Step.TOOL and allowance:
+                return self._check_tool(open_, allowance, config)
+            halts = (self._open_grant(open_, claim, config) for claim in claims)
+            return next(filter(None, halts), None)
+        except LedgerDamaged as error:
+            return _halt_damaged(error)
+
+    def note_call(
+        self, call: NotedCall, config: Mapping[str, Any], *, limits_tokens: bool
+    ) -> tuple[NotedCall, Callable[[Transaction], None] | None]:
+        """Return a call without an estimate that nothing counts, and what records it."""
+        allowance = get_context(config).allowance or self.allowance
+        if not (limits_tokens or allowance):
+            call = call._replace(estimated_tokens=0)
+        if call.was_charged or (call.has_failed and allowance is None):
+            return call, None
+        return call, self.plan_charge(call, config)
+
+    def close(self) -> Callable[[Transaction], Callable[[], None]] | None:
+        """Return what stores the seconds since the last step."""
+        if not self._is_timed:
             return None
-        try:
-            return self._check_tool(open_, allowance, config)
-        except LedgerDamaged as error:
-            return _halt_damaged(error)
+        self._is_timed = False
+        self.end_work((self.root_grant,))
+        return self.finish
 
-    def open_grants(
-        self, open_: Transaction, requests: Sequence[GrantRequest], config: Mapping[str, Any]
-    ) -> Halt | None:
-        """Give a request its grants, or return why one of them cannot be had."""
-        try:
-            return next(
-                (halt for each in requests if (halt := self._open_grant(open_, each, config))), None
-            )
-        except LedgerDamaged as error:
-            return _halt_damaged(error)
-
-    def note_time(self, open_: Transaction) -> Callable[[], None]:
+    def finish(self, open_: Transaction) -> Callable[[], None]:
         """Add the seconds since the last commit to the grants at work; call the result after it."""
         now, passed = self._work.read_all()
         for id_, seconds in passed.items():

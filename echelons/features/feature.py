@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
     from echelons.agent import Agent
     from echelons.checkpoints.coordination.turns import Turn
-    from echelons.checkpoints.ledger import RecordKind, Transaction
+    from echelons.checkpoints.ledger import Ledger, RecordKind, Transaction
     from echelons.delegation.policy import DelegationPolicy
     from echelons.delegation.request import Usage
     from echelons.effects.approvals import StandingDecisions
     from echelons.graphs.compiled_tree import AgentGraph
-    from echelons.guards.budget import GrantRequest
-    from echelons.guards.gate import Gate, Halt, Pause
+    from echelons.guards.budget import Allowance, GrantRequest
+    from echelons.guards.gate import Gate, Halt, Pause, StepGuard
     from echelons.guards.permissions import RulesByName
     from echelons.guards.prices import Prices
     from echelons.identity.lineage import Identity
@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from echelons.nodes.planning.reply_handler import ReplyContext
     from echelons.nodes.planning.tool_calls import ReplyCalls
     from echelons.nodes.tool_execution.at_most_once import Refusal
+    from echelons.run_context import RunContext
     from echelons.runtime.run_events import RunEvent
     from echelons.tree.agent_registry import AgentKind
     from echelons.tree.members import Member
@@ -372,6 +373,35 @@ class NoteEvent(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class GateScope:
+    """A run that enters a tree, for the guards of its gate.
+
+    Attributes:
+        agent: The root of the tree.
+        identity: The identity of the root.
+        thread_id: LangGraph's id of the thread.
+        ledger: The ledger of the run.
+        saver: Its saver; `None` for none.
+        turn: Its turn; `None` outside of sessions.
+        around: The context that the tree is run in.
+        allowance: What the agent that runs it may spend.
+        configurable: The config of the run.
+        clock: Tells the time, in seconds from any moment.
+    """
+
+    agent: Agent
+    identity: Identity
+    thread_id: str
+    ledger: Ledger
+    saver: BaseCheckpointSaver[Any] | None
+    turn: Turn | None
+    around: RunContext
+    allowance: Allowance | None
+    configurable: Mapping[str, Any]
+    clock: Callable[[], float]
+
+
+@dataclass(frozen=True, slots=True)
 class RunScope:
     """A run of a session, under its lease.
 
@@ -433,6 +463,10 @@ class Feature:
 
     def bind_request(self, place: RequestPlace) -> AttemptHooks | None:
         """Return what it does at the requests to a subordinate; `None` for nothing."""
+        return None
+
+    def guard(self, run: GateScope) -> StepGuard | None:
+        """Return what it decides in the gate of a run; `None` for nothing."""
         return None
 
     def compile(

@@ -21,11 +21,13 @@ if TYPE_CHECKING:
         AgentHooks,
         AttemptHooks,
         Feature,
+        GateScope,
         Place,
         RequestPlace,
         RunHooks,
         RunScope,
     )
+    from echelons.guards.gate import StepGuard
     from echelons.tree.agent_registry import AgentKind
 
 Made: TypeAlias = "Mapping[Feature, Any]"
@@ -58,6 +60,8 @@ FEATURES: Final[tuple[Entry, ...]] = (
     # These give tools only; in which order models read tools, `tree.names.SHOWN_TOOLS` says.
     Entry("questions"),
     Entry("dismissal"),
+    # After the budget: an agent that cannot begin gets no name.
+    Entry("aliases"),
     # Inside all others: it shortens what all others show a model.
     Entry("memory", "memory"),
     Entry("monitors", "monitors"),
@@ -92,6 +96,12 @@ def bind_requests(place: RequestPlace) -> list[AttemptHooks]:
     """Return what all features do at the requests to a subordinate, in their order."""
     bound = [feature.bind_request(place) for feature in list_features()]
     return [hooks for hooks in bound if hooks is not None]
+
+
+def open_guards(run: GateScope) -> list[StepGuard]:
+    """Return what all features decide in the gate of a run, in their order."""
+    guards = [feature.guard(run) for feature in list_features()]
+    return [guard for guard in guards if guard is not None]
 
 
 def compile_features(

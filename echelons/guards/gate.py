@@ -11,10 +11,10 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, ClassVar, Literal, Protocol, TypeVar
 
 from echelons.guards.backpressure import Backpressure
-from echelons.guards.budget import Allowance, Budgets, GrantRequest, NotedCall
+from echelons.guards.budget import Allowance, Budgets, NotedCall
 from echelons.guards.dismissals import NO_DISMISSALS, Dismissals
 from echelons.guards.mailboxes import NO_MAILBOXES, Mailboxes
 from echelons.run_context import get_context
@@ -110,6 +110,61 @@ def _get_namespace(config: Mapping[str, Any]) -> str:
     return str(config["configurable"].get("checkpoint_ns", ""))
 
 
+class StepGuard:
+    """What a feature decides in the gate of one run. A subclass overrides what it needs.
+
+    `Ledger.commit` may roll a transaction back and make it again: what a guard knows may change
+    only once it was committed, in what its methods return.
+
+    Attributes:
+        name: Name of the feature.
+    """
+
+    name: ClassVar[str]
+
+    def refresh(self, open_: Any) -> Callable[[], object] | None:
+        """Read what it knows again: something was written to the ledger since.
+
+        Return what to call when all is read, for listeners.
+        """
+        raise NotImplementedError
+
+    def find_order(self, path: str, step: Step | None) -> Halt | None:
+        """Return the order that an agent is under, by what was read last."""
+        raise NotImplementedError
+
+    def read_order(self, open_: Any, path: str, *, is_fresh: bool) -> Halt | None:
+        """Return the order that an agent is under in an open transaction.
+
+        `is_fresh` says that nothing was written since the last `refresh`.
+        """
+        raise NotImplementedError
+
+    def concerns(self, step: Step, config: Mapping[str, Any], claims: Sequence[Any]) -> bool:
+        """Return whether it decides on a step; before the transaction, and once."""
+        raise NotImplementedError
+
+    def admit(
+        self, open_: Any, step: Step, config: Mapping[str, Any], claims: Sequence[Any]
+    ) -> Halt | None:
+        """Return why a step must not begin, or take what it needs."""
+        raise NotImplementedError
+
+    def finish(self, open_: Any) -> Callable[[], object] | None:
+        """Write what is last in the transaction, and return what to call after its commit."""
+        return None
+
+    def note_call(
+        self, call: NotedCall, config: Mapping[str, Any], *, limits_tokens: bool
+    ) -> tuple[NotedCall, Callable[[Any], object] | None]:
+        """Return a model call that has ended as the gate counts it, and what records it."""
+        raise NotImplementedError
+
+    def close(self) -> Callable[[Any], Callable[[], object]] | None:
+        """Return what is left to write at the end of the run, `None` for nothing."""
+        raise NotImplementedError
+
+
 class Gate(Protocol):
     """Decides whether an agent of a run may begin its next step.
 
@@ -146,24 +201,26 @@ class Gate(Protocol):
         """The dismissals of its thread, as it knew them at the latest step."""
         ...
 
-    def find_dismissal(self, open_: Any, config: Mapping[str, Any]) -> Halt | None:
-        """Return the dismissal that an agent is under in an open transaction of the ledger.
+    @property
+    def guards(self) -> Mapping[str, Any]:
+        """The guards of its run, by the names of their features."""
+        ...
 
-        It may be newer than the admission of the step: then the transaction records no beginning.
+    def read_order(self, open_: Any, config: Mapping[str, Any]) -> Halt | None:
+        """Return the order of a guard that an agent is under in an open transaction of the ledger.
+
+        With it nothing begins that is recorded in the transaction, also if the order was given
+        since the agent was admitted.
         """
         ...
 
-    def dismiss(self, name: str, config: Mapping[str, Any]) -> Sequence[str]:
-        """Dismiss a subordinate and all below it; return their tool calls under way, in words."""
-        ...
-
     def enter(
-        self, step: Step, config: Mapping[str, Any], grants: Sequence[GrantRequest] = ()
+        self, step: Step, config: Mapping[str, Any], claims: Sequence[Any] = ()
     ) -> Halt | Pause | None:
         """Count a step, or return the order that forbids it.
 
         Only model calls are paused. An approval is not counted, and only a stop forbids it. The
-        run of a subordinate is also forbidden if the grants of its request are not available.
+        run of a subordinate is also forbidden if its guards cannot have what it claims.
         """
 
     def check_hold(self) -> None:
@@ -208,21 +265,17 @@ class OpenGate:
     dismissals: Dismissals = NO_DISMISSALS
     hidden_messages: frozenset[str] = frozenset()
 
-    def find_dismissal(self, open_: Any, config: Mapping[str, Any]) -> None:
-        """Find none."""
+    guards: Mapping[str, Any] = {}
 
-    def dismiss(self, name: str, config: Mapping[str, Any]) -> Sequence[str]:
-        """Dismiss no agent: there is no tree."""
-        return ()
+    def read_order(self, open_: Any, config: Mapping[str, Any]) -> None:
+        """Find none."""
 
     @property
     def budgets(self) -> Budgets:
         """There are none: no agent outside of a tree has an allowance."""
         raise LookupError("an open gate has no budgets")
 
-    def enter(
-        self, step: Step, config: Mapping[str, Any], grants: Sequence[GrantRequest] = ()
-    ) -> None:
+    def enter(self, step: Step, config: Mapping[str, Any], claims: Sequence[Any] = ()) -> None:
         """Admit the step."""
 
     def check_hold(self) -> None:
@@ -299,13 +352,14 @@ class ScopedGate(ABC):
         """The ids of the messages of its thread that no model is shown."""
         return self.gate.hidden_messages
 
-    def find_dismissal(self, open_: Any, config: Mapping[str, Any]) -> Halt | None:
-        """Return the dismissal that an agent is under in an open transaction of the ledger."""
-        return self.gate.find_dismissal(open_, config)
+    @property
+    def guards(self) -> Mapping[str, Any]:
+        """The guards of its run."""
+        return self.gate.guards
 
-    def dismiss(self, name: str, config: Mapping[str, Any]) -> Sequence[str]:
-        """Dismiss a subordinate of the agent, and all below it, for good."""
-        return self.gate.dismiss(name, config)
+    def read_order(self, open_: Any, config: Mapping[str, Any]) -> Halt | None:
+        """Return the order of a guard that an agent is under in an open transaction."""
+        return self.gate.read_order(open_, config)
 
     @property
     @abstractmethod
@@ -323,11 +377,11 @@ class ScopedGate(ABC):
         return self.gate.budgets
 
     def enter(
-        self, step: Step, config: Mapping[str, Any], grants: Sequence[GrantRequest] = ()
+        self, step: Step, config: Mapping[str, Any], claims: Sequence[Any] = ()
     ) -> Halt | Pause | None:
         """Count a step, or return the order that forbids it."""
         halt = None if step is Step.APPROVAL else self.halt
-        return halt or self.gate.enter(step, config, grants)
+        return halt or self.gate.enter(step, config, claims)
 
     def check_hold(self) -> None:
         """Hold a step that is not counted, of a foreign graph, while the run has to become idle."""

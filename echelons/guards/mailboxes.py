@@ -20,9 +20,6 @@ class Mailboxes:
     has_mail: bool = False
     """Whether any agent of the thread was ever sent a message; nothing else is called otherwise."""
 
-    def refresh(self, open_: Any) -> None:
-        """Look for messages again: something was written to the ledger."""
-
     def begin_reply(self, config: Mapping[str, Any], cut: Callable[[Sequence[Any]], None]) -> None:
         """Let interventions cut off the reply that the agent begins, with its chunks so far."""
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import uuid5
@@ -18,27 +17,23 @@ from uuid import uuid5
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import BaseCheckpointSaver
 
-from echelons.agent import Agent
 from echelons.checkpoints.coordination.circuit_breakers import TreeBreakers
-from echelons.checkpoints.coordination.mailbox import TreeMailboxes
 from echelons.checkpoints.coordination.race_ledger import TreeRaces
-from echelons.checkpoints.coordination.task_changes import get_task_changes
 from echelons.checkpoints.coordination.turns import Turn
 from echelons.checkpoints.inherited_config import get_saver, is_embedded
 from echelons.checkpoints.ledger import MemoryLedger, get_ledger
 from echelons.checkpoints.threads.store import hide_library_metadata
 from echelons.checkpoints.tree_control.run_gate import TreeGate
-from echelons.checkpoints.tree_control.turn_grants import ROOT_GRANT
 from echelons.delegation.policy import DEFAULT_POLICY
 from echelons.delegation.race import Races
-from echelons.guards.budget import NO_ALLOWANCE, Allowance
+from echelons.features.feature import GateScope
+from echelons.features.registry import open_guards
 from echelons.guards.permissions import ALL_GRANTED
 from echelons.identity.failures import FailureLog
 from echelons.identity.lineage import ECHELONS_NS, Identity
 from echelons.langgraph_internals import PULL, SCRATCHPAD_KEY, TASK_PATH_KEY, parent_config
 from echelons.run_context import CONTEXT_KEY, RunContext, get_context
 from echelons.text.sanitize import sanitize_value
-from echelons.tree.name_themes import choose_theme
 
 if TYPE_CHECKING:
     from echelons.graphs.compiled_tree import AgentGraph
@@ -80,15 +75,22 @@ def enter_tree(
     thread_id = str(configurable.get("thread_id") or identity.thread_id)
     fence = turn.fence if turn else None
     gate = TreeGate(identity, thread_id, agent.limits, ledger, fence, monotonic)
-    if isinstance(saver, BaseCheckpointSaver):
-        gate.mailboxes = TreeMailboxes(saver, thread_id)
     if turn:
         _join_turn(gate, turn, configurable)
     outer = _find_outer_context(around)
-    gate.choose_theme = partial(choose_theme, agent.theme, outer.theme, thread_id)
-    gate.budgets.prices = outer.prices
-    gate.budgets.task_changes = get_task_changes(saver)
-    gate.allowance = _find_allowance(agent, gate, turn, around)
+    scope = GateScope(
+        agent,
+        identity,
+        thread_id,
+        ledger,
+        saver if isinstance(saver, BaseCheckpointSaver) else None,
+        turn,
+        outer,
+        get_context(around).allowance,
+        configurable,
+        monotonic,
+    )
+    gate.add_guards(open_guards(scope))
     rules = agent.delegation or DEFAULT_POLICY
     races = TreeRaces(ledger, thread_id, identity.turn, fence)
     grant = agent.permissions.grant
@@ -107,14 +109,13 @@ def enter_tree(
 def _join_turn(gate: TreeGate, turn: Turn, configurable: Mapping[str, Any]) -> None:
     """Let the gate of a run take part in its turn."""
     gate.backpressure = turn.backpressure
-    gate.hidden_dismissals = turn.hidden_dismissals
     gate.hidden_messages = turn.hidden_messages
     gate.note_usage = turn.note_usage
     mark = turn.answer_mark
     # A tree that a tool runs is not held: the tool would begin again.
     if mark and not is_embedded(configurable):
         gate.answer_mark, gate.held_attempts = mark, mark.held_attempts
-        gate.note_orders, gate.note_dismissals = turn.note_orders, turn.note_dismissals
+        gate.note_orders = turn.note_orders
 
 
 def _find_outer_context(around: RunnableConfig) -> RunContext:
@@ -124,24 +125,6 @@ def _find_outer_context(around: RunnableConfig) -> RunContext:
         return get_context(around)
     # LangGraph merges a call's config with that around it, unless the call names a thread.
     return get_context(parent_config.get())
-
-
-def _find_allowance(
-    agent: Agent, gate: TreeGate, turn: Turn | None, around: RunnableConfig
-) -> Allowance | None:
-    """Return what a run may spend: what its turn was given, or what the root allows itself.
-
-    A tree in a tree also spends the budget of that, as far as they have one ledger.
-    """
-    granted, own = turn.root.allowance if turn else None, agent.permissions.budget
-    if allowance := get_context(around).allowance:
-        granted = allowance if get_saver(around["configurable"]) else None
-    if own is None:
-        return granted
-    if granted and ROOT_GRANT in granted.grants.values():
-        return replace(granted, estimator=granted.estimator or own.estimator)
-    gate.budgets.root_budget = own
-    return (granted or NO_ALLOWANCE).extend(gate.budgets.root_grant, own.amounts, own)
 
 
 def _build_config(

@@ -97,7 +97,7 @@ class Hidden(NamedTuple):
 
     def add_to(self, gate: TreeGate) -> None:
         """Let the gate of the run not see it."""
-        gate.hidden_dismissals |= self.dismissals
+        gate.guards["dismissal"].hidden |= self.dismissals
         gate.hidden_messages |= self.messages
 
 

@@ -9,6 +9,11 @@ from typing import Any, ClassVar
 
 from langchain_core.runnables import RunnableConfig
 
+from echelons.checkpoints.coordination.task_changes import get_task_changes
+from echelons.checkpoints.inherited_config import get_saver
+from echelons.checkpoints.tree_control.budget_records import CHARGE, GRANT
+from echelons.checkpoints.tree_control.tree_budgets import TreeBudgets
+from echelons.checkpoints.tree_control.turn_grants import ROOT_GRANT
 from echelons.delegation.request import DelegationResponse
 from echelons.features.budget.grants import RequestGrants, is_asking, list_timed
 from echelons.features.budget.warnings import BudgetWarnings
@@ -17,16 +22,18 @@ from echelons.features.feature import (
     AttemptHooks,
     AttemptStep,
     Feature,
+    GateScope,
     Place,
     RequestPlace,
 )
-from echelons.guards.budget import Budget
-from echelons.guards.gate import get_gate
+from echelons.guards.budget import NO_ALLOWANCE, Allowance, Budget
+from echelons.guards.gate import StepGuard, get_gate
 from echelons.identity.lineage import require_identity
 from echelons.langgraph_internals import NS_END, NS_SEP, TASK_ID_KEY
 from echelons.nodes.delegating.attempt import Attempt, AttemptResult
 from echelons.nodes.delegating.request_queue import NextStep
 from echelons.plans import Plan, build_step
+from echelons.tree.names import PATH_SEPARATOR
 from echelons.tree.permission_rules import get_permissions
 
 
@@ -87,6 +94,7 @@ class BudgetFeature(Feature):
     """What agents may spend."""
 
     name: ClassVar[str] = "budget"
+    records = (GRANT, CHARGE)
 
     def bind(self, place: Place) -> AgentHooks:
         """Return the warnings of an agent: whether a turn has a budget is known when it runs."""
@@ -95,6 +103,32 @@ class BudgetFeature(Feature):
     def bind_request(self, place: RequestPlace) -> AttemptHooks:
         """Return the grants of requests, as a turn may have a budget that no agent declares."""
         return RequestBudget(get_permissions(place.member).budget)
+
+    def guard(self, run: GateScope) -> StepGuard:
+        """Return the budgets of a run."""
+        identity, fence = run.identity, run.turn.fence if run.turn else None
+        root = PATH_SEPARATOR.join(identity.path)
+        budgets = TreeBudgets(run.ledger, run.thread_id, identity.turn, root, fence, run.clock)
+        budgets.prices = run.around.prices
+        budgets.task_changes = get_task_changes(run.saver)
+        budgets.allowance = _find_allowance(budgets, run)
+        return budgets
+
+
+def _find_allowance(budgets: TreeBudgets, run: GateScope) -> Allowance | None:
+    """Return what a run may spend: what its turn was given, or what the root allows itself.
+
+    A tree in a tree also spends the budget of that, as far as they have one ledger.
+    """
+    granted, own = run.turn.root.allowance if run.turn else None, run.agent.permissions.budget
+    if run.allowance:
+        granted = run.allowance if get_saver(run.configurable) else None
+    if own is None:
+        return granted
+    if granted and ROOT_GRANT in granted.grants.values():
+        return replace(granted, estimator=granted.estimator or own.estimator)
+    budgets.root_budget = own
+    return (granted or NO_ALLOWANCE).extend(budgets.root_grant, own.amounts, own)
 
 
 FEATURE = BudgetFeature()

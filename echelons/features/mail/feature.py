@@ -9,11 +9,21 @@ from typing import ClassVar
 from langchain_core.messages import ToolCall
 from langchain_core.runnables import RunnableConfig
 
+from echelons.checkpoints.coordination.mailbox import (
+    LATER,
+    MAIL,
+    MAIL_READ,
+    MAIL_SENT,
+    MAILBOX,
+    STEERED,
+    TreeMailboxes,
+)
 from echelons.features.feature import (
     AgentHooks,
     AgentStep,
     BuiltIn,
     Feature,
+    GateScope,
     ModelCall,
     Outcome,
     Place,
@@ -32,7 +42,7 @@ from echelons.features.mail.incoming import (
 )
 from echelons.features.mail.outgoing import RoutedMessage, build_answers, route_message
 from echelons.features.mail.tools import SendMessage, SendMessageArgs
-from echelons.guards.gate import get_gate
+from echelons.guards.gate import StepGuard, get_gate
 from echelons.identity.lineage import Identity
 from echelons.messaging.mail import Mail
 from echelons.models.door.ask import note_cut
@@ -126,10 +136,15 @@ class MailFeature(Feature):
     """Messages to agents."""
 
     name: ClassVar[str] = "mail"
+    records = (MAILBOX, MAIL, MAIL_READ, MAIL_SENT, STEERED, LATER)
 
     def bind(self, place: Place) -> AgentHooks | None:
         """Return the mail of an agent: any may be sent a message."""
         return MailHooks(place)
+
+    def guard(self, run: GateScope) -> StepGuard | None:
+        """Return the mailboxes of a run; none without a saver, as nothing could write to them."""
+        return TreeMailboxes(run.saver, run.thread_id) if run.saver else None
 
 
 FEATURE = MailFeature()

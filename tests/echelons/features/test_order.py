@@ -56,7 +56,7 @@ ATTEMPT = {
     "RequestBudget.around_attempt": "budget",
     "RequestApprovals.around_attempt": "approval",
     "TreeGate.enter": "admit",
-    "TreeBudgets.open_grants": "claims",
+    "TreeBudgets.admit": "claims",
     "RequestBudget.around_level": "work",
     "TreeBreakers.admit": "breaker",
     "with_deadline": "deadline",

@@ -1,0 +1,1 @@
+"""Names for people: aliases of agents that are made at run time."""
