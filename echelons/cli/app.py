@@ -7,6 +7,7 @@ importing one must stay cheap, and the commands import what is heavy.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import cache
 from importlib import import_module
 from typing import Annotated, Any
 
@@ -15,46 +16,61 @@ from typer.core import TyperGroup
 
 from echelons.cli import output
 from echelons.cli.command import ExitCode
+from echelons.features.registry import FEATURES
 
-COMMANDS = (
-    ("echelons.cli.commands.run", "run"),
-    ("echelons.cli.commands.teams", "new check profiles"),
-    ("echelons.cli.commands.questions", "inbox answer"),
-    ("echelons.cli.commands.run", "resume"),
-    ("echelons.cli.commands.control", "stop"),
-    ("echelons.cli.commands.dismissal", "dismiss"),
-    ("echelons.cli.commands.control", "pause"),
-    ("echelons.cli.commands.mail", "steer message"),
-    ("echelons.cli.commands.upkeep", "repair"),
-    ("echelons.cli.commands.control", "takeover"),
-    ("echelons.cli.commands.attach", "attach"),
-    ("echelons.cli.commands.threads", "threads"),
-    ("echelons.cli.commands.agents", "trace tree usage"),
-    ("echelons.cli.commands.threads", "show"),
-    ("echelons.cli.commands.workspace", "changes merge discard"),
-    ("echelons.cli.commands.teams", "draw capabilities route"),
-    ("echelons.cli.commands.serve_mcp", "serve-mcp"),
-    ("echelons.cli.commands.upkeep", "breakers prune delete doctor backup"),
-)
-"""The modules of the commands, with the commands, in the order of `echelons --help`.
-
-A feature has one line; without its module and its line, its commands are gone.
+CORE_COMMANDS = {
+    "run": "run resume",
+    "attach": "attach",
+    "teams": "new check profiles draw capabilities route",
+    "control": "stop pause takeover",
+    "threads": "threads show",
+    "agents": "trace tree usage",
+    "serve_mcp": "serve-mcp",
+    "upkeep": "repair breakers prune delete doctor backup",
+}
+"""The modules of `echelons.cli.commands`, with their commands."""
+ORDER = """
+run new check profiles inbox answer resume stop dismiss pause steer message repair takeover attach
+threads trace tree usage show changes merge discard draw capabilities route serve-mcp breakers prune
+delete doctor backup
 """
-MODULES = {name: module for module, names in COMMANDS for name in names.split()}
+"""The order of `echelons --help`; commands that it lacks come last."""
+
+
+def _find_modules() -> dict[str, str]:
+    """Return the modules of all commands, those of features as well, in the order of the help."""
+    modules = {
+        name: f"echelons.cli.commands.{module}"
+        for module, names in CORE_COMMANDS.items()
+        for name in names.split()
+    }
+    for entry in FEATURES:
+        for name in entry.commands.split():
+            modules[name] = f"echelons.features.{entry.name}.commands"
+    places = {name: place for place, name in enumerate(ORDER.split())}
+    return dict(sorted(modules.items(), key=lambda item: places.get(item[0], len(places))))
+
+
+MODULES = _find_modules()
 EXIT_CODES_HELP = "\n".join(
     ["[b]Exit codes[/b]", *(f"  [b]{code:>3}[/b]  {code.meaning}" for code in ExitCode)]
 )
+
+
+@cache
+def _load_command(name: str) -> Any:
+    function = getattr(import_module(MODULES[name]), name.replace("-", "_"))
+    lines = (f"  echelons {example}" for example in function.examples)
+    single = typer.Typer(add_completion=False, rich_markup_mode="rich")
+    single.command(name, epilog="\n".join(["[b]Examples[/b]", *lines]))(function)
+    return typer.main.get_command(single)
 
 
 class _Commands(Mapping[str, Any]):
     """The commands by name, each imported when it is looked up."""
 
     def __getitem__(self, name: str) -> Any:
-        function = getattr(import_module(MODULES[name]), name.replace("-", "_"))
-        lines = (f"  echelons {example}" for example in function.examples)
-        single = typer.Typer(add_completion=False, rich_markup_mode="rich")
-        single.command(name, epilog="\n".join(["[b]Examples[/b]", *lines]))(function)
-        return typer.main.get_command(single)
+        return _load_command(name)
 
     def __iter__(self) -> Iterator[str]:
         return iter(MODULES)

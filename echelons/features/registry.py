@@ -40,10 +40,12 @@ class Entry(NamedTuple):
     Attributes:
         name: Its name.
         field: The field of an agent without which it is not needed; empty if it may always be.
+        commands: The commands of its module `commands`, if it has one.
     """
 
     name: str
     field: str = ""
+    commands: str = ""
 
 
 FEATURES: Final[tuple[Entry, ...]] = (
@@ -54,18 +56,18 @@ FEATURES: Final[tuple[Entry, ...]] = (
     Entry("approvals"),
     # A message that has come in meanwhile is read even where the reply would end the segment, so
     # whatever else a step adds for the model stands within.
-    Entry("mail"),
+    Entry("mail", commands="steer message"),
     # The latest notice of the subordinates stands last in what the model reads.
     Entry("spawning"),
     # These give tools only; in which order models read tools, `tree.names.SHOWN_TOOLS` says.
-    Entry("questions"),
-    Entry("dismissal"),
+    Entry("questions", commands="inbox answer"),
+    Entry("dismissal", commands="dismiss"),
     # After the budget: an agent that cannot begin gets no name.
     Entry("aliases"),
     # Inside all others: it shortens what all others show a model.
     Entry("memory", "memory"),
     Entry("monitors", "monitors"),
-    Entry("workspace"),
+    Entry("workspace", commands="changes merge discard"),
     Entry("notes"),
 )
 
