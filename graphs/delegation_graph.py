@@ -42,7 +42,7 @@ from echelons.nodes.subordinate import Subordinate
 from echelons.tree.members import Member
 
 if TYPE_CHECKING:
-    from echelons.nodes.middleware.delegation_calls import DelegationCalls
+    from echelons.features.middleware.delegation import DelegationCalls
 
 MAX_RESUMED_GRAPHS = 8
 """Number of graphs with nodes of earlier runs that a crowd keeps; the others are made again."""

@@ -69,8 +69,8 @@ from echelons.tree.names import (
 from echelons.tree.roster import describe_subordinates
 
 if TYPE_CHECKING:
+    from echelons.features.middleware.model_calls import ModelCalls
     from echelons.graphs.level_hooks import LevelHooks
-    from echelons.nodes.middleware.model_calls import ModelCalls
 
 LevelBuilder = StateGraph[Any, Any, Any, Any]
 

@@ -14,6 +14,11 @@ from langgraph.graph import END, START, StateGraph
 
 from echelons.agent import Agent
 from echelons.delegation.contract import get_contract
+from echelons.features.middleware.delegation import DelegationCalls
+from echelons.features.middleware.hook_nodes import HookEdge, HookNode
+from echelons.features.middleware.level import LevelMiddleware
+from echelons.features.middleware.model_calls import ModelCalls
+from echelons.features.middleware.tool_calls import ToolCalls
 from echelons.graphs.edges import AfterReason, AfterReply, LoopNodes
 from echelons.graphs.level_graph import LevelBuilder, LevelPosition
 from echelons.graphs.state import (
@@ -25,11 +30,6 @@ from echelons.graphs.state import (
     RootState,
 )
 from echelons.nodes.base_node import Node
-from echelons.nodes.middleware.delegation_calls import DelegationCalls
-from echelons.nodes.middleware.hook_nodes import HookEdge, HookNode
-from echelons.nodes.middleware.level_middleware import LevelMiddleware
-from echelons.nodes.middleware.model_calls import ModelCalls
-from echelons.nodes.middleware.tool_calls import ToolCalls
 
 
 class LevelHooks:

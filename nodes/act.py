@@ -53,7 +53,7 @@ from echelons.run_context import get_context
 from echelons.text.input_limits import shorten_repr
 
 if TYPE_CHECKING:
-    from echelons.nodes.middleware.tool_calls import CallEntry, ToolCalls
+    from echelons.features.middleware.tool_calls import CallEntry, ToolCalls
 
 
 class Act(Node):

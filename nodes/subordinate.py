@@ -78,7 +78,7 @@ from echelons.tree.names import PATH_SEPARATOR
 from echelons.tree.permission_rules import get_permissions
 
 if TYPE_CHECKING:
-    from echelons.nodes.middleware.delegation_calls import DelegationCalls
+    from echelons.features.middleware.delegation import DelegationCalls
 
 NOTHING_KEPT: Mapping[str, Any] = {}
 

@@ -31,7 +31,7 @@ from echelons.plans import Plan, PlanStep
 from echelons.tree.names import MAX_TOOLS
 
 if TYPE_CHECKING:
-    from echelons.nodes.middleware.model_calls import ModelCalls
+    from echelons.features.middleware.model_calls import ModelCalls
 
 
 @dataclass(eq=False)

@@ -22,20 +22,19 @@ from langgraph.runtime import get_runtime
 from langgraph.types import Command
 
 from echelons.errors import EchelonsError
-from echelons.guards.gate import Gate, Step
-from echelons.identity.thread_history import Past
-from echelons.models.call_timeouts import takes_timeout
-from echelons.models.door.ask import CallRefused, ask, note_dropped
-from echelons.models.door.bound_model import BoundModel
-from echelons.nodes.middleware.call_chain import CallChain, build_failure
-from echelons.nodes.middleware.conversation import (
+from echelons.features.middleware.conversation import (
     build_hook_state,
     change_conversation,
     find_foreign_key,
     get_command_update,
     mark_returned,
 )
-from echelons.nodes.middleware.level_middleware import LevelMiddleware, list_names
+from echelons.features.middleware.level import CallChain, LevelMiddleware, build_failure, list_names
+from echelons.guards.gate import Gate, Step
+from echelons.identity.thread_history import Past
+from echelons.models.call_timeouts import takes_timeout
+from echelons.models.door.ask import CallRefused, ask, note_dropped
+from echelons.models.door.bound_model import BoundModel
 from echelons.nodes.model_call.model_input import ModelAnswer, ModelInput
 from echelons.nodes.planning.tool_calls import answer_open_calls
 from echelons.plans import Plan, arun_plan_steps, run_plan_steps

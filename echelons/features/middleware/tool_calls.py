@@ -22,11 +22,10 @@ from langgraph.types import Command
 
 from echelons.delegation.calls import MendedCall
 from echelons.errors import ConfigurationError
+from echelons.features.middleware.conversation import build_hook_state
+from echelons.features.middleware.level import CallChain, LevelMiddleware, build_failure, list_names
 from echelons.identity.thread_history import Past
 from echelons.langgraph_internals import READ_KEY, SCRATCHPAD_KEY, list_state_keys, parent_config
-from echelons.nodes.middleware.call_chain import CallChain, build_failure
-from echelons.nodes.middleware.conversation import build_hook_state
-from echelons.nodes.middleware.level_middleware import LevelMiddleware, list_names
 from echelons.nodes.tool_execution.approval import ToolApproval
 from echelons.nodes.tool_execution.journaled_call import sanitize_output
 from echelons.nodes.tool_execution.scratchpad import AnswerPlaces, Scratchpad

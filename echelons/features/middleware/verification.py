@@ -12,8 +12,8 @@ from langgraph.types import interrupt
 
 from echelons.delegation.request import DelegationRequest, DelegationResponse, Status
 from echelons.errors import InvalidSetting
+from echelons.features.middleware.delegation import DelegationMiddleware
 from echelons.guards.gate import Halt, Pause
-from echelons.middleware.delegation import DelegationMiddleware
 from echelons.models.door.ask import CallRefused, ask_beside, find_config
 from echelons.models.door.bound_model import BoundModel
 from echelons.plans import Plan, adrive_plan, arun_plan_steps, drive_plan, run_plan_steps

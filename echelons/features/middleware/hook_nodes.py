@@ -13,18 +13,17 @@ from langgraph.runtime import get_runtime
 from langgraph.types import Command
 
 from echelons.errors import EchelonsError
-from echelons.guards.gate import HALT_KEY, Halt, get_gate
-from echelons.identity.lineage import require_identity
-from echelons.identity.thread_history import Past, ThreadHistory
-from echelons.nodes.base_node import Node
-from echelons.nodes.middleware.call_chain import build_failure
-from echelons.nodes.middleware.conversation import (
+from echelons.features.middleware.conversation import (
     build_hook_state,
     change_conversation,
     find_foreign_key,
     get_command_update,
 )
-from echelons.nodes.middleware.level_middleware import defines
+from echelons.features.middleware.level import build_failure, defines
+from echelons.guards.gate import HALT_KEY, Halt, get_gate
+from echelons.identity.lineage import require_identity
+from echelons.identity.thread_history import Past, ThreadHistory
+from echelons.nodes.base_node import Node
 from echelons.nodes.planning.join_results import join_parts
 from echelons.nodes.planning.segment_end import build_direct_update
 from echelons.nodes.tool_execution.async_only import arun_function, run_function
