@@ -9,12 +9,14 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Mapping
+import os
+from collections import OrderedDict, deque
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from concurrent.futures import Future, InvalidStateError
-from contextlib import AsyncExitStack, nullcontext, suppress
+from contextlib import AsyncExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
-from typing import Any, TypeVar, cast
+from threading import Thread
+from typing import Any, TextIO, TypeVar, cast
 
 import anyio
 import httpx
@@ -38,8 +40,8 @@ from echelons.mcp.elicitation import (
     read_form_answer,
 )
 from echelons.mcp.mcp_servers import HttpServer, McpServer, StdioServer
-from echelons.mcp.stderr_tail import LONGEST_SAID, StderrTail
 from echelons.text.error_lines import describe_error
+from echelons.text.redaction import redact_secrets
 from echelons.text.sanitize import join_printable
 
 LOG = logging.getLogger(__name__)
@@ -48,6 +50,10 @@ CLOSE_TIMEOUT = 10.0
 """Seconds in which a connection must end."""
 REMEMBERED_QUESTIONS = 1000
 """How many open questions of servers are remembered, to compare them with those asked again."""
+LONGEST_LINE = 4096
+"""Bytes of a line of a server's standard error; a longer one is several."""
+LONGEST_QUOTE = 200
+"""Characters of a server's words that an error shows."""
 _GONE = "it has ended or closed the connection"
 T = TypeVar("T")
 SESSION_LOST = "Session terminated"
@@ -68,7 +74,7 @@ class _OpenCall:
     """A call in progress, as the connection's event loop sees it."""
 
     loop: asyncio.AbstractEventLoop
-    asked: asyncio.Queue[Elicitation]
+    questions: asyncio.Queue[Elicitation]
     ended: asyncio.Event = field(default_factory=asyncio.Event)
 
 
@@ -154,7 +160,7 @@ class McpConnection:
             performing.close()
             return self._build_error("the connection is closed")
         done: asyncio.Future[Any] = asyncio.wrap_future(work)
-        asked: asyncio.Future[Any] = asyncio.ensure_future(open_call.asked.get())
+        asked: asyncio.Future[Any] = asyncio.ensure_future(open_call.questions.get())
         count = 0
         try:
             while True:
@@ -165,7 +171,7 @@ class McpConnection:
                     result: types.CallToolResult = done.result()
                     return result
                 elicitation: Elicitation = asked.result()
-                asked = asyncio.ensure_future(open_call.asked.get())
+                asked = asyncio.ensure_future(open_call.questions.get())
                 answer = self._ask_human(elicitation, count)
                 with suppress(InvalidStateError):  # the call has ended meanwhile
                     elicitation.answer.set_result(answer)
@@ -349,7 +355,7 @@ class McpConnection:
             return self._decline(f"during {len(self._calls)} calls")
         [open_call] = self._calls
         elicitation = Elicitation(params.message, form)
-        open_call.loop.call_soon_threadsafe(open_call.asked.put_nowait, elicitation)
+        open_call.loop.call_soon_threadsafe(open_call.questions.put_nowait, elicitation)
         answer: asyncio.Future[Any] = asyncio.wrap_future(elicitation.answer)
         ended: asyncio.Future[Any] = asyncio.ensure_future(open_call.ended.wait())
         await asyncio.wait({answer, ended}, return_when=asyncio.FIRST_COMPLETED)
@@ -402,8 +408,8 @@ class McpConnection:
         )
 
     def _build_failure(self, why: str) -> McpServerFailed:
-        said = self._stderr.read()
-        return McpServerFailed(self.name, f"{why}; it has said: {said}" if said else why)
+        words = self._stderr.read()
+        return McpServerFailed(self.name, f"{why}; it has said: {words}" if words else why)
 
     def _describe(self, error: BaseException) -> str:
         error = _find_cause(error)
@@ -414,7 +420,7 @@ class McpConnection:
         if isinstance(error, ValidationError):
             first = error.errors()[0]
             where = ".".join(map(str, first["loc"]))
-            return f"it has sent what MCP does not allow: {where}: {first['msg']}"[:LONGEST_SAID]
+            return f"it has sent what MCP does not allow: {where}: {first['msg']}"[:LONGEST_QUOTE]
         return describe_error(error)
 
 
@@ -434,3 +440,34 @@ def _has_ended(error: BaseException) -> bool:
     closed = isinstance(error, McpError) and error.error.code == types.CONNECTION_CLOSED
     ended = (anyio.ClosedResourceError, anyio.BrokenResourceError, BrokenPipeError)
     return closed or isinstance(error, ended)
+
+
+class StderrTail:
+    """The last lines that a process has written to its standard error, read in a thread."""
+
+    def __init__(self) -> None:
+        self._lines = deque[str](maxlen=3)
+        self._thread: Thread | None = None
+
+    @contextmanager
+    def open(self) -> Iterator[TextIO]:
+        """Yield the file that the process writes to; with its end of it, the thread ends, too."""
+        reading, writing = os.pipe()
+        self._thread = Thread(target=self._collect, args=(reading,), daemon=True)
+        self._thread.start()
+        with os.fdopen(writing, "w") as file:
+            yield file
+
+    def read(self) -> str:
+        """Return the last lines in one, without secrets; waits a moment for the process's end."""
+        if self._thread:
+            self._thread.join(timeout=1)
+        return " / ".join(self._lines)
+
+    def _collect(self, reading: int) -> None:
+        with os.fdopen(reading, "rb") as file:
+            while line := file.readline(LONGEST_LINE):
+                text = join_printable(redact_secrets(line.decode(errors="replace")))
+                if text:
+                    LOG.debug("an MCP server has said: %s", text)
+                    self._lines.append(text[:LONGEST_QUOTE])
