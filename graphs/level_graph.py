@@ -43,7 +43,7 @@ from echelons.nodes.act import Act
 from echelons.nodes.base_node import Node
 from echelons.nodes.delegating.request_queue import RequestQueue
 from echelons.nodes.dispatch import assign_nodes
-from echelons.nodes.model_call.agent_model import AgentModel
+from echelons.nodes.model_call.agent_model import AgentModel, StopHooks
 from echelons.nodes.model_call.long_results import LongResults
 from echelons.nodes.model_call.model_input import ModelFunction
 from echelons.nodes.model_call.system_prompt import SystemPrompt
@@ -69,7 +69,6 @@ from echelons.tree.names import (
 from echelons.tree.roster import describe_subordinates
 
 if TYPE_CHECKING:
-    from echelons.features.middleware.model_calls import ModelCalls
     from echelons.graphs.level_hooks import LevelHooks
 
 LevelBuilder = StateGraph[Any, Any, Any, Any]
@@ -183,10 +182,15 @@ def build_agent_level(
     else:
         builder.add_edge(START, "reason")
         builder.add_conditional_edges("reason", after, ends)
-    model_calls = hooks.build_model_calls(tools.shown) if hooks else None
-    model = _build_model(position, tools, features, model_calls)
+    # A stop stands within what features do around a model call, and middleware within all.
+    steps: list[AgentHooks] = [*features, *(() if position.reports else (StopHooks(),))]
+    model = _build_model(position, tools)
+    if hooks:
+        model_calls = hooks.build_model_calls(tools.shown)
+        steps.append(model_calls)
+        model.always_shortens = model_calls.wraps_calls
     settings = _build_settings(position, model, tools)
-    builder.add_node("reason", Reason(settings, position.history, features))
+    builder.add_node("reason", Reason(settings, position.history, steps))
     return builder
 
 
@@ -279,12 +283,7 @@ def _collect_tools(
     return _LevelTools(own, {tool.name: tool for tool in built_in}, names, shown, results)
 
 
-def _build_model(
-    position: LevelPosition,
-    tools: _LevelTools,
-    features: Sequence[AgentHooks],
-    model_calls: ModelCalls | None,
-) -> AgentModel:
+def _build_model(position: LevelPosition, tools: _LevelTools) -> AgentModel:
     agent, own, shown = position.agent, position.model, tools.shown
     model: Runnable[Any, Any] | ModelFunction = own
     bind_more = None
@@ -322,9 +321,7 @@ def _build_model(
         tools.results,
         bind_more,
         tools.built_in[READ_RESULT].build_schema(),
-        model_calls,
-        _announces_notices(position),
-        features,
+        announces_notices=_announces_notices(position),
     )
 
 
@@ -367,7 +364,6 @@ def _build_settings(
         position.max_refusals,
         _build_repeat_rules(position.max_repeats, tools.own, tools.built_in),
         frozenset(tool.name for tool in tools.own if tool.return_direct),
-        bool(position.middleware),
         rules,
     )
 

@@ -66,14 +66,9 @@ class LevelHooks:
         contracts = {each.name: get_contract(each) for each in agent.subordinates}
         self.delegation_calls = DelegationCalls(wraps, contracts) if wraps else None
 
-    def build_model_calls(self, shown_tools: Sequence[Any]) -> ModelCalls | None:
-        """Return what is wrapped around a model call, `None` if nothing is."""
-        if not (
-            self._middleware.find("wrap_model_call") or self._middleware.find("on_stream_chunk")
-        ):
-            return None
-        model, state_keys = self._position.model, self._state_keys
-        return ModelCalls(self._middleware, model, shown_tools, state_keys)
+    def build_model_calls(self, shown_tools: Sequence[Any]) -> ModelCalls:
+        """Return what the middleware does around a step and its model call."""
+        return ModelCalls(self._middleware, self._position.model, shown_tools, self._state_keys)
 
     def add_nodes(self, after: AfterReason, ends: Sequence[str]) -> None:
         """Add the hooks' nodes, and all edges of the loop but those that lead back to it.

@@ -67,7 +67,6 @@ class ReasonSettings:
             no limit.
         repeat_rules: How often it may make the same call with the same result; `None` for no limit.
         direct_tools: Names of its tools whose results are its answer (`return_direct`).
-        has_middleware: Whether it has middleware.
         spawn_rules: Which subordinates it may make at run time; `None` for none.
     """
 
@@ -80,7 +79,6 @@ class ReasonSettings:
     max_refusals: int | None = DEFAULT_REFUSALS
     repeat_rules: RepeatRules | None = None
     direct_tools: frozenset[str] = frozenset()
-    has_middleware: bool = False
     spawn_rules: SpawnRules | None = None
 
 
@@ -92,11 +90,12 @@ class Reason(Node):
     ) -> None:
         super().__init__("reason")
         self._settings = settings
-        self._model = settings.model
         self._history = history
         self._replies = ReplyHandler(settings.tools, settings.policy, settings.spawn_rules)
         self._news_hooks = collect(hooks, "has_news", AgentHooks)
+        self._prompt_hooks = collect(hooks, "prepare_prompt", AgentHooks)
         self._around = compose(collect(hooks, "around_step", AgentHooks), self._call_model)
+        self._ask = compose(collect(hooks, "around_model", AgentHooks), settings.model.ask)
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         """Call the model, unless the segment has reported, is halted, or passes its task on."""
@@ -152,8 +151,8 @@ class Reason(Node):
         if repeated:
             joined = joined.add_messages([repeated.build_warning(identity)])
         past = yield build_past_step(self._history, state.get("previous"), config)
-        past = past.hide_cut(state) if settings.has_middleware else past
-        outcome = yield from self._around(AgentStep(joined, past, identity, config, gate, is_async))
+        step = AgentStep(joined, past.hide_cut(state), identity, config, gate, is_async)
+        outcome = yield from self._around(step)
         joined = joined.add_messages(outcome.added) if outcome.added else joined
         if outcome.halt and not outcome.reply:
             end = build_halt_update(outcome.halt, joined.state["messages"], identity)
@@ -169,28 +168,24 @@ class Reason(Node):
     def _call_model(self, step: AgentStep) -> Plan[Outcome]:
         """Call the model, and return the update for its reply."""
         config, gate = step.config, step.gate
-        call = yield from self._model.prepare(step)
+        call = yield from self._settings.model.prepare(step, self._prompt_hooks)
         if isinstance(call, Halt):
             return Outcome(halt=call)
-        answer = yield from self._model.ask(call)
+        answer = yield from self._ask(call)
         if answer.cut:
             return Outcome(cut=CutReply(call, answer.cut))
         if answer.refused:
             return Outcome(halt=answer.refused)
-        halt, wraps = answer.halt, self._model.wraps
-        if wraps is None:
+        halt = answer.halt
+        if not answer.is_counted:
             halt = yield build_step(partial(gate.leave, answer.reply, config), gate.arun)
         context = self._replies.parse_reply(
             step.past, step.state, answer.reply, step.identity, config
         )
-        context = context.note(call.notes) if call.notes else context
+        context = context.keep(call.metadata) if call.metadata else context
         routed = yield from self._route(context, step)
         update = self._build_reply_update(context, halt, routed, config)
-        if self._settings.has_middleware:
-            update["replied"] = halt is None
-        if answer.updates and wraps:
-            update = wraps.apply_updates(update, answer, step.past, step.state)
-        return Outcome(update, context, halt)
+        return Outcome(update, context, halt, updates=answer.updates)
 
     def _route(self, context: ReplyContext, step: AgentStep) -> Plan[RoutedTasks]:
         """Return who works on the tasks of a reply that name no subordinate."""

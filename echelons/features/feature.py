@@ -124,14 +124,14 @@ class Prompt(NamedTuple):
         messages: The conversation.
         tools: The tools that it is shown.
         shorten: Shows a part of each long result, with the id by which it is read on.
-        notes: What the reply keeps of the prompt in its metadata, by the keys of features.
+        metadata: What the reply keeps of the prompt in its metadata, by the keys of features.
     """
 
     system: SystemMessage | None
     messages: list[BaseMessage]
     tools: Sequence[Any] = ()
     shorten: Shorten | None = None
-    notes: Mapping[str, Any] = {}
+    metadata: Mapping[str, Any] = {}
 
 
 class ModelCall(NamedTuple):
@@ -142,14 +142,14 @@ class ModelCall(NamedTuple):
         model: The model.
         input: What the model reads.
         config: The config of the task, with what the model is shown of its thread.
-        notes: What the reply keeps of the prompt in its metadata.
+        metadata: What the reply keeps of the prompt in its metadata.
     """
 
     step: AgentStep
     model: BoundModel
     input: ModelInput
     config: RunnableConfig
-    notes: Mapping[str, Any] = {}
+    metadata: Mapping[str, Any] = {}
 
 
 class CutReply(NamedTuple):
@@ -174,6 +174,7 @@ class Outcome:
         halt: Why a reply must not be acted on, or why the segment ends without one.
         cut: The reply, if it was cut off.
         added: The messages that hooks have added to what the model reads, to be stored.
+        updates: What hooks around the model update of the state, in order.
     """
 
     update: dict[str, Any] = field(default_factory=dict)
@@ -181,6 +182,7 @@ class Outcome:
     halt: Halt | Pause | None = None
     cut: CutReply | None = None
     added: list[BaseMessage] = field(default_factory=list)
+    updates: Sequence[Mapping[str, Any]] = ()
 
 
 class ToolScope(NamedTuple):

@@ -59,7 +59,7 @@ FEATURES: Final[tuple[Entry, ...]] = (
     Entry("mail", commands="steer message"),
     # The latest notice of the subordinates stands last in what the model reads.
     Entry("spawning"),
-    # These give tools only; in which order models read tools, `tree.names.SHOWN_TOOLS` says.
+    # They give tools; in which order models read them, `tree.names.SHOWN_TOOLS` says.
     Entry("questions", commands="inbox answer"),
     Entry("dismissal", commands="dismiss"),
     # After the budget: an agent that cannot begin gets no name.

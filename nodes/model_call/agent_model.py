@@ -5,20 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage
 from langchain_core.runnables import Runnable
 
-from echelons.features.feature import (
-    AgentHooks,
-    AgentStep,
-    ModelCall,
-    Prompt,
-    collect,
-    compose,
-)
+from echelons.features.feature import AgentHooks, AgentStep, ModelCall, Prompt
 from echelons.guards.gate import Halt
 from echelons.guards.limits import DEFAULT_RESULT_TOKENS
 from echelons.models.door.bound_model import BoundModel
@@ -29,9 +22,6 @@ from echelons.nodes.model_call.model_input import ModelAnswer, ModelFunction, Mo
 from echelons.nodes.model_call.system_prompt import SystemPrompt
 from echelons.plans import Plan, PlanStep
 from echelons.tree.names import MAX_TOOLS
-
-if TYPE_CHECKING:
-    from echelons.features.middleware.model_calls import ModelCalls
 
 
 @dataclass(eq=False)
@@ -46,9 +36,8 @@ class AgentModel:
         results: What the model is shown of long results.
         bind_more: Binds the model to other tools than those shown.
         reading_schema: The tool that reads on in long results, as the model is shown it.
-        wraps: What the agent's middleware wraps around a model call, if it does.
+        always_shortens: Whether hooks may add long results to a request that has none.
         announces_notices: Whether the instructions name the mark of what the library says.
-        hooks: What features do at the steps of the agent.
     """
 
     model: Runnable[Any, Any] | ModelFunction
@@ -58,19 +47,18 @@ class AgentModel:
     results: LongResults = field(default_factory=lambda: LongResults(DEFAULT_RESULT_TOKENS))
     bind_more: Callable[[Sequence[Any]], Runnable[Any, Any]] | None = None
     reading_schema: Any = None
-    wraps: ModelCalls | None = None
+    always_shortens: bool = False
     announces_notices: bool = False
-    hooks: Sequence[AgentHooks] = ()
 
     def __post_init__(self) -> None:
         self._bound: BoundModel | None = None
         self._reading: BoundModel | None = None
         if not isinstance(self.model, ModelFunction):
             self._bound = BoundModel.from_runnable(self.model, self.timed_model)
-        self._prompt_hooks = collect(self.hooks, "prepare_prompt", AgentHooks)
-        self.ask = compose(collect(self.hooks, "around_model", AgentHooks), self._ask)
 
-    def prepare(self, step: AgentStep) -> Plan[ModelCall | Halt]:
+    def prepare(
+        self, step: AgentStep, prompt_hooks: Sequence[Callable[..., Plan[Prompt]]]
+    ) -> Plan[ModelCall | Halt]:
         """Return the call of a step, or the halt that has ended a function of the agent's."""
         where = (step.past, step.state, step.config)
         if self._bound:
@@ -87,30 +75,17 @@ class AgentModel:
         messages = [*step.past.messages, *step.state["messages"]]
         bound, shorten, more = self._offer_reading(bound, messages)
         prompt = Prompt(system, messages, self.shown_tools, shorten)
-        for prepare in self._prompt_hooks:
+        for prepare in prompt_hooks:
             prompt = yield from prepare(prompt, step)
         given = ModelInput(prompt.system, prompt.messages, step.past, step.state, more)
         view = View(step.joined.mark, self.announces_notices, shorten)
-        return ModelCall(step, bound, given, with_view(step.config, view), prompt.notes)
+        return ModelCall(step, bound, given, with_view(step.config, view), prompt.metadata)
 
-    def _ask(self, call: ModelCall) -> Plan[ModelAnswer]:
-        """Call the model; in an event loop, the stop of a root cancels the call."""
-        wraps, step = self.wraps, call.step
-        if wraps:
-            asked: tuple[Any, ...] = (call.model, call.input, step.gate, call.config)
-            work = PlanStep(partial(wraps.invoke, *asked), partial(wraps.ainvoke, *asked))
-        else:
-            asked = (call.model, call.config)
-            work = PlanStep(partial(call.input.answer, *asked), partial(call.input.aanswer, *asked))
-        answer = ModelAnswer()
-        # Of a subordinate, the whole level is cancelled.
-        if not step.is_async or step.identity.request_id:
-            return cast("ModelAnswer", (yield work))
-        with CancelOnStop(call.config) as stopped:
-            answer = yield work
-        if stopped.halt:
-            answer.refused = stopped.halt
-        return answer
+    def ask(self, call: ModelCall) -> Plan[ModelAnswer]:
+        """Call the model, within all hooks."""
+        asked = (call.model, call.config)
+        work = PlanStep(partial(call.input.answer, *asked), partial(call.input.aanswer, *asked))
+        return cast("ModelAnswer", (yield work))
 
     def _offer_reading(
         self, bound: BoundModel, messages: Sequence[BaseMessage]
@@ -121,8 +96,7 @@ class AgentModel:
         """
         found, shorten = self.results.examine(messages), self.results.shorten
         if found is Examination.WHOLE:
-            # A middleware may add messages.
-            return bound, shorten if self.wraps else None, ()
+            return bound, shorten if self.always_shortens else None, ()
         bind = self.bind_more if bound.unbound is None else bound.unbound.bind_tools
         has_room = len(self.shown_tools) < MAX_TOOLS
         if bind is None or found is not Examination.CUT or not has_room:
@@ -135,3 +109,27 @@ class AgentModel:
         if bound is self._bound:
             self._reading = reading
         return reading, shorten, more
+
+
+class StopHooks(AgentHooks):
+    """Cancels the model call of a root in an event loop; of a subordinate, the level is cancelled.
+
+    They are the loop's, and stand within the hooks of all features.
+    """
+
+    def around_model(
+        self, call: ModelCall, proceed: Callable[[ModelCall], Plan[ModelAnswer]]
+    ) -> Plan[ModelAnswer]:
+        """Run the call in a block that a stop ends."""
+        return _cancel_on_stop(call, proceed) if call.step.is_async else proceed(call)
+
+
+def _cancel_on_stop(
+    call: ModelCall, proceed: Callable[[ModelCall], Plan[ModelAnswer]]
+) -> Plan[ModelAnswer]:
+    answer = ModelAnswer()
+    with CancelOnStop(call.config) as stopped:
+        answer = yield from proceed(call)
+    if stopped.halt:
+        answer.refused = stopped.halt
+    return answer

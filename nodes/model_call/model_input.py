@@ -68,14 +68,15 @@ class ModelInput(NamedTuple):
 
 @dataclass(slots=True)
 class ModelAnswer:
-    """What has come of a model call, with what a middleware has made of it.
+    """What has come of a model call, with what hooks have made of it.
 
     Attributes:
         reply: The reply.
-        halt: The halt that one of the calls through a middleware has led to.
-        refused: The gate's refusal of another call of a middleware.
-        updates: What the middleware updates of the state, in order.
+        halt: The halt that the call has led to, if a hook has counted the reply.
+        refused: The refusal of a call, or the stop that has cancelled it.
+        updates: What hooks update of the state, in order.
         cut: What the model had said, if its reply was cut off.
+        is_counted: Whether the gate has counted the reply already.
     """
 
     reply: Any = None
@@ -83,6 +84,7 @@ class ModelAnswer:
     refused: Halt | Pause | None = None
     updates: list[Mapping[str, Any]] = field(default_factory=list)
     cut: AIMessage | None = None
+    is_counted: bool = False
 
 
 class ModelFunction:

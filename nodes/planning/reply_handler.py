@@ -115,9 +115,9 @@ class ReplyContext:
         """The agents that it has made and that are there."""
         return tuple(self.spawns.living.values()) if self.spawns else ()
 
-    def note(self, notes: Mapping[str, Any]) -> ReplyContext:
+    def keep(self, more: Mapping[str, Any]) -> ReplyContext:
         """Return it with what features keep in the metadata of the reply."""
-        metadata = {**self.message.response_metadata, **notes}
+        metadata = {**self.message.response_metadata, **more}
         message = self.message.model_copy(update={"response_metadata": metadata})
         return replace(self, message=message)
 
@@ -342,7 +342,7 @@ def _note_specifications(
 
 def _build_notes(context: ReplyContext, plan: DelegationPlan) -> dict[str, Any]:
     """Return what the message's metadata says of its calls, but for the threads and requests."""
-    kept: dict[str, Any] = {**context.parsed.notes}
+    kept: dict[str, Any] = {**context.parsed.metadata}
     if context.spawns:
         spawned = context.spawns.list_specifications(plan.requests, plan.candidates)
         if spawned:

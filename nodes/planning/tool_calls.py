@@ -53,7 +53,7 @@ class ParsedReply:
         remaining_width: How many more calls may run in parallel with these.
         output_fault: Why the result of a report is not of the agent's contract; empty if it is.
         mended: The arguments that are meant by calls that say them otherwise, by call id.
-        notes: What the reply keeps of its calls in its metadata.
+        metadata: What the reply keeps of its calls in its metadata.
     """
 
     requests: tuple[SubordinateCall | FanOutCall, ...] = ()
@@ -65,7 +65,7 @@ class ParsedReply:
     accepted: tuple[ToolCall, ...] = ()
     output_fault: str = ""
     mended: Mapping[str, dict[str, Any]] = field(default_factory=dict)
-    notes: Mapping[str, Any] = field(default_factory=dict)
+    metadata: Mapping[str, Any] = field(default_factory=dict)
 
     def list_calls(self, tool: str) -> list[ToolCall]:
         """Return the accepted calls of a built-in tool."""
@@ -182,7 +182,7 @@ def parse_calls(
         tuple(call for call, _ in reply.accepted),
         reply.output_fault,
         reply.mended,
-        reply.notes,
+        reply.metadata,
     )
 
 
@@ -268,7 +268,7 @@ class ReplyCalls:
         accepted: The accepted calls of built-in tools.
         must_wait: Whether the reply has a call whose result must be read before a report.
         tool_calls: Names of the called tools for whose results a report waits.
-        notes: What the reply keeps of its calls in its metadata.
+        metadata: What the reply keeps of its calls in its metadata.
     """
 
     def __init__(self, message: AIMessage, tools: CallableTools, scope: ReplyScope) -> None:
@@ -289,7 +289,7 @@ class ReplyCalls:
         self.must_wait = False
         self.tool_calls: list[str] = []
         self.mended: dict[str, dict[str, Any]] = {}
-        self.notes: dict[str, Any] = {}
+        self.metadata: dict[str, Any] = {}
 
     @property
     def heads(self) -> Mapping[str, Head]:

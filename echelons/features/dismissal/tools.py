@@ -73,11 +73,8 @@ class DismissSubordinate(BuiltIn):
         if scope.refusal:
             return dict(scope.refusal.build_update(False))
         text, gate = f"{name} is dismissed, with all below it", get_gate(scope.config)
-        if cut := (
-            yield build_step(
-                partial(gate.guards["dismissal"].dismiss, name, scope.config), gate.arun
-            )
-        ):
+        dismiss = partial(gate.guards["dismissal"].dismiss, name, scope.config)
+        if cut := (yield build_step(dismiss, gate.arun)):
             text = f"{text}; what came of these calls is not known: {', '.join(cut)}"
         answer = ToolMessage(text, tool_call_id=call["id"] or "", name=call["name"])
         answer = mark_notice(answer)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from langchain_core.messages import ToolCall
+from langchain_core.messages import BaseMessage, HumanMessage, ToolCall, ToolMessage
 from langchain_core.runnables import RunnableConfig
 
 from echelons.checkpoints.coordination.mailbox import (
@@ -18,6 +18,7 @@ from echelons.checkpoints.coordination.mailbox import (
     STEERED,
     TreeMailboxes,
 )
+from echelons.delegation.spawned_agents import GIVEN
 from echelons.features.feature import (
     AgentHooks,
     AgentStep,
@@ -31,27 +32,98 @@ from echelons.features.feature import (
 from echelons.features.mail.cut import (
     CancelOnIntervention,
     CutOnIntervention,
+    build_cut_message,
     join_chunks,
     mark_cut,
 )
-from echelons.features.mail.incoming import (
-    build_mail_messages,
-    has_intervention,
-    leave_out,
-    settle_late_mail,
+from echelons.features.mail.tools import (
+    RoutedMessage,
+    SendMessage,
+    SendMessageArgs,
+    build_answers,
+    route_message,
 )
-from echelons.features.mail.outgoing import RoutedMessage, build_answers, route_message
-from echelons.features.mail.tools import SendMessage, SendMessageArgs
 from echelons.guards.gate import StepGuard, get_gate
-from echelons.identity.lineage import Identity
-from echelons.messaging.mail import Mail
+from echelons.identity.lineage import (
+    MAIL_KEY,
+    SPAWNED_KEY,
+    Identity,
+    derive_message_id,
+)
+from echelons.messaging.mail import Mail, render_mail
 from echelons.models.door.ask import note_cut
 from echelons.models.door.notices import clean_reply
 from echelons.nodes.model_call.model_input import ModelAnswer
-from echelons.nodes.planning.final_answer import is_paused
+from echelons.nodes.planning.final_answer import WITHDRAWN_REPORT, is_paused
 from echelons.nodes.planning.reply_handler import adopt_reply
+from echelons.nodes.planning.spawn_plan import build_given_agent
+from echelons.nodes.planning.tool_calls import find_unanswered
 from echelons.plans import Plan, PlanStep
-from echelons.tree.names import SEND_MESSAGE
+from echelons.tree.names import ASK, ASK_SUPERIOR, PATH_SEPARATOR, REPORT, SEND_MESSAGE
+
+_NOT_ASKED = "not asked: a message has come in meanwhile; read it below and ask again"
+_WITHDRAWN = {REPORT: WITHDRAWN_REPORT, ASK: _NOT_ASKED, ASK_SUPERIOR: _NOT_ASKED}
+"""The answers to reports and questions that were made before their agent had read a message."""
+
+
+def build_mail_messages(mail: Sequence[Mail], identity: Identity) -> list[BaseMessage]:
+    """Return mail as messages for the model."""
+    return [_build_mail_message(each, identity) for each in mail]
+
+
+def _build_mail_message(mail: Mail, identity: Identity) -> BaseMessage:
+    path = PATH_SEPARATOR.join(identity.path)
+    own = derive_message_id(identity.thread_id, f"mail/{path}/{mail.number}")
+    metadata: dict[str, Any] = {MAIL_KEY: mail.to_metadata()}
+    to = mail.to
+    if mail.kind == "spawn":
+        spec = build_given_agent(mail.text, own, identity)
+        to, metadata[SPAWNED_KEY] = spec.name, {GIVEN: {spec.name: spec.stored()}}
+    text = render_mail(mail.sender, mail.text, mail.kind, to)
+    return HumanMessage(text, id=own, response_metadata=metadata)
+
+
+def leave_out(known: Sequence[Mail], mail: Sequence[Mail]) -> list[Mail]:
+    """Return mail without the messages that are known already."""
+    numbers = {each.number for each in known}
+    return [each for each in mail if each.number not in numbers]
+
+
+def has_intervention(mail: Sequence[Mail]) -> bool:
+    """Return whether mail has an intervention in it."""
+    return any(each.kind == "intervention" for each in mail)
+
+
+def settle_late_mail(
+    update: dict[str, Any], late: Sequence[Mail], identity: Identity
+) -> tuple[dict[str, Any], Sequence[Mail]]:
+    """Return the update for a reply during which mail has come in, and the mail that it tells of.
+
+    An intervention cuts the reply off, before any of its calls runs. Other mail gives one more
+    model call where the reply would end the segment, and else waits for the next.
+    """
+    messages = update["messages"]
+    reply, calls = find_unanswered(messages)
+    # Nothing may stand between a paused reply and its continuation.
+    ends = not (calls or is_paused(messages))
+    ends = ends and bool(update.get("response") or messages[-1] is reply)
+    # Whatever follows the reply leads back to the model.
+    if not ends and reply and has_intervention(late):
+        kept = messages[: messages.index(reply)]
+        said = mark_cut(build_cut_message(reply))
+        return {"messages": [*kept, said, *build_mail_messages(late, identity)]}, late
+    if not ends or not late:
+        return update, ()
+    left = {key: each for key, each in update.items() if key != "response"}
+    answered = map(_withdraw_end, messages)
+    return {**left, "messages": [*answered, *build_mail_messages(late, identity)]}, late
+
+
+def _withdraw_end(message: BaseMessage) -> BaseMessage:
+    if isinstance(message, ToolMessage) and message.status != "error":
+        withdrawn = _WITHDRAWN.get(message.name or "")
+        return message.model_copy(update={"content": withdrawn}) if withdrawn else message
+    return message
 
 
 class MailHooks(AgentHooks):

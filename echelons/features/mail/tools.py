@@ -2,24 +2,120 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
-from langchain_core.messages import ToolCall
+from langchain_core.messages import BaseMessage, ToolCall, ToolMessage
 from pydantic import AfterValidator, BaseModel
 
+from echelons.delegation.request import DelegationRequest
 from echelons.errors import InvalidInput
 from echelons.features.feature import BuiltIn
-from echelons.features.mail.outgoing import SUPERIOR, list_spawned_siblings
-from echelons.identity.lineage import require_identity
-from echelons.messaging.mail import check_mail_text
+from echelons.identity.lineage import MAIL_KEY, Identity, require_identity
+from echelons.messaging.mail import USER, OutgoingMail, check_mail_text
+from echelons.messaging.sibling_messages import SiblingMessage, SiblingRule, decide_message
+from echelons.nodes.planning.refused_calls import mark_refused
 from echelons.nodes.planning.tolerant_arguments import mend_name, validate_arguments
 from echelons.prompts import fill_text, load_tool_texts
 from echelons.run_context import get_context
-from echelons.tree.names import SEND_MESSAGE
+from echelons.tree.names import PATH_SEPARATOR, SEND_MESSAGE
 
 if TYPE_CHECKING:
     from echelons.nodes.planning.tool_calls import ReplyCalls
+
+
+SUPERIOR = "superior"
+"""Whom a message names that is for the sender's superior, an agent or the user."""
+SENT = "sent"
+HELD = "your superior has it, and decides whether it is passed on"
+
+
+@dataclass(frozen=True, slots=True)
+class RoutedMessage:
+    """A message with its way.
+
+    Attributes:
+        call_id: Id of the call that sends it.
+        text: What it says.
+        mail: What is delivered; nothing if it is refused, or is for the user.
+        answer: What its sender is answered, if all of the mail can be delivered.
+        is_refused: Whether the answer is a refusal.
+    """
+
+    call_id: str
+    text: str
+    mail: Sequence[OutgoingMail]
+    answer: str = SENT
+    is_refused: bool = False
+
+    def build_answer(self, error: str) -> ToolMessage:
+        """Return the answer to the call, given why the mail cannot be delivered, if so."""
+        failed = error or (self.answer if self.is_refused else "")
+        answer = ToolMessage(
+            f"Error: {failed}" if failed else self.answer,
+            tool_call_id=self.call_id,
+            name=SEND_MESSAGE,
+            status="error" if failed else "success",
+            # The user has no mailbox: the message is an event, and stays in the thread.
+            artifact=None if failed or self.mail else {"to": USER, "text": self.text},
+        )
+        return mark_refused(answer) if failed else answer
+
+
+def route_message(
+    call_id: str, wanted: SendMessageArgs, identity: Identity, rule: SiblingRule
+) -> RoutedMessage:
+    """Return a message with its way.
+
+    Args:
+        call_id: Id of the call that sends it.
+        wanted: The arguments of the call.
+        identity: The sender.
+        rule: That of the sender's superior about messages between its subordinates.
+    """
+    to, text = wanted.to, wanted.message
+    route = partial(RoutedMessage, call_id, text)
+    sender, above = PATH_SEPARATOR.join(identity.path), identity.path[:-1]
+    if not identity.request_id:
+        return route(())
+    superior = PATH_SEPARATOR.join(above)
+    if to == SUPERIOR:
+        return route((OutgoingMail(superior, sender, text),))
+    receiver = PATH_SEPARATOR.join((*above, to))
+    decision = decide_message(rule, SiblingMessage(identity.agent, to, text))
+    if decision == "refuse":
+        why = f"your superior does not allow messages to {to}; tell your superior instead"
+        return route((), why, is_refused=True)
+    if decision == "hold":
+        return route((OutgoingMail(superior, sender, text, "held", receiver),), HELD)
+    copy = OutgoingMail(superior, sender, text, "copy", receiver)
+    return route((OutgoingMail(receiver, sender, text), copy))
+
+
+def list_spawned_siblings(
+    request: DelegationRequest | None, messages: Iterable[BaseMessage], identity: Identity
+) -> frozenset[str]:
+    """Return the names of the agents made at run time that an agent knows beside itself.
+
+    Args:
+        request: The request that it works on.
+        messages: Its conversation: it can answer who has written to it.
+        identity: The agent.
+    """
+    above = PATH_SEPARATOR.join((*identity.path[:-1], ""))
+    noted = (each.response_metadata.get(MAIL_KEY) for each in messages)
+    senders = (str(each.get("from", "")) for each in noted if each)
+    beside = (each.removeprefix(above) for each in senders if each.startswith(above))
+    told = request.siblings if request else ()
+    return frozenset((*told, *(name for name in beside if PATH_SEPARATOR not in name)))
+
+
+def build_answers(sent: Sequence[RoutedMessage], errors: Sequence[str]) -> list[ToolMessage]:
+    """Return the answers to the calls, given why each cannot be delivered, if so."""
+    return [each.build_answer(error) for each, error in zip(sent, errors, strict=True)]
+
 
 MAX_SHOWN_SIBLINGS = 32
 """Most names of agents beside it that an agent's model is shown."""

@@ -100,10 +100,10 @@ class PromptMemory:
                 request = plan.send((yield from self._summarize(request, config, used)))
         except StopIteration as end:
             view: Prompt = end.value
-        notes = dict(view.notes)
+        noted = dict(view.metadata)
         if used:
-            notes["usage"] = sum(used, Usage()).model_dump()
-        view = view._replace(notes={**prompt.notes, MEMORY_KEY: notes})
+            noted["usage"] = sum(used, Usage()).model_dump()
+        view = view._replace(metadata={**prompt.metadata, MEMORY_KEY: noted})
         if shown is messages:
             return view
         # The others are shortened when they are sent: hooks of middleware get all of them.
@@ -166,7 +166,7 @@ class PromptMemory:
         }
         if summaries is not known:
             noted |= summaries.stored()
-        return prompt._replace(system=view.system, messages=view.messages, notes=noted)
+        return prompt._replace(system=view.system, messages=view.messages, metadata=noted)
 
 
 class _View(NamedTuple):

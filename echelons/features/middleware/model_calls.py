@@ -1,8 +1,11 @@
-"""`ModelCalls`: the calls of an agent's model, through `wrap_model_call` and `on_stream_chunk`."""
+"""`ModelCalls`: the calls of an agent's model, through `wrap_model_call` and `on_stream_chunk`.
+
+They are hooks as features have them, and stand within all of those.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import count
 from typing import Any, NamedTuple, cast
@@ -22,6 +25,7 @@ from langgraph.runtime import get_runtime
 from langgraph.types import Command
 
 from echelons.errors import EchelonsError
+from echelons.features.feature import AgentHooks, AgentStep, ModelCall, Outcome
 from echelons.features.middleware.conversation import (
     build_hook_state,
     change_conversation,
@@ -37,14 +41,14 @@ from echelons.models.door.ask import CallRefused, ask, note_dropped
 from echelons.models.door.bound_model import BoundModel
 from echelons.nodes.model_call.model_input import ModelAnswer, ModelInput
 from echelons.nodes.planning.tool_calls import answer_open_calls
-from echelons.plans import Plan, arun_plan_steps, run_plan_steps
+from echelons.plans import Plan, PlanStep, arun_plan_steps, run_plan_steps
 from echelons.text.input_limits import shorten_repr
 
 WRAP = "wrap_model_call"
 STREAM = "on_stream_chunk"
 
 
-class ModelCalls:
+class ModelCalls(AgentHooks):
     """The model calls of one agent, wrapped by its middleware.
 
     Args:
@@ -67,6 +71,35 @@ class ModelCalls:
         self._state_keys = state_keys
         self._wraps = middleware.find(WRAP)
         self._watchers = middleware.find(STREAM)
+
+    @property
+    def wraps_calls(self) -> bool:
+        """Whether the middleware wraps model calls, or reads their streams."""
+        return bool(self._wraps or self._watchers)
+
+    def around_step(
+        self, step: AgentStep, proceed: Callable[[AgentStep], Plan[Outcome]]
+    ) -> Plan[Outcome]:
+        """Add what the wraps update of the state, and note whether there is a reply to act on."""
+        outcome = yield from proceed(step)
+        if outcome.reply:
+            outcome.update["replied"] = outcome.halt is None
+            outcome.update = self._apply_updates(outcome, step.past, step.state)
+        return outcome
+
+    def around_model(
+        self, call: ModelCall, proceed: Callable[[ModelCall], Plan[ModelAnswer]]
+    ) -> Plan[ModelAnswer]:
+        """Call the model through all wraps, in place of the loop."""
+        return self._call(call) if self.wraps_calls else proceed(call)
+
+    def _call(self, call: ModelCall) -> Plan[ModelAnswer]:
+        work = (call.model, call.input, call.step.gate, call.config)
+        answer: ModelAnswer = yield PlanStep(
+            partial(self.invoke, *work), partial(self.ainvoke, *work)
+        )
+        answer.is_counted = True
+        return answer
 
     def invoke(
         self,
@@ -141,11 +174,12 @@ class ModelCalls:
             await arun_plan_steps(_note_dropped(heard, done, config))
         return self._complete(answer, done, heard, config)
 
-    def apply_updates(
-        self, update: dict[str, Any], answer: ModelAnswer, past: Past, state: Mapping[str, Any]
+    def _apply_updates(
+        self, outcome: Outcome, past: Past, state: Mapping[str, Any]
     ) -> dict[str, Any]:
         """Return the update of a reply with those of the wraps."""
-        for each in answer.updates:
+        update = outcome.update
+        for each in outcome.updates:
             more = dict(each)
             if "messages" in more:
                 changed = change_conversation(more.pop("messages"), past, state, update["messages"])

@@ -192,7 +192,7 @@ class Question(BuiltIn):
         if asked.deadline_seconds is not None:
             now = get_gate(reply.scope.config).get_time()
             until = (now + timedelta(seconds=asked.deadline_seconds)).isoformat()
-            reply.notes.setdefault(QUESTIONS_KEY, {})[call["id"]] = {"deadline": until}
+            reply.metadata.setdefault(QUESTIONS_KEY, {})[call["id"]] = {"deadline": until}
         return ""
 
 
@@ -283,7 +283,7 @@ class Ask(Question):
 
     def accept(self, call: ToolCall, reply: ReplyCalls) -> str:
         """Take a question; return why it is refused, if it is."""
-        reply.notes[ASKED_KEY] = True
+        reply.metadata[ASKED_KEY] = True
         asked = validate_arguments(AskArgs, call["args"])
         reply.must_wait |= isinstance(asked, str) or asked.wait
         if isinstance(asked, str):

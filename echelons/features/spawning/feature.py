@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import ClassVar
+from collections.abc import Callable, Collection, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from langchain_core.messages import BaseMessage
+from langchain_core.messages import BaseMessage, ToolCall
 
+from echelons.delegation.roster import build_entry, find_changes, read_roster
+from echelons.delegation.spawned_agents import MAX_ROLE
 from echelons.features.feature import (
     AgentHooks,
     AgentStep,
@@ -15,10 +17,106 @@ from echelons.features.feature import (
     Outcome,
     Place,
 )
-from echelons.features.spawning.roster import list_roster_notices
-from echelons.features.spawning.tools import SpawnSubordinate
-from echelons.nodes.planning.spawn_plan import SpawnRules
+from echelons.features.memory.window import find_summaries, find_window
+from echelons.guards.spawn import Spawn
+from echelons.identity.lineage import derive_message_id
+from echelons.models.fitting import build_roster_notice
+from echelons.models.hidden_messages import leave_out_hidden
+from echelons.nodes.planning.budget_field import BUDGET_PROPERTY
+from echelons.nodes.planning.final_answer import is_paused
+from echelons.nodes.planning.spawn_plan import (
+    SpawnPlan,
+    SpawnRules,
+    SpawnSubordinateArgs,
+    accept_spawn,
+)
 from echelons.plans import Plan
+from echelons.tree.names import PATH_SEPARATOR, SPAWN_SUBORDINATE
+
+if TYPE_CHECKING:
+    from echelons.nodes.planning.tool_calls import ReplyCalls
+
+
+class SpawnSubordinate(BuiltIn):
+    """The tool that makes a subordinate and gives it its first task.
+
+    Args:
+        rules: What the agent may make.
+        contact_user: Whether it may ask the user past its superior.
+        has_budget: Whether it has a budget, of which it may grant a part.
+    """
+
+    name, arguments = SPAWN_SUBORDINATE, SpawnSubordinateArgs
+    is_executed = False
+
+    def __init__(self, rules: Spawn, contact_user: bool, *, has_budget: bool = False) -> None:
+        self._rules = rules
+        self._contact_user = contact_user
+        self._has_budget = has_budget
+
+    def build_schema(self) -> dict[str, Any]:
+        """Return what a model is shown of it."""
+        rules = self._rules
+        properties: dict[str, Any] = {
+            "role": {"type": "string", "maxLength": MAX_ROLE},
+            "message": {"type": "string"},
+        }
+        if rules.profiles:
+            properties["profile"] = {"type": "string", "enum": [*rules.profiles]}
+        if rules.tools:
+            names = {"type": "string", "enum": [*rules.tools]}
+            properties["tools"] = {"type": "array", "items": names}
+        if self._contact_user:
+            properties["contact_user"] = {"type": "boolean", "default": False}
+        properties["kind"] = {
+            "type": "string",
+            "enum": [*rules.kinds],
+            "default": rules.kinds[0],
+        }
+        if "mortal" in rules.kinds:
+            properties["keep"] = {"type": "boolean", "default": False}
+        if self._has_budget:
+            properties["budget"] = BUDGET_PROPERTY
+        return self._describe(properties, ["role", "message"])
+
+    def accept(self, call: ToolCall, reply: ReplyCalls) -> str:
+        """Add the request with which the new subordinate begins."""
+        return accept_spawn(call, call["args"], reply)
+
+
+def list_roster_notices(
+    step: AgentStep, rules: SpawnRules | None, declared: Collection[str]
+) -> list[BaseMessage]:
+    """Return what an agent has to be told of its subordinates before its model is called.
+
+    Args:
+        step: The step that calls it.
+        rules: What the agent may spawn; `None` for nothing.
+        declared: Names of its declared subordinates.
+
+    Raises:
+        UnreadableRecord: Stored summaries are damaged.
+    """
+    past, state, config = step.past, step.state, step.config
+    gate, identity, own = step.gate, step.identity, state["messages"]
+    below = gate.dismissals.list_below(PATH_SEPARATOR.join(identity.path))
+    dismissed = [name for name in declared if name in below]
+    plan = SpawnPlan.build(rules, past, state, config) if rules else None
+    if not (dismissed or (plan and plan.known)) or is_paused(own):
+        return []
+    shown = leave_out_hidden([*past.messages, *own], gate.hidden_messages)
+    summaries = find_summaries(shown)
+    segment = identity.request_id or identity.turn
+    known = read_roster(shown[find_window(shown, summaries) :], segment, summaries.roster)
+    spawned = plan.living if plan else {}
+    living = {
+        name: build_entry(spec.stored(), stays=spec.segment != segment)
+        for name, spec in spawned.items()
+    }
+    if not (changes := find_changes(known, living, dismissed)):
+        return []
+    latest = next((message.id for message in reversed(own) if message.id), "")
+    return [build_roster_notice(changes, derive_message_id(identity.thread_id, f"roster/{latest}"))]
 
 
 class SpawningHooks(AgentHooks):

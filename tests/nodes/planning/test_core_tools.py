@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from echelons import Agent, Spawn, Status
 from echelons.features.feature import BuiltIn
-from echelons.features.spawning.tools import SpawnSubordinate
+from echelons.features.spawning.feature import SpawnSubordinate
 from echelons.guards.budget import UNITS
 from echelons.nodes.planning.core_tools import (
     CallSubordinate,
