@@ -101,7 +101,6 @@ class RunContext(NamedTuple):
             read_request=None,
             is_spawned=False,
             grant=self._narrow(grant),
-            allowance=gate.allowance if self.allowance else None,
             view=None,
             detached_call=None,
             first_place=0,

@@ -17,6 +17,7 @@ from langchain_core.runnables import RunnableConfig
 from echelons.delegation.calls import RequestLimits
 from echelons.delegation.policy import DelegationPolicy
 from echelons.features.feature import AgentHooks, AgentStep, CutReply, Outcome, collect, compose
+from echelons.guards.dismissals import get_dismissals
 from echelons.guards.gate import Halt, Step, get_gate
 from echelons.guards.limits import DEFAULT_REFUSALS
 from echelons.identity.lineage import Identity, require_identity
@@ -196,7 +197,9 @@ class Reason(Node):
             where: Any = {
                 "max_parts": compute_max_parts(context.parsed, splits),
                 "spawned": context.living,
-                "dismissed": step.gate.dismissals.list_below(PATH_SEPARATOR.join(identity.path)),
+                "dismissed": get_dismissals(step.gate).list_below(
+                    PATH_SEPARATOR.join(identity.path)
+                ),
             }
             routed[task, splits] = yield PlanStep(
                 partial(router.route_task, task, identity.agent, **where),

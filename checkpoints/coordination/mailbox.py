@@ -31,7 +31,7 @@ from echelons.checkpoints.ledger import Ledger, Transaction, get_ledger
 from echelons.checkpoints.queries import LedgerQuery, ReadPlan, arun_plan, run_plan
 from echelons.checkpoints.thread_events import WriteLocation, build_later_question_event
 from echelons.errors import ControlError, QuestionClosed, message_refused
-from echelons.guards.dismissals import Dismissals
+from echelons.guards.dismissals import Dismissals, get_dismissals
 from echelons.guards.gate import Halt, StepGuard, get_gate
 from echelons.guards.mailboxes import Mailboxes
 from echelons.identity.lineage import ECHELONS_NS
@@ -337,7 +337,7 @@ class TreeMailboxes(Mailboxes, StepGuard):
             Why each group is not sent; empty for one that is.
         """
         turn = str(config["metadata"].get("turn_id", ""))
-        dismissals = get_gate(config).dismissals
+        dismissals = get_dismissals(get_gate(config))
 
         def check(open_: Transaction) -> list[str]:
             orders, more = read_orders(open_, self._thread_id, turn), Counter[str]()

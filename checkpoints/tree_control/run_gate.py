@@ -29,11 +29,9 @@ from echelons.checkpoints.ledger import Fence, Ledger, Transaction
 from echelons.checkpoints.tree_control.usage_meter import METER, Meter
 from echelons.errors import LeaseLost, StorageError
 from echelons.guards.backpressure import Backpressure
-from echelons.guards.budget import Allowance, Budgets, NotedCall, UsageListener
-from echelons.guards.dismissals import NO_DISMISSALS, Dismissals
+from echelons.guards.budget import NotedCall, UsageListener
 from echelons.guards.gate import Halt, HeldAttempts, Pause, Step, StepGuard
 from echelons.guards.limits import Limits
-from echelons.guards.mailboxes import NO_MAILBOXES, Mailboxes
 from echelons.identity.lineage import Identity
 from echelons.langgraph_internals import TASK_ID_KEY
 from echelons.text.error_lines import describe_error
@@ -101,30 +99,6 @@ class TreeGate:
         self._has_ended = False
         self._overriding: dict[str, Sequence[StepGuard]] = dict.fromkeys(_HOOKS, ())
         self._lock = Lock()
-
-    @property
-    def mailboxes(self) -> Mailboxes:
-        """The mail of its agents."""
-        mailboxes: Mailboxes = self.guards.get("mail", NO_MAILBOXES)
-        return mailboxes
-
-    @property
-    def dismissals(self) -> Dismissals:
-        """The dismissals of the thread that the run sees."""
-        guard = self.guards.get("dismissal")
-        return guard.dismissals if guard else NO_DISMISSALS
-
-    @property
-    def budgets(self) -> Budgets:
-        """What its agents may spend."""
-        budgets: Budgets = self.guards["budget"]
-        return budgets
-
-    @property
-    def allowance(self) -> Allowance | None:
-        """What the root may spend; `None` if nothing limits it."""
-        guard = self.guards.get("budget")
-        return guard.allowance if guard else None
 
     def add_guards(self, guards: Sequence[StepGuard]) -> None:
         """Let features decide, in their order; before the first step."""

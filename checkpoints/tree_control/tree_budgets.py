@@ -52,7 +52,7 @@ from echelons.guards.budget import (
     format_number,
     store_amounts,
 )
-from echelons.guards.gate import Halt, Step, StepGuard, get_allowance
+from echelons.guards.gate import Halt, Step, StepGuard
 from echelons.guards.prices import Prices, format_money
 from echelons.langgraph_internals import CHECKPOINT_MAP_KEY, NS_SEP, TASK_ID_KEY
 from echelons.run_context import get_context
@@ -143,7 +143,7 @@ class TreeBudgets(StepGuard):
 
         A call of a model is checked when it is reserved.
         """
-        allowance = get_context(config).allowance or self.allowance
+        allowance = self._find_allowance(config)
         if allowance is None:
             return False
         if not self._is_timed and "seconds" in allowance.grants:
@@ -155,6 +155,9 @@ class TreeBudgets(StepGuard):
                 and ("tool_calls" in allowance.grants or "seconds" in allowance.grants)
             )
         )
+
+    def _find_allowance(self, config: Mapping[str, Any]) -> Allowance | None:
+        return get_context(config).allowance or self.allowance
 
     def _begin_time(self) -> None:
         """Let the seconds of the turn's own budget pass, from its first step in this run on."""
@@ -170,7 +173,7 @@ class TreeBudgets(StepGuard):
         claims: Sequence[GrantRequest],
     ) -> Halt | None:
         """Return why an agent must not call a tool, or a request cannot have its grants."""
-        allowance = get_context(config).allowance or self.allowance
+        allowance = self._find_allowance(config)
         try:
             if step is Step.TOOL and allowance:
                 return self._check_tool(open_, allowance, config)
@@ -183,7 +186,7 @@ class TreeBudgets(StepGuard):
         self, call: NotedCall, config: Mapping[str, Any], *, limits_tokens: bool
     ) -> tuple[NotedCall, Callable[[Transaction], None] | None]:
         """Return a call without an estimate that nothing counts, and what records it."""
-        allowance = get_context(config).allowance or self.allowance
+        allowance = self._find_allowance(config)
         if not (limits_tokens or allowance):
             call = call._replace(estimated_tokens=0)
         if call.was_charged or (call.has_failed and allowance is None):
@@ -234,7 +237,7 @@ class TreeBudgets(StepGuard):
         self, call: NotedCall, config: Mapping[str, Any]
     ) -> Callable[[Transaction], None]:
         """Return what records a call that was not reserved, and charges the agent's grants."""
-        allowance, used = get_allowance(config), call.used
+        allowance, used = self._find_allowance(config), call.used
         grants = allowance.grants if allowance else {}
         stem = self._build_charge_stem("noted", config)
         usage: Mapping[str, Any] = used.usage or {}

@@ -11,14 +11,18 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from decimal import Decimal, DecimalException
-from typing import Any, Final, NamedTuple, Protocol, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, Self, TypeAlias
 
 from pydantic import Field, field_validator
 
 from echelons.errors import InvalidSetting
 from echelons.guards.prices import MONEY, add_money, format_money, read_amount
+from echelons.run_context import get_context
 from echelons.settings import Settings
 from echelons.text.input_limits import shorten_repr
+
+if TYPE_CHECKING:
+    from echelons.guards.gate import Gate
 
 Unit: TypeAlias = str
 """The name of a unit, one of `UNITS`."""
@@ -321,3 +325,18 @@ def format_number(amount: Amount) -> str:
     if isinstance(amount, Decimal):
         return f"{amount:,f}"
     return f"{amount:,}" if isinstance(amount, int) else f"{amount:,.10g}"
+
+
+def get_budgets(gate: Gate) -> Budgets:
+    """Return the budgets of a run; only an agent in a tree may have an allowance."""
+    budgets: Budgets = gate.guards["budget"]
+    return budgets
+
+
+def get_allowance(config: Mapping[str, Any], gate: Gate | None = None) -> Allowance | None:
+    """Return what the agent of a node's config may spend, `None` if nothing limits it."""
+    context = get_context(config)
+    if context.allowance or (gate := gate or context.gate) is None:
+        return context.allowance
+    guard = gate.guards.get("budget")
+    return guard.allowance if guard else None

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from echelons.errors import ControlError
+
+if TYPE_CHECKING:
+    from echelons.guards.gate import Gate
 
 _SEPARATOR: Final = "/"
 """As `echelons.tree.names.PATH_SEPARATOR`, which is of an outer layer."""
@@ -131,3 +134,9 @@ def _iterate_prefixes(path: str) -> Iterator[str]:
 
 
 NO_DISMISSALS: Final = Dismissals()
+
+
+def get_dismissals(gate: Gate) -> Dismissals:
+    """Return the dismissals that a run sees, as its gate has read them last."""
+    guard = gate.guards.get("dismissal")
+    return guard.dismissals if guard else NO_DISMISSALS

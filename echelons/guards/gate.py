@@ -14,9 +14,7 @@ from enum import StrEnum
 from typing import Any, ClassVar, Literal, Protocol, TypeVar
 
 from echelons.guards.backpressure import Backpressure
-from echelons.guards.budget import Allowance, Budgets, NotedCall
-from echelons.guards.dismissals import NO_DISMISSALS, Dismissals
-from echelons.guards.mailboxes import NO_MAILBOXES, Mailboxes
+from echelons.guards.budget import NotedCall
 from echelons.run_context import get_context
 
 T = TypeVar("T")
@@ -177,28 +175,8 @@ class Gate(Protocol):
     held_attempts: HeldAttempts | None
 
     @property
-    def allowance(self) -> Allowance | None:
-        """What the root may spend; `None` if nothing limits it."""
-        ...
-
-    @property
-    def budgets(self) -> Budgets:
-        """The budgets of its agents; only used where an agent has an allowance."""
-        ...
-
-    @property
-    def mailboxes(self) -> Mailboxes:
-        """The mailboxes of its agents, read at each step."""
-        ...
-
-    @property
     def hidden_messages(self) -> frozenset[str]:
         """The ids of the messages of its thread that no model is shown."""
-        ...
-
-    @property
-    def dismissals(self) -> Dismissals:
-        """The dismissals of its thread, as it knew them at the latest step."""
         ...
 
     @property
@@ -259,21 +237,13 @@ class OpenGate:
     """The gate of a node that runs outside of a tree: it admits every step."""
 
     backpressure: Backpressure | None = None
-    mailboxes: Mailboxes = NO_MAILBOXES
     held_attempts: HeldAttempts | None = None
-    allowance: Allowance | None = None
-    dismissals: Dismissals = NO_DISMISSALS
     hidden_messages: frozenset[str] = frozenset()
 
     guards: Mapping[str, Any] = {}
 
     def read_order(self, open_: Any, config: Mapping[str, Any]) -> None:
         """Find none."""
-
-    @property
-    def budgets(self) -> Budgets:
-        """There are none: no agent outside of a tree has an allowance."""
-        raise LookupError("an open gate has no budgets")
 
     def enter(self, step: Step, config: Mapping[str, Any], claims: Sequence[Any] = ()) -> None:
         """Admit the step."""
@@ -318,12 +288,6 @@ def get_gate(config: Mapping[str, Any] | None) -> Gate:
     return get_context(config).gate or OPEN_GATE
 
 
-def get_allowance(config: Mapping[str, Any], gate: Gate | None = None) -> Allowance | None:
-    """Return what the agent of a node's config may spend, `None` if nothing limits it."""
-    context = get_context(config)
-    return context.allowance or (gate or context.gate or OPEN_GATE).allowance
-
-
 def is_pause(value: object) -> bool:
     """Return whether the value of an interrupt is a pause rather than a question."""
     return isinstance(value, Mapping) and value.keys() == {PAUSE_KEY}
@@ -339,13 +303,7 @@ class ScopedGate(ABC):
         self.gate = gate
         self.arun = gate.arun
         self.backpressure = gate.backpressure
-        self.mailboxes = gate.mailboxes
         self.held_attempts = gate.held_attempts
-
-    @property
-    def dismissals(self) -> Dismissals:
-        """The dismissals of its thread, as it knew them at the latest step."""
-        return self.gate.dismissals
 
     @property
     def hidden_messages(self) -> frozenset[str]:
@@ -365,16 +323,6 @@ class ScopedGate(ABC):
     @abstractmethod
     def halt(self) -> Halt | None:
         """The order to begin no more steps, or `None`."""
-
-    @property
-    def allowance(self) -> Allowance | None:
-        """What the root may spend."""
-        return self.gate.allowance
-
-    @property
-    def budgets(self) -> Budgets:
-        """The budgets of its agents."""
-        return self.gate.budgets
 
     def enter(
         self, step: Step, config: Mapping[str, Any], claims: Sequence[Any] = ()

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from echelons.guards.gate import Gate
     from echelons.messaging.mail import Mail, OutgoingMail
 
 UNSTORED = "nothing of this run is stored, so no message can be delivered"
@@ -60,3 +61,9 @@ class Mailboxes:
 
 
 NO_MAILBOXES = Mailboxes()
+
+
+def get_mailboxes(gate: Gate) -> Mailboxes:
+    """Return the mailboxes of a run."""
+    mailboxes: Mailboxes = gate.guards.get("mail", NO_MAILBOXES)
+    return mailboxes

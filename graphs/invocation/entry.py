@@ -28,6 +28,7 @@ from echelons.delegation.policy import DEFAULT_POLICY
 from echelons.delegation.race import Races
 from echelons.features.feature import GateScope
 from echelons.features.registry import open_guards
+from echelons.guards.budget import get_allowance
 from echelons.guards.permissions import ALL_GRANTED
 from echelons.identity.failures import FailureLog
 from echelons.identity.lineage import ECHELONS_NS, Identity
@@ -102,6 +103,8 @@ def enter_tree(
         agent.contract,
         grant if grant != ALL_GRANTED else None,
     )
+    if outer.allowance:
+        context = context._replace(allowance=get_allowance({}, gate))
     own = _build_config(config or {}, around, identity, context)
     return TreeEntry(own, gate, races, graph.failures, saver)
 

@@ -20,6 +20,7 @@ from langchain_core.outputs import ChatGenerationChunk
 from echelons.checkpoints.coordination.mailbox import TreeMailboxes
 from echelons.checkpoints.tree_control.run_gate import TreeGate
 from echelons.errors import StorageError
+from echelons.guards.mailboxes import get_mailboxes
 from echelons.langgraph_internals import StreamMessagesHandler
 
 LOOK_INTERVAL = 0.1
@@ -73,7 +74,7 @@ class TokenHandler(StreamMessagesHandler):
         if (now := self._clock()) >= self._next_look or generation != self._generation:
             self._next_look, self._generation = now + LOOK_INTERVAL, generation
             self._look(self._gate)
-        boxes = self._gate.mailboxes
+        boxes = get_mailboxes(self._gate)
         # A model that a tool or a graph within the agent calls has another namespace.
         if isinstance(boxes, TreeMailboxes) and boxes.interventions:
             metadata: dict[str, Any] = meta[1]

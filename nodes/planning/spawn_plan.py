@@ -29,6 +29,7 @@ from echelons.delegation.spawned_agents import (
     get_spawnable,
 )
 from echelons.errors import SpawnRefused
+from echelons.guards.dismissals import get_dismissals
 from echelons.guards.gate import get_gate
 from echelons.guards.spawn import Spawn, SpawnedKind
 from echelons.identity.lineage import Identity, require_identity
@@ -134,7 +135,7 @@ class SpawnPlan:
         given = find_given_agents(chain(past.messages, state["messages"]))
         identity, spawnable = require_identity(config), get_spawnable(config)
         path = PATH_SEPARATOR.join(identity.path)
-        dismissed = get_gate(config).dismissals.list_below(path)
+        dismissed = get_dismissals(get_gate(config)).list_below(path)
         return cls(rules, {**given, **heads}, identity, spawnable, dismissed)
 
     @property

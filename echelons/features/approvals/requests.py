@@ -22,6 +22,7 @@ from echelons.effects.approvals import (
 )
 from echelons.features.feature import AttemptHooks, AttemptStep
 from echelons.guards.circuit_breaker import AttemptOutcome
+from echelons.guards.dismissals import get_dismissals
 from echelons.guards.gate import Step, get_gate
 from echelons.guards.permissions import RulesByName, judge_call
 from echelons.identity.thread_history import ThreadHistory, build_head_step
@@ -103,7 +104,7 @@ class RequestApprovals(AttemptHooks):
             pad.note_answers()
             first = pad.answers[0] if pad.answers else None
             return _build_verdict(read_first_answer(first), order)
-        if get_gate(config).dismissals.find(str(config["metadata"]["agent_path"])):
+        if get_dismissals(get_gate(config)).find(str(config["metadata"]["agent_path"])):
             # The gate does not let it begin.
             return RequestVerdict()
         call = _build_guarded_call(order, config)

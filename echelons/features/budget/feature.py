@@ -26,7 +26,7 @@ from echelons.features.feature import (
     Place,
     RequestPlace,
 )
-from echelons.guards.budget import NO_ALLOWANCE, Allowance, Budget
+from echelons.guards.budget import NO_ALLOWANCE, Allowance, Budget, get_budgets
 from echelons.guards.gate import StepGuard, get_gate
 from echelons.identity.lineage import require_identity
 from echelons.langgraph_internals import NS_END, NS_SEP, TASK_ID_KEY
@@ -63,11 +63,11 @@ class RequestBudget(AttemptHooks):
         timed = list_timed(step.claims)
         if not timed:
             return (yield from proceed(step))
-        step.gate.budgets.begin_work(timed)
+        get_budgets(step.gate).begin_work(timed)
         try:
             return (yield from proceed(step))
         finally:
-            step.gate.budgets.end_work(timed)
+            get_budgets(step.gate).end_work(timed)
 
 
 def _settle(
@@ -85,7 +85,7 @@ def _settle(
         given = {**given, TASK_ID_KEY: task}
     ended, gate = grants.list_ended(has_next=step.next_attempt is not None), get_gate(config)
     asks, own = is_asking(answer), {**config, "configurable": given}
-    end = partial(gate.budgets.end, () if asks else ended, ended if asks else (), own)
+    end = partial(get_budgets(gate).end, () if asks else ended, ended if asks else (), own)
     yield build_step(end, gate.arun)
     return {"grants": grants.store(require_identity(config).turn)} if asks else {}
 

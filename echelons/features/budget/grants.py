@@ -20,8 +20,8 @@ from echelons.guards.budget import (
     Budget,
     GrantRequest,
     Unit,
+    get_allowance,
 )
-from echelons.guards.gate import get_allowance
 from echelons.identity.lineage import ECHELONS_NS, require_identity
 from echelons.identity.thread_history import Head
 from echelons.langgraph_internals import CHECKPOINT_MAP_KEY

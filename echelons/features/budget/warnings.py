@@ -8,8 +8,7 @@ from functools import partial
 from langchain_core.messages import BaseMessage, HumanMessage
 
 from echelons.features.feature import AgentHooks, AgentStep, Outcome
-from echelons.guards.budget import Allowance
-from echelons.guards.gate import get_allowance
+from echelons.guards.budget import Allowance, get_allowance, get_budgets
 from echelons.identity.lineage import MAIL_KEY, Identity, derive_message_id
 from echelons.messaging.mail import BUDGET, Mail, render_mail
 from echelons.plans import Plan, build_step
@@ -23,7 +22,7 @@ class BudgetWarnings(AgentHooks):
     ) -> Plan[Outcome]:
         """Add the warnings that are due to what the model reads."""
         allowance = get_allowance(step.config)
-        if allowance is None or not step.gate.budgets.has_warnings(allowance):
+        if allowance is None or not get_budgets(step.gate).has_warnings(allowance):
             return proceed(step)
         return self._warn(allowance, step, proceed)
 
@@ -33,7 +32,7 @@ class BudgetWarnings(AgentHooks):
         step: AgentStep,
         proceed: Callable[[AgentStep], Plan[Outcome]],
     ) -> Plan[Outcome]:
-        take = partial(step.gate.budgets.take_warnings, allowance, step.config)
+        take = partial(get_budgets(step.gate).take_warnings, allowance, step.config)
         warnings = _build_warnings((yield build_step(take, step.gate.arun)), step.identity)
         outcome = yield from proceed(step.add_messages(warnings))
         # They count as told, also if the model is not called after all.

@@ -44,6 +44,7 @@ from echelons.features.mail.tools import (
     route_message,
 )
 from echelons.guards.gate import StepGuard, get_gate
+from echelons.guards.mailboxes import get_mailboxes
 from echelons.identity.lineage import (
     MAIL_KEY,
     SPAWNED_KEY,
@@ -142,14 +143,14 @@ class MailHooks(AgentHooks):
     def has_news(self, config: RunnableConfig) -> Plan[bool]:
         """Return whether the agent has messages that it has not read."""
         # Skip the mailbox if no message was ever sent in this thread.
-        has_mail = get_gate(config).mailboxes.has_mail
+        has_mail = get_mailboxes(get_gate(config)).has_mail
         return has_mail and bool((yield _read(config)))
 
     def around_step(
         self, step: AgentStep, proceed: Callable[[AgentStep], Plan[Outcome]]
     ) -> Plan[Outcome]:
         """Show the model its messages; send those of the reply, and show what came meanwhile."""
-        mailboxes, config, mail = step.gate.mailboxes, step.config, list[Mail]()
+        mailboxes, config, mail = get_mailboxes(step.gate), step.config, list[Mail]()
         if mailboxes.has_mail and not is_paused(step.state["messages"]):
             mail = [*(yield _read(config))]
         shown = build_mail_messages(mail, step.identity)
@@ -199,7 +200,7 @@ class MailHooks(AgentHooks):
         """Let an intervention cut off the reply."""
         answer = ModelAnswer()
         block = CancelOnIntervention if call.step.is_async else CutOnIntervention
-        with block(call.step.gate.mailboxes, call.config) as cut:
+        with block(get_mailboxes(call.step.gate), call.config) as cut:
             answer = yield from proceed(call)
         return ModelAnswer(cut=join_chunks(cut.said)) if cut.said else answer
 
@@ -224,13 +225,13 @@ FEATURE = MailFeature()
 
 def _read(config: RunnableConfig) -> PlanStep:
     """Return the step that reads the unread messages of an agent."""
-    mailboxes = get_gate(config).mailboxes
+    mailboxes = get_mailboxes(get_gate(config))
     return PlanStep(partial(mailboxes.read, config), partial(mailboxes.aread, config))
 
 
 def _note_read(mail: Sequence[Mail], config: RunnableConfig) -> PlanStep:
     """Return the step after which messages count as read."""
-    mailboxes = get_gate(config).mailboxes
+    mailboxes = get_mailboxes(get_gate(config))
     return PlanStep(
         partial(mailboxes.note_read, mail, config), partial(mailboxes.anote_read, mail, config)
     )

@@ -21,6 +21,7 @@ from echelons.features.middleware.conversation import (
 )
 from echelons.features.middleware.level import build_failure, defines
 from echelons.guards.gate import HALT_KEY, Halt, get_gate
+from echelons.guards.mailboxes import get_mailboxes
 from echelons.identity.lineage import require_identity
 from echelons.identity.thread_history import Past, ThreadHistory
 from echelons.nodes.base_node import Node
@@ -70,7 +71,7 @@ class HookNode(Node):
         config = config or {}
         joined = join_parts(input, require_identity(config))
         if self._comes_before_no_model(joined.state, config):
-            mailboxes = get_gate(config).mailboxes
+            mailboxes = get_mailboxes(get_gate(config))
             # What was said to the agent meanwhile, its model has to read.
             if not (mailboxes.has_mail and mailboxes.read(config)):
                 return {"unhooked": True}
@@ -88,7 +89,7 @@ class HookNode(Node):
         config = config or {}
         joined = join_parts(input, require_identity(config))
         if self._comes_before_no_model(joined.state, config):
-            mailboxes = get_gate(config).mailboxes
+            mailboxes = get_mailboxes(get_gate(config))
             if not (mailboxes.has_mail and await mailboxes.aread(config)):
                 return {"unhooked": True}
         past = await self._history.aload_past(input.get("previous"), config)

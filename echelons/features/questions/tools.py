@@ -18,6 +18,7 @@ from pydantic import BaseModel, BeforeValidator, Field, ValidationError, model_v
 
 from echelons.features.feature import BuiltIn, ToolScope
 from echelons.guards.gate import get_gate
+from echelons.guards.mailboxes import get_mailboxes
 from echelons.identity.lineage import (
     ASKED_KEY,
     QUESTIONS_KEY,
@@ -328,7 +329,7 @@ def _build_kept_update(
 ) -> dict[str, Any]:
     """Keep a question for whose answer the agent does not wait."""
     stored = question.stored()
-    key = get_gate(config).mailboxes.keep_question(stored, call["id"] or "", config)
+    key = get_mailboxes(get_gate(config)).keep_question(stored, call["id"] or "", config)
     if not key:
         return build_error_update(call, "nothing of this run is stored, so nobody can answer")
     message = mark_notice(_build_answer(call, "asked; you are told when there is an answer; go on"))

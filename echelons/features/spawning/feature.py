@@ -18,6 +18,7 @@ from echelons.features.feature import (
     Place,
 )
 from echelons.features.memory.window import find_summaries, find_window
+from echelons.guards.dismissals import get_dismissals
 from echelons.guards.spawn import Spawn
 from echelons.identity.lineage import derive_message_id
 from echelons.models.fitting import build_roster_notice
@@ -99,7 +100,7 @@ def list_roster_notices(
     """
     past, state, config = step.past, step.state, step.config
     gate, identity, own = step.gate, step.identity, state["messages"]
-    below = gate.dismissals.list_below(PATH_SEPARATOR.join(identity.path))
+    below = get_dismissals(gate).list_below(PATH_SEPARATOR.join(identity.path))
     dismissed = [name for name in declared if name in below]
     plan = SpawnPlan.build(rules, past, state, config) if rules else None
     if not (dismissed or (plan and plan.known)) or is_paused(own):
@@ -141,7 +142,7 @@ class SpawningHooks(AgentHooks):
     ) -> Plan[Outcome]:
         """Tell the model which of its subordinates have come or gone."""
         # Most agents make none, and have none dismissed.
-        if not (self._rules or step.gate.dismissals):
+        if not (self._rules or get_dismissals(step.gate)):
             return proceed(step)
         notices = list_roster_notices(step, self._rules, self._declared)
         return _announce(notices, step, proceed) if notices else proceed(step)

@@ -12,8 +12,15 @@ from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import ensure_config, get_executor_for_config
 from langchain_core.runnables.utils import gather_with_concurrency
 
-from echelons.guards.budget import Allowance, Budgets, CallUsage, NotedCall
-from echelons.guards.gate import OPEN_GATE, Gate, Halt, Pause, Step, get_allowance, get_gate
+from echelons.guards.budget import (
+    Allowance,
+    Budgets,
+    CallUsage,
+    NotedCall,
+    get_allowance,
+    get_budgets,
+)
+from echelons.guards.gate import OPEN_GATE, Gate, Halt, Pause, Step, get_gate
 from echelons.models.door.bound_model import BoundModel
 from echelons.models.door.call_usage import (
     build_noted_call,
@@ -67,7 +74,7 @@ class Account(NamedTuple):
     def find(cls, config: Mapping[str, Any], gate: Gate) -> Self | None:
         """Return the account of the agent at work; `None` if nothing limits what it may spend."""
         allowance = get_allowance(config, gate)
-        return cls(gate.budgets, allowance, config, gate.arun) if allowance else None
+        return cls(get_budgets(gate), allowance, config, gate.arun) if allowance else None
 
 
 def ask(

@@ -20,7 +20,8 @@ from langchain_core.runnables import RunnableConfig
 from langchain_core.tracers.context import register_configure_hook
 
 from echelons.delegation.request import Usage
-from echelons.guards.gate import get_allowance, get_gate
+from echelons.guards.budget import get_allowance
+from echelons.guards.gate import get_gate
 from echelons.models.door.call_usage import ModelDescription, build_noted_call
 from echelons.models.length_refusal import read_length_refusal
 from echelons.text.error_lines import describe_error
