@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from copy import copy
 from dataclasses import dataclass, replace
@@ -21,7 +21,7 @@ from langgraph.config import get_config
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.store.base import BaseStore
 
-from echelons.agent import Agent, check_middleware_tools, get_compiled, keep_compiled
+from echelons.agent import Agent, get_compiled, keep_compiled
 from echelons.background_loop import get_background_loop
 from echelons.capabilities import Deriver, ModelDeriver, derive_from_names
 from echelons.checkpoints.checkpointer import SqliteCheckpointer
@@ -38,10 +38,21 @@ from echelons.delegation.policy import DEFAULT_POLICY, DelegationPolicy
 from echelons.errors import EventLoopMissing, SessionNeeded, invalid_option
 from echelons.features.feature import Place
 from echelons.features.registry import Made, bind_features, compile_features
-from echelons.graphs.agent_models import check_budgets, resolve_models
-from echelons.graphs.invocation.entry import TreeEntry, enter_tree
+from echelons.graphs.inherited import (
+    check_budgets,
+    find_budgeted,
+    resolve_guidance,
+    resolve_middleware,
+    resolve_models,
+    resolve_policies,
+)
+from echelons.graphs.invocation.entry import (
+    TreeEntry,
+    astream_until_settled,
+    enter_tree,
+    stream_until_settled,
+)
 from echelons.graphs.invocation.input_validation import validate_input
-from echelons.graphs.invocation.rerun import astream_until_settled, stream_until_settled
 from echelons.graphs.invocation.resume_check import (
     NOTHING_HIDDEN,
     Hidden,
@@ -50,19 +61,20 @@ from echelons.graphs.invocation.resume_check import (
     check_resume,
     find_hidden,
 )
-from echelons.graphs.lazy_level import LazyLevel
 from echelons.graphs.level_graph import (
     LevelBuilder,
     LevelPosition,
     build_agent_level,
     build_foreign_level,
+    get_entry_node,
 )
-from echelons.graphs.pregel.state_updates import EditableGraph
-from echelons.graphs.probe import probe_tree
-from echelons.graphs.provider_limits import ToolLimits
-from echelons.graphs.shown_tools import (
+from echelons.graphs.pregel.nested_graphs import DirectGraph, EditableGraph
+from echelons.graphs.state import LevelInput
+from echelons.graphs.tools import (
+    ToolLimits,
     choose_shown_tools,
     list_built_in_tools,
+    probe_tree,
     resolve_upward_tools,
 )
 from echelons.guards.limits import Limits
@@ -77,8 +89,7 @@ from echelons.nodes.tool_execution.async_only import find_async_only
 from echelons.text.input_limits import shorten_repr
 from echelons.text.redaction import Redactor, redact_secrets
 from echelons.text.sanitize import sanitize_value
-from echelons.tree.members import Member, fingerprint_tree, measure_heights, walk_tree
-from echelons.tree.permission_rules import get_permissions
+from echelons.tree.members import Member, fingerprint_tree, measure_heights
 
 
 class AgentGraph(EditableGraph):
@@ -262,6 +273,58 @@ def compile_tree(
         made=levels.made,
         **attributes,
     )
+
+
+class LevelGraph(DirectGraph):
+    """The compiled graph of one level.
+
+    Attributes:
+        carried_keys: Keys of the state with which a request begins as the one before has ended:
+            those of the agent's middleware.
+    """
+
+    carried_keys: frozenset[str] = frozenset()
+
+
+class LazyLevel(LevelGraph):
+    """A level that compiles itself at the first attribute access, and then is a `LevelGraph`.
+
+    So a tree of thousands of agents compiles only what runs. Inspection sees no difference: only
+    the class, and the two attributes below, can be read without compiling.
+    """
+
+    def __init__(self, name: str, build: Callable[[], LevelBuilder]) -> None:
+        # Not Pregel's `__init__`: there is no graph to hold yet.
+        object.__setattr__(self, "_name", name)
+        object.__setattr__(self, "_build", build)
+
+    def __getattribute__(self, key: str) -> Any:
+        if key in ("__class__", "__dict__", "__init__"):
+            return object.__getattribute__(self, key)
+        # LangGraph reads these two of every node's graph while it compiles the superior.
+        if key == "checkpointer":
+            return None
+        if key == "name":
+            return object.__getattribute__(self, "_name")
+        _compile_level(self)
+        return getattr(self, key)
+
+
+def _compile_level(level: LazyLevel) -> None:
+    held = object.__getattribute__(level, "__dict__")
+    builder = held["_build"]()
+    first = get_entry_node(builder)
+    compiled = builder.compile(name=held["_name"])
+    # What is passed on to another agent is none of a middleware's.
+    relay = "reason" if "reason" in builder.nodes else first
+    whole = LevelGraph(
+        entry=lambda given, config: relay if given.get("forward") else first, **compiled.__dict__
+    )
+    keys = frozenset(builder.schemas[builder.input_schema])
+    whole.carried_keys = keys - LevelInput.__annotations__.keys()
+    # Two threads may both get here; both fill in equal graphs, and the class changes last.
+    held.update(whole.__dict__)
+    object.__setattr__(level, "__class__", LevelGraph)
 
 
 def _copy_collections(attributes: dict[str, Any]) -> None:
@@ -473,68 +536,6 @@ class _LevelFactory:
         if isinstance(member, Agent):
             return self.build_level(member, above, superior, siblings)
         return build_foreign_level(member, self.history, self.journal)
-
-
-def resolve_policies(
-    root: Agent, inherited: DelegationPolicy = DEFAULT_POLICY
-) -> dict[str, DelegationPolicy]:
-    """Return the delegation policy of every agent: its own, or its superior's.
-
-    `inherited` is that of the superior of the root.
-    """
-    rules: dict[str, DelegationPolicy] = {}
-    for place in walk_tree(root):
-        if isinstance(place.member, Agent):
-            above = rules[place.path[-2]] if len(place.path) > 1 else inherited
-            rules[place.member.name] = place.member.delegation or above
-    return rules
-
-
-def resolve_guidance(
-    root: Agent, inherited: str | Mapping[str, str] | None = None
-) -> dict[str, str | Mapping[str, str] | None]:
-    """Return the guidance of every agent: its own, or its superior's."""
-    guidance: dict[str, str | Mapping[str, str] | None] = {}
-    for place in walk_tree(root):
-        if isinstance(place.member, Agent):
-            above = guidance[place.path[-2]] if len(place.path) > 1 else inherited
-            own = place.member.guidance
-            guidance[place.member.name] = above if own is None else own
-    return guidance
-
-
-def resolve_middleware(root: Agent, inherited: tuple[Any, ...] = ()) -> dict[str, tuple[Any, ...]]:
-    """Return the middleware of every agent: what it inherits from its superior, then its own.
-
-    Of two with one name, its own takes the place of the inherited one.
-
-    Raises:
-        ConfigurationError: A tool of an inherited one is called as another of the agent.
-    """
-    middleware: dict[str, tuple[Any, ...]] = {}
-    for place in walk_tree(root):
-        if isinstance(place.member, Agent):
-            agent = place.member
-            above = middleware[place.path[-2]] if len(place.path) > 1 else inherited
-            own = {each.name for each in agent.middleware}
-            kept = above if agent.inherit_middleware else ()
-            left = (each for each in kept if each.name not in own)
-            middleware[agent.name] = (*left, *agent.middleware)
-            check_middleware_tools(agent, middleware[agent.name])
-    return middleware
-
-
-def find_budgeted(root: Agent, inherited: bool = False) -> frozenset[str]:
-    """Return the names of the agents that have a budget, or are below one that has.
-
-    `inherited` says whether the superior of the root is among them.
-    """
-    found: set[str] = set()
-    for place in walk_tree(root):
-        above = place.path[-2] in found if len(place.path) > 1 else inherited
-        if above or get_permissions(place.member).budget:
-            found.add(place.member.name)
-    return frozenset(found)
 
 
 def resolve_deriver(tree: str, given: Deriver | None) -> tuple[Deriver, Any]:

@@ -17,10 +17,8 @@ from echelons.effects.approvals import StandingDecisions
 from echelons.effects.journal import Journal, is_polling
 from echelons.features.feature import AgentHooks, AttemptHooks, BuiltIn, Place, RequestPlace
 from echelons.features.registry import bind_features, bind_requests
-from echelons.graphs.delegation_graph import build_delegation_graph
+from echelons.graphs.delegation_graph import BuildLevel, build_delegation_graph
 from echelons.graphs.edges import AfterReason, BeforeReason, LoopNodes
-from echelons.graphs.shown_tools import choose_shown_tools, list_built_in_tools, list_shown_tools
-from echelons.graphs.spawned_levels import BuildLevel
 from echelons.graphs.state import (
     Conversation,
     LevelInput,
@@ -29,6 +27,7 @@ from echelons.graphs.state import (
     RootInput,
     RootState,
 )
+from echelons.graphs.tools import choose_shown_tools, list_built_in_tools, list_shown_tools
 from echelons.guards.limits import (
     DEFAULT_REFUSALS,
     DEFAULT_REPEATS,

@@ -12,8 +12,7 @@ from langgraph.channels import BinaryOperatorAggregate
 from typing_extensions import TypedDict
 
 from echelons.checkpoints.delta_channels import Entries, Messages
-from echelons.graphs.parts_channel import Parts
-from echelons.graphs.queue_channels import Answers, LatestEntries, WaitingRequests
+from echelons.graphs.channels import Answers, LatestEntries, Parts, WaitingRequests
 from echelons.messaging.notice import keep_first
 
 NoticeMark: TypeAlias = Annotated[str, BinaryOperatorAggregate(str, keep_first)]

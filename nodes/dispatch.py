@@ -1,4 +1,8 @@
-"""`dispatch`: one node for many subordinates, each looked up by name when needed."""
+"""Nodes of a delegation graph beside its subordinates: `dispatch` and `refuse`.
+
+`dispatch` is one node for many subordinates, each looked up by name when needed; `refuse` answers a
+request that no subordinate may take, so that no call stays open.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +11,39 @@ from typing import Any, TypeAlias
 
 from langchain_core.runnables import RunnableConfig
 
+from echelons.delegation.request import DelegationResponse, Status
 from echelons.delegation.spawned_agents import AgentSpecification
 from echelons.errors import UnreadableRecord
 from echelons.nodes.base_node import Node
 from echelons.nodes.delegating.queued_request import QueuedRequest
-from echelons.nodes.delegating.request_queue import DISPATCH
+from echelons.nodes.delegating.request_queue import DISPATCH, REFUSE, RequestQueue
 from echelons.nodes.subordinate import Subordinate
+
+
+class Refuse(Node):
+    """The node `refuse` of a delegation graph."""
+
+    def __init__(self, queue: RequestQueue) -> None:
+        super().__init__(REFUSE)
+        self._queue = queue
+
+    def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
+        """Answer the first request of the queue with `unable`."""
+        config = config or {}
+        order = QueuedRequest.load(input["queue"][0])
+        answer = DelegationResponse(
+            request_id=order.request.id,
+            agent=order.request.current,
+            status=Status.UNABLE,
+            path=order.request.path,
+            # The same rule sent the request here, so a reason is found again.
+            reason=self._queue.find_refusal(order, config) or "refused",
+            failed=True,
+        )
+        step = self._queue.decide_next_step(order, answer, config)
+        step = step._replace(refused=not order.earlier_responses)
+        return self._queue.advance(input, step, order.get_head(input))
+
 
 MAX_NODES = 256
 """Most subordinates with a node each; 2,000 flat nodes tripled the cost of a run."""

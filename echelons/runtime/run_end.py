@@ -1,19 +1,24 @@
-"""The record of a run and its end: what is stored before the lease of the thread is released."""
+"""The record of a run, its end, and what is read of a turn from what is stored of it.
+
+A turn that has ended is judged by its messages, any other by the work that it has left. The end is
+stored before the lease of the thread is released.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from uuid import uuid4
 
+from langchain_core.messages import BaseMessage
 from langgraph.runtime import RunControl
 from langgraph.types import Command
 
 from echelons.checkpoints.coordination import turns
 from echelons.checkpoints.coordination.answer_mark import AnswerMark
 from echelons.checkpoints.coordination.control_orders import ControlOrders, GivenOrder
-from echelons.checkpoints.coordination.turns import Turn, TurnEnd
+from echelons.checkpoints.coordination.turns import EndStatus, Turn, TurnEnd
 from echelons.checkpoints.ledger import Transaction
 from echelons.checkpoints.queries import LedgerQuery, ReadPlan
 from echelons.checkpoints.threads import answer_outbox
@@ -22,13 +27,17 @@ from echelons.checkpoints.threads.pending_work import Question
 from echelons.checkpoints.threads.thread_status import (
     ThreadStatus,
     read_thread_status,
+    read_turn_messages,
     select_turn_messages,
 )
-from echelons.delegation.request import DelegationResponse, Usage
+from echelons.delegation.request import DelegationRequest, DelegationResponse, Usage
 from echelons.features.registry import open_features
 from echelons.guards.backpressure import Backpressure
 from echelons.guards.budget import NotedCall
 from echelons.guards.dismissals import Dismissal
+from echelons.nodes.planning.final_answer import read_final_text
+from echelons.nodes.planning.segment_end import build_halt_report, read_halt
+from echelons.nodes.subordinate import build_response
 from echelons.runtime.run_events import (
     STREAM_MODES,
     EventTranslator,
@@ -38,17 +47,74 @@ from echelons.runtime.run_events import (
     build_dismissal_event,
     build_order_event,
 )
-from echelons.runtime.turn_status import (
-    TurnStatus,
-    build_turn_end,
-    describe_open_turn,
-    read_turn_end,
-)
 from echelons.text.redaction import Redactor, redact_secrets
 from echelons.tree.names import PATH_SEPARATOR
 
 if TYPE_CHECKING:
     from echelons.features.feature import RunHooks, RunScope
+
+
+TurnStatus: TypeAlias = EndStatus | Literal["asking", "paused", "running"]
+"""The status of a turn at the end of a run; `running` if another run goes on with it."""
+
+
+def read_turn_end(status: ThreadStatus, confidence: float) -> ReadPlan[TurnEnd]:
+    """Return the end of a root's last turn, read from the checkpoint at its end."""
+    messages = yield from read_turn_messages(status)
+    return build_turn_end(status, messages, confidence)
+
+
+def build_turn_end(
+    status: ThreadStatus, messages: Sequence[BaseMessage], confidence: float
+) -> TurnEnd:
+    """Return the end of a turn.
+
+    Args:
+        status: Status of the thread at the end of the turn.
+        messages: Messages of the turn, its task first.
+        confidence: The root's declared confidence.
+    """
+    identity, last = status.identity, messages[-1] if messages else None
+    if identity is None:
+        return TurnEnd("", reason="nothing has run on the thread")
+    request = DelegationRequest(
+        id=identity.turn,
+        origin=identity.agent,
+        current=identity.agent,
+        task=str(messages[0].text) if messages else "",
+        path=identity.path,
+    )
+    halt = read_halt(last) if last else None
+    report = build_halt_report(halt, messages[:-1]) if halt else None
+    outcome = {"messages": messages, "response": report}
+    response = build_response(request, outcome, confidence)
+    ended: EndStatus = "finished"
+    if halt:
+        ended = halt.kind if halt.kind in ("stopped", "dismissed") else "limited"
+    elif response.end == "length":
+        ended = "limited"
+    text = read_final_text(messages)
+    if not text.strip() and response.result:
+        text = response.result
+    return TurnEnd(text, ended, response.reason, response)
+
+
+def describe_open_turn(status: ThreadStatus, left: str = "") -> tuple[TurnStatus, str]:
+    """Return the status of a turn that has not ended, and the reason.
+
+    Args:
+        status: Status of the thread.
+        left: Why the run was left before its end; empty if it was not.
+    """
+    work = status.pending_work
+    held = f"paused: {', '.join(sorted(work.paused))}" if work.paused else ""
+    if left and (work.can_proceed or not work.questions):
+        return "paused", f"{left}: the run ended after its current step; `resume` continues it"
+    if work.questions:
+        paths = dict.fromkeys(PATH_SEPARATOR.join(each.path) for each in work.questions)
+        asked = f"question: an answer is needed by {', '.join(paths)}"
+        return "asking", "; ".join(filter(None, (asked, held)))
+    return "paused", held or "cut short: `resume` continues the turn"
 
 
 @dataclass(frozen=True, slots=True)

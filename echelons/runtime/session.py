@@ -62,9 +62,8 @@ from echelons.features.workspace.store import (
     list_changes,
     merge_agent_changes,
 )
-from echelons.graphs.agent_models import check_budgets
-from echelons.graphs.probe import probe_tree
-from echelons.graphs.provider_limits import check_tool_names
+from echelons.graphs.inherited import check_budgets
+from echelons.graphs.tools import check_tool_names, probe_tree
 from echelons.guards.budget import Budget, format_amount
 from echelons.guards.prices import Prices, check_prices
 from echelons.human import Human

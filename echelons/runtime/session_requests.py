@@ -63,8 +63,7 @@ from echelons.identity.lineage import (
     REQUEST_CONTEXT_KEY,
     choose_user_name,
 )
-from echelons.runtime.run_end import RunEnd, read_run_end
-from echelons.runtime.turn_status import read_turn_end
+from echelons.runtime.run_end import RunEnd, read_run_end, read_turn_end
 from echelons.text.content_blocks import copy_blocks, find_block_fault
 from echelons.text.input_limits import (
     MESSAGE_BYTES,

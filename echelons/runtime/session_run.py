@@ -30,11 +30,10 @@ from echelons.delegation.contract import Contract
 from echelons.delegation.request import DelegationResponse, Usage
 from echelons.errors import InvalidInput
 from echelons.langgraph_internals import parent_config
-from echelons.runtime.run_end import RunEnd, RunRecord, read_run_end
+from echelons.runtime.run_end import RunEnd, RunRecord, TurnStatus, read_run_end
 from echelons.runtime.run_events import RunEvent
 from echelons.runtime.session_requests import SessionRequest
 from echelons.runtime.turn_engine import TurnEngine
-from echelons.runtime.turn_status import TurnStatus
 from echelons.text.error_lines import describe_error
 
 _NO_STATUS: Any = ""

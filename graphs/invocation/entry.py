@@ -4,23 +4,29 @@ A session, and so the command line and the MCP server, runs an `AgentGraph`, as 
 function of another agent, `as_tool`, and a graph around the tree. Each run enters here: it gets a
 gate and services of its own, within what the tree around it passes down. A subordinate enters its
 level by `RunContext.enter_level`.
+
+A run may end with an interrupt that has become obsolete: of several agents asked in parallel, one
+may wait for a person when the others already suffice. LangGraph ends the run then, as every task of
+a superstep must end; it is started again at once, and the waiting agent finds that it has lost.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
+from contextlib import aclosing
 from dataclasses import replace
 from time import monotonic
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from uuid import uuid5
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import BaseCheckpointSaver
+from langgraph.checkpoint.serde.types import INTERRUPT
 
 from echelons.checkpoints.coordination.circuit_breakers import TreeBreakers
 from echelons.checkpoints.coordination.race_ledger import TreeRaces
 from echelons.checkpoints.coordination.turns import Turn
-from echelons.checkpoints.inherited_config import get_saver, is_embedded
+from echelons.checkpoints.inherited_config import get_saver, is_embedded, with_saver
 from echelons.checkpoints.ledger import MemoryLedger, get_ledger
 from echelons.checkpoints.threads.store import hide_library_metadata
 from echelons.checkpoints.tree_control.run_gate import TreeGate
@@ -32,12 +38,20 @@ from echelons.guards.budget import get_allowance
 from echelons.guards.permissions import ALL_GRANTED
 from echelons.identity.failures import FailureLog
 from echelons.identity.lineage import ECHELONS_NS, Identity
-from echelons.langgraph_internals import PULL, SCRATCHPAD_KEY, TASK_PATH_KEY, parent_config
+from echelons.langgraph_internals import (
+    CHECKPOINT_MAP_KEY,
+    PULL,
+    SCRATCHPAD_KEY,
+    TASK_PATH_KEY,
+    parent_config,
+)
+from echelons.nodes.delegating.attempt import is_failure
 from echelons.run_context import CONTEXT_KEY, RunContext, get_context
 from echelons.text.sanitize import sanitize_value
 
 if TYPE_CHECKING:
     from echelons.graphs.compiled_tree import AgentGraph
+
 
 NO_RECURSION_LIMIT = 10**9
 """The `recursion_limit` of a caller who sets none: higher than any limit of a tree. LangGraph's
@@ -171,3 +185,84 @@ def separate_tool_call(options: dict[str, Any]) -> dict[str, Any]:
         SCRATCHPAD_KEY: replace(pad, subgraph_counter=lambda: 0),
     }
     return {**options, "config": {**config, "configurable": own}}
+
+
+def stream_until_settled(
+    run: Callable[..., Iterator[Any]], given: Any, entry: TreeEntry
+) -> Iterator[Any]:
+    """Yield the parts of a run, and of its reruns until no interrupt is obsolete.
+
+    Args:
+        run: Starts a run with an input and the keyword `config`.
+        given: The input of the first run; reruns get `None`.
+        entry: The run. Its gate is closed at the end, also after an error; reruns begin at the
+            checkpoint that the run before has ended with.
+    """
+    config = entry.config
+    with entry.gate:
+        while True:
+            entry.races.begin()
+            questions: list[Any] = []
+            try:
+                for part in run(given, config=config):
+                    if _is_root_interrupt(part):
+                        questions.append(part)
+                    else:
+                        yield part
+            except Exception as error:
+                if is_failure(error):
+                    own = with_saver(config, entry.saver)
+                    entry.failures.record(error, own, leaves=True)
+                raise
+            if not entry.races.has_obsolete_question:
+                yield from questions
+                return
+            given, config = None, _without_checkpoint(config)
+
+
+async def astream_until_settled(
+    run: Callable[..., AsyncIterator[Any]], given: Any, entry: TreeEntry
+) -> AsyncGenerator[Any]:
+    """Async version of `stream_until_settled`."""
+    config = entry.config
+    async with entry.gate:
+        while True:
+            entry.races.begin()
+            questions: list[Any] = []
+            try:
+                # Closed with this generator: LangGraph cancels at once, not at garbage collection.
+                async with aclosing(
+                    cast("AsyncGenerator[Any]", run(given, config=config))
+                ) as parts:
+                    async for part in parts:
+                        if _is_root_interrupt(part):
+                            questions.append(part)
+                        else:
+                            yield part
+            except Exception as error:
+                if is_failure(error):
+                    own = with_saver(config, entry.saver)
+                    await entry.failures.arecord(error, own, leaves=True)
+                raise
+            if not entry.races.has_obsolete_question:
+                for question in questions:
+                    yield question
+                return
+            given, config = None, _without_checkpoint(config)
+
+
+def _without_checkpoint(config: RunnableConfig) -> RunnableConfig:
+    """Return a run's config without the past checkpoint that it named, if it did."""
+    named = ("checkpoint_id", CHECKPOINT_MAP_KEY)
+    kept = {key: value for key, value in config["configurable"].items() if key not in named}
+    return {**config, "configurable": kept}
+
+
+def _is_root_interrupt(part: Any) -> bool:
+    """Return whether a part of a stream is an interrupt of the root graph."""
+    payload = part
+    if isinstance(part, tuple):
+        if part[0] and isinstance(part[0], tuple):  # of a subgraph
+            return False
+        payload = part[-1]
+    return isinstance(payload, dict) and INTERRUPT in payload

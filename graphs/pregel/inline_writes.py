@@ -29,6 +29,7 @@ from threading import Lock, Semaphore
 from types import FunctionType
 from typing import Any
 
+from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import ToolMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import WRITES_IDX_MAP, Checkpoint
@@ -37,9 +38,9 @@ from langgraph.graph.state import CompiledStateGraph
 from langgraph.pregel import Pregel
 
 from echelons.checkpoints.checkpointer import SqliteCheckpointer, TaskWrites
+from echelons.checkpoints.coordination.turns import RootState, Turn
 from echelons.checkpoints.delta_channels import MESSAGES
 from echelons.checkpoints.storage.connection import DatabaseBusy
-from echelons.graphs.pregel.root_state import note_root_state
 from echelons.graphs.pregel.token_stream import stream_only_tokens
 from echelons.langgraph_internals import (
     RESUMING_KEY,
@@ -48,6 +49,32 @@ from echelons.langgraph_internals import (
     SyncPregelLoop,
 )
 from echelons.run_context import get_context
+
+
+class RootStateHandler(BaseCallbackHandler):
+    """Notes the messages of the run whose own handler it is, when the run ends."""
+
+    run_inline = True
+
+    def __init__(self, state: RootState) -> None:
+        self._state = state
+
+    def on_chain_end(self, outputs: Any, **kwargs: Any) -> None:
+        """Note the messages."""
+        self._state.messages = outputs.get(MESSAGES) if isinstance(outputs, dict) else None
+
+
+def note_root_state(manager: Any, turn: Turn | None, thread_id: Any) -> None:
+    """Note the state in which a run ends, if it is of the root of a session.
+
+    Args:
+        manager: The callbacks of the run; `None` for none.
+        turn: The session's turn, if any.
+        thread_id: The thread of the run: a tool may run a graph on another one.
+    """
+    if manager and turn and turn.thread_id == thread_id:
+        # Those that are not inherited by the runs below; the list itself may be shared.
+        manager.handlers = [*manager.handlers, RootStateHandler(turn.root)]
 
 
 class EventQueue:

@@ -322,7 +322,7 @@ def test_a_namespace_is_the_node_and_the_task_of_each_graph_on_the_way(
     assert [part.partition(":")[0] for part in deepest] == ["work", "work"]
 
 
-# Streams: graphs/invocation/rerun.py, echelons/runtime/run_events.py
+# Streams: graphs/invocation/entry.py, echelons/runtime/run_events.py
 
 
 def test_a_stream_shows_interrupts_under_their_own_key(saver: InMemorySaver) -> None:
@@ -342,7 +342,7 @@ def test_a_debug_stream_shows_several_writes_of_one_task_under_one_key() -> None
     assert chunks[-1]["result"] == {"seen": {SEVERAL_WRITES_KEY: [[1], [2]]}}
 
 
-# Nested graphs: nodes/base_node.py, graphs/pregel/direct_entry.py, graphs/lazy_level.py
+# Nested graphs: nodes/base_node.py, graphs/pregel/nested_graphs.py, graphs/compiled_tree.py
 
 
 def test_a_graph_in_the_dependencies_of_a_node_is_found() -> None:
@@ -436,7 +436,7 @@ def test_the_handler_of_streamed_messages_is_the_last_one_that_is_inherited() ->
     assert last.metadata == {}
 
 
-# Updates of a stored state: graphs/pregel/state_updates.py
+# Updates of a stored state: graphs/pregel/nested_graphs.py
 
 
 def test_the_config_around_an_update_of_a_state_reaches_its_checkpoint(

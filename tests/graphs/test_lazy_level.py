@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from echelons import Agent
-from echelons.graphs.lazy_level import LazyLevel, LevelGraph
+from echelons.graphs.compiled_tree import LazyLevel, LevelGraph
 from echelons.graphs.level_graph import LevelBuilder, build_foreign_level
 from echelons.testing import ScriptedModel, delegate
 from echelons.tree.members import adopt_member

@@ -5,7 +5,7 @@ from __future__ import annotations
 from langchain_core.tools import tool
 
 from echelons import Agent
-from echelons.graphs.probe import probe_tree
+from echelons.graphs.tools import probe_tree
 
 
 def look(place: str) -> str:

@@ -1,4 +1,4 @@
-"""Resolves the chat model of each agent: its own, its superior's, or the default.
+"""What agents inherit from their superiors: models, policies, guidance, middleware and budgets.
 
 Also checks that what the models use can be known where there is a budget.
 """
@@ -11,7 +11,8 @@ from typing import Any
 from langchain_core.language_models import BaseChatModel
 from langchain_core.runnables import RunnableBinding, RunnableLambda
 
-from echelons.agent import Agent
+from echelons.agent import Agent, check_middleware_tools
+from echelons.delegation.policy import DEFAULT_POLICY, DelegationPolicy
 from echelons.errors import ConfigurationError, InvalidSetting, model_cannot_call
 from echelons.guards.budget import Budget
 from echelons.guards.prices import Prices
@@ -52,6 +53,68 @@ def resolve_models(root: Agent, inherited: Any = None) -> dict[str, Any]:
         if (agent.tools or agent.subordinates) and not supports_tool_calls(models[agent.name]):
             raise model_cannot_call(agent.name, type(models[agent.name]).__name__)
     return models
+
+
+def resolve_policies(
+    root: Agent, inherited: DelegationPolicy = DEFAULT_POLICY
+) -> dict[str, DelegationPolicy]:
+    """Return the delegation policy of every agent: its own, or its superior's.
+
+    `inherited` is that of the superior of the root.
+    """
+    rules: dict[str, DelegationPolicy] = {}
+    for place in walk_tree(root):
+        if isinstance(place.member, Agent):
+            above = rules[place.path[-2]] if len(place.path) > 1 else inherited
+            rules[place.member.name] = place.member.delegation or above
+    return rules
+
+
+def resolve_guidance(
+    root: Agent, inherited: str | Mapping[str, str] | None = None
+) -> dict[str, str | Mapping[str, str] | None]:
+    """Return the guidance of every agent: its own, or its superior's."""
+    guidance: dict[str, str | Mapping[str, str] | None] = {}
+    for place in walk_tree(root):
+        if isinstance(place.member, Agent):
+            above = guidance[place.path[-2]] if len(place.path) > 1 else inherited
+            own = place.member.guidance
+            guidance[place.member.name] = above if own is None else own
+    return guidance
+
+
+def resolve_middleware(root: Agent, inherited: tuple[Any, ...] = ()) -> dict[str, tuple[Any, ...]]:
+    """Return the middleware of every agent: what it inherits from its superior, then its own.
+
+    Of two with one name, its own takes the place of the inherited one.
+
+    Raises:
+        ConfigurationError: A tool of an inherited one is called as another of the agent.
+    """
+    middleware: dict[str, tuple[Any, ...]] = {}
+    for place in walk_tree(root):
+        if isinstance(place.member, Agent):
+            agent = place.member
+            above = middleware[place.path[-2]] if len(place.path) > 1 else inherited
+            own = {each.name for each in agent.middleware}
+            kept = above if agent.inherit_middleware else ()
+            left = (each for each in kept if each.name not in own)
+            middleware[agent.name] = (*left, *agent.middleware)
+            check_middleware_tools(agent, middleware[agent.name])
+    return middleware
+
+
+def find_budgeted(root: Agent, inherited: bool = False) -> frozenset[str]:
+    """Return the names of the agents that have a budget, or are below one that has.
+
+    `inherited` says whether the superior of the root is among them.
+    """
+    found: set[str] = set()
+    for place in walk_tree(root):
+        above = place.path[-2] in found if len(place.path) > 1 else inherited
+        if above or get_permissions(place.member).budget:
+            found.add(place.member.name)
+    return frozenset(found)
 
 
 def check_budgets(

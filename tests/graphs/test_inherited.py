@@ -5,7 +5,7 @@ from __future__ import annotations
 from langchain_core.language_models.fake_chat_models import FakeListChatModel
 
 from echelons import Agent
-from echelons.graphs.agent_models import resolve_models
+from echelons.graphs.inherited import resolve_models
 from echelons.nodes.model_call.model_input import supports_tool_calls
 from echelons.offline.planner import OfflinePlanner
 from echelons.testing import ScriptedModel

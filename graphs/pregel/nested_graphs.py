@@ -1,15 +1,22 @@
-"""A graph whose stored state can be updated by hand, with the identity of its agent.
+"""Graphs whose state can be updated by hand, and nested ones that start with their first node.
 
-Studio does it, and any caller of `update_state`. LangGraph then runs the edges of a node with
-the caller's config only, and stores a checkpoint with the caller's metadata only: the identity
-that a run would carry is read from the checkpoint that is updated.
+An update by Studio, or by any caller of `update_state`, runs the edges of a node with the caller's
+config only, and stores a checkpoint with the caller's metadata only: the identity that a run would
+carry is read from the checkpoint that is updated.
+
+LangGraph gives every graph a step before the first, in which `__start__` forwards the input. A tree
+pays for it twice a level, for nothing: the caller of a nested graph knows its first node. Such a
+graph is inspected as LangGraph made it, and run by a copy whose input also triggers the first node.
+LangGraph also merges the config of a call with the config around it, and each of its values with
+itself: a nested graph whose config is the one around it is run without.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from functools import cached_property
+from typing import Any, TypeAlias
 
 from langchain_core.runnables import RunnableConfig, ensure_config
 from langchain_core.runnables.config import merge_configs
@@ -32,7 +39,7 @@ from echelons.checkpoints.threads.store import hide_library_metadata
 from echelons.errors import invalid_option
 from echelons.graphs.pregel.inline_writes import InlineGraph
 from echelons.identity.lineage import Identity
-from echelons.langgraph_internals import parent_config
+from echelons.langgraph_internals import BRANCH_PREFIX, parent_config
 from echelons.nodes.delegating.request_queue import DISPATCH
 from echelons.text.input_limits import list_items, refuse_unreadable, shorten_repr
 
@@ -139,3 +146,54 @@ def _with_identity_in_context(
 
 def _with_metadata(own: Mapping[str, str | None], config: RunnableConfig) -> RunnableConfig:
     return {**config, "metadata": {**(config.get("metadata") or {}), **own}}
+
+
+EntrySelector: TypeAlias = Callable[[Mapping[str, Any], Mapping[str, Any]], str]
+"""Returns the name of the first node from an input and a config."""
+
+
+class DirectGraph(EditableGraph):
+    """A nested graph without the step before its first node, which `entry` names."""
+
+    def __init__(self, *, entry: EntrySelector, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.entry = entry
+        keys = self.builder.schemas[self.builder.input_schema]
+        triggers = [f"{BRANCH_PREFIX}{node}" for node in self.builder.nodes]
+        self.run_fields = {**kwargs, "input_channels": [*keys, *triggers]}
+
+    @cached_property
+    def runner(self) -> InlineGraph:
+        """The copy that runs."""
+        return InlineGraph(**self.run_fields)
+
+    def stream(
+        self, input: Any, config: RunnableConfig | None = None, **kwargs: Any
+    ) -> Iterator[Any]:
+        """Run the graph, see `CompiledStateGraph.stream`."""
+        runner, given = self._prepare_run(input, config)
+        return runner.stream(given, _without_inherited(config), **kwargs)
+
+    def astream(
+        self, input: Any, config: RunnableConfig | None = None, **kwargs: Any
+    ) -> AsyncIterator[Any]:
+        """Async version of `stream`."""
+        runner, given = self._prepare_run(input, config)
+        return runner.astream(given, _without_inherited(config), **kwargs)
+
+    def _prepare_run(self, given: Any, config: RunnableConfig | None) -> tuple[InlineGraph, Any]:
+        """Return the copy that runs an input, and the input as it takes it."""
+        started = self._start(given, config) if isinstance(given, Mapping) else given
+        return self.runner, started
+
+    def _start(self, given: Mapping[str, Any], config: RunnableConfig | None) -> dict[str, Any]:
+        """Return an input with the trigger of the first node."""
+        return {**given, f"{BRANCH_PREFIX}{self.entry(given, config or {})}": None}
+
+
+def _without_inherited(config: RunnableConfig | None) -> RunnableConfig | None:
+    """Return a config without what LangGraph also takes from the config around the call."""
+    if config is None or config is not parent_config.get():
+        return config
+    # These tell LangGraph that the graph is nested.
+    return {"configurable": config["configurable"]}
