@@ -25,7 +25,6 @@ from echelons.agent import Agent, get_compiled, keep_compiled
 from echelons.background_loop import get_background_loop
 from echelons.capabilities import Deriver, ModelDeriver, derive_from_names
 from echelons.checkpoints.checkpointer import SqliteCheckpointer
-from echelons.checkpoints.coordination.approval_ledger import LedgerDecisions
 from echelons.checkpoints.coordination.capability_cache import CapabilityCache
 from echelons.checkpoints.coordination.effect_journal import LedgerJournal
 from echelons.checkpoints.coordination.failure_ledger import LedgerFailures
@@ -36,6 +35,7 @@ from echelons.checkpoints.open import open_checkpointer
 from echelons.checkpoints.threads.segments import SavedHistory
 from echelons.delegation.policy import DEFAULT_POLICY, DelegationPolicy
 from echelons.errors import EventLoopMissing, SessionNeeded, invalid_option
+from echelons.features.approvals.records import LedgerDecisions
 from echelons.features.feature import Place
 from echelons.features.registry import Made, bind_features, compile_features
 from echelons.graphs.inherited import (

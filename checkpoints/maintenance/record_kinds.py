@@ -7,7 +7,6 @@ from functools import cache
 from typing import Any, Final
 
 from echelons.checkpoints.coordination.answer_mark import OPEN_EPOCH
-from echelons.checkpoints.coordination.approval_ledger import APPROVAL
 from echelons.checkpoints.coordination.capability_cache import DERIVED
 from echelons.checkpoints.coordination.circuit_breakers import CIRCUIT, INTENSITY
 from echelons.checkpoints.coordination.control_orders import ORDERS
@@ -26,7 +25,7 @@ from echelons.features.registry import list_features
 
 _CORE_KINDS: Final[tuple[RecordKind[Any], ...]] = (
     *(TURN, ORDERS, METER, EFFECT, FAILURE, FAILURE_COUNT, RACE, ANSWER, OPEN_EPOCH),
-    *(APPROVAL, REPAIR),
+    REPAIR,
 )
 SHARED_KINDS: Final[dict[str, RecordKind[Any]]] = {
     kind.name: kind for kind in (CIRCUIT, INTENSITY, DERIVED, ALIAS_NAME, ALIAS_POOL)

@@ -20,9 +20,15 @@ class Mailboxes:
 
     has_mail: bool = False
     """Whether any agent of the thread was ever sent a message; nothing else is called otherwise."""
+    interventions: Mapping[str, int] = {}
+    """The number of the latest intervention of each agent that had one, by path."""
 
     def begin_reply(self, config: Mapping[str, Any], cut: Callable[[Sequence[Any]], None]) -> None:
         """Let interventions cut off the reply that the agent begins, with its chunks so far."""
+
+    def take_cut(self, namespace: str, path: str) -> Callable[[Sequence[Any]], None] | None:
+        """Return what cuts off a reply of an agent, if an intervention has come since it began."""
+        return None
 
     def end_reply(self, config: Mapping[str, Any], *, has_failed: bool) -> None:
         """Note that the reply has ended; if it has failed, others may read its messages."""

@@ -17,7 +17,6 @@ from uuid import UUID
 from langchain_core.messages import BaseMessage
 from langchain_core.outputs import ChatGenerationChunk
 
-from echelons.checkpoints.coordination.mailbox import TreeMailboxes
 from echelons.checkpoints.tree_control.run_gate import TreeGate
 from echelons.errors import StorageError
 from echelons.guards.mailboxes import get_mailboxes
@@ -76,7 +75,7 @@ class TokenHandler(StreamMessagesHandler):
             self._look(self._gate)
         boxes = get_mailboxes(self._gate)
         # A model that a tool or a graph within the agent calls has another namespace.
-        if isinstance(boxes, TreeMailboxes) and boxes.interventions:
+        if boxes.interventions:
             metadata: dict[str, Any] = meta[1]
             namespace = str(metadata.get("langgraph_checkpoint_ns", ""))
             if cut := boxes.take_cut(namespace, str(metadata.get("agent_path", ""))):

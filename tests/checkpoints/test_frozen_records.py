@@ -13,7 +13,6 @@ from langchain_core.messages import AIMessage
 
 from echelons import Limits, SqliteCheckpointer
 from echelons.checkpoints.coordination.answer_mark import AnswerMark
-from echelons.checkpoints.coordination.approval_ledger import LedgerDecisions
 from echelons.checkpoints.coordination.branches import build_branch
 from echelons.checkpoints.coordination.circuit_breakers import TreeBreakers
 from echelons.checkpoints.coordination.control_orders import (
@@ -23,9 +22,7 @@ from echelons.checkpoints.coordination.control_orders import (
 )
 from echelons.checkpoints.coordination.failure_ledger import LedgerFailures
 from echelons.checkpoints.coordination.mailbox import (
-    SentMail,
     StoredMail,
-    TreeMailboxes,
     add_mail,
     mark_read,
 )
@@ -41,6 +38,8 @@ from echelons.checkpoints.tree_control.turn_grants import grant_turn
 from echelons.checkpoints.tree_control.usage_meter import Meter
 from echelons.delegation.race import RaceEntry
 from echelons.effects.approvals import Decision, GuardedCall
+from echelons.features.approvals.records import LedgerDecisions
+from echelons.features.mail.guard import SentMail, TreeMailboxes
 from echelons.features.monitors.ledger import JudgedEvents, MonitorLedger
 from echelons.features.monitors.placing import PlacedMonitor
 from echelons.features.monitors.verdict import Verdict

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from echelons.features.approvals.records import APPROVAL
 from echelons.features.approvals.requests import RequestApprovals
 from echelons.features.feature import AttemptHooks, Feature, RequestPlace
 
@@ -12,6 +13,7 @@ class ApprovalsFeature(Feature):
     """Requests that a person has to approve before they run."""
 
     name: ClassVar[str] = "approvals"
+    records = (APPROVAL,)
 
     def bind_request(self, place: RequestPlace) -> AttemptHooks:
         """Return the approval of requests, which a stored question needs also without a rule."""

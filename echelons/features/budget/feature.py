@@ -12,10 +12,10 @@ from langchain_core.runnables import RunnableConfig
 from echelons.checkpoints.coordination.task_changes import get_task_changes
 from echelons.checkpoints.inherited_config import get_saver
 from echelons.checkpoints.tree_control.budget_records import CHARGE, GRANT
-from echelons.checkpoints.tree_control.tree_budgets import TreeBudgets
 from echelons.checkpoints.tree_control.turn_grants import ROOT_GRANT
 from echelons.delegation.request import DelegationResponse
 from echelons.features.budget.grants import RequestGrants, is_asking, list_timed
+from echelons.features.budget.guard import TreeBudgets
 from echelons.features.budget.warnings import BudgetWarnings
 from echelons.features.feature import (
     AgentHooks,

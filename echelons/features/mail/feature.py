@@ -16,7 +16,6 @@ from echelons.checkpoints.coordination.mailbox import (
     MAIL_SENT,
     MAILBOX,
     STEERED,
-    TreeMailboxes,
 )
 from echelons.delegation.spawned_agents import GIVEN
 from echelons.features.feature import (
@@ -36,6 +35,7 @@ from echelons.features.mail.cut import (
     join_chunks,
     mark_cut,
 )
+from echelons.features.mail.guard import TreeMailboxes
 from echelons.features.mail.tools import (
     RoutedMessage,
     SendMessage,

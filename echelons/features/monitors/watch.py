@@ -24,7 +24,6 @@ from echelons.checkpoints.coordination.control_orders import is_under
 from echelons.checkpoints.ledger import get_ledger
 from echelons.checkpoints.queries import LatestCheckpointId
 from echelons.checkpoints.storage.event_rows import StoredEvent
-from echelons.checkpoints.tree_control.tree_budgets import TreeBudgets
 from echelons.delegation.policy import AlertDecision
 from echelons.delegation.request import Usage
 from echelons.errors import (
@@ -34,6 +33,7 @@ from echelons.errors import (
     LedgerDamaged,
     StorageError,
 )
+from echelons.features.budget.guard import TreeBudgets
 from echelons.features.feature import RunScope
 from echelons.features.monitors.ledger import JudgedEvents, MonitorLedger
 from echelons.features.monitors.placing import PlacedMonitor

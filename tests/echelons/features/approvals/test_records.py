@@ -10,10 +10,10 @@ from langchain_core.messages import HumanMessage
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.graph import END, START, MessagesState, StateGraph
 
-from echelons.checkpoints.coordination.approval_ledger import APPROVAL, LedgerDecisions
 from echelons.checkpoints.ledger import build_key, get_ledger
 from echelons.effects.approvals import Decision, GuardedCall
 from echelons.errors import LedgerDamaged
+from echelons.features.approvals.records import APPROVAL, LedgerDecisions
 from echelons.langgraph_internals import CHECKPOINT_MAP_KEY, CHECKPOINTER_KEY
 
 Saver = BaseCheckpointSaver[Any]

@@ -14,7 +14,6 @@ from echelons import SqliteCheckpointer
 from echelons.checkpoints.coordination.branches import build_branch, plan_moves, read_branch
 from echelons.checkpoints.coordination.mailbox import (
     StoredMail,
-    TreeMailboxes,
     add_mail,
     add_numbers,
     check_room,
@@ -23,6 +22,7 @@ from echelons.checkpoints.coordination.mailbox import (
 from echelons.checkpoints.ledger import Transaction
 from echelons.checkpoints.maintenance.retention_policies import KeepLatest
 from echelons.checkpoints.queries import run_plan
+from echelons.features.mail.guard import TreeMailboxes
 from tests.error_codes import raises_code
 
 PATH = "head/north"
