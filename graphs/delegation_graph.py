@@ -20,7 +20,7 @@ from collections.abc import (
 from contextlib import aclosing
 from dataclasses import replace
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.graph import START, StateGraph
@@ -54,10 +54,6 @@ from echelons.run_context import get_context
 from echelons.tree.members import Member
 from echelons.tree.names import get_provider_tool_name
 from echelons.tree.permission_rules import fit_permissions
-
-if TYPE_CHECKING:
-    from echelons.features.middleware.delegation import DelegationCalls
-
 
 LOG = logging.getLogger(__name__)
 
@@ -221,7 +217,6 @@ def build_delegation_graph(
     levels: Mapping[str, Runnable[Any, Any]],
     queue: RequestQueue,
     bind: Callable[[Member], Sequence[AttemptHooks]],
-    wraps: DelegationCalls | None = None,
     build_spawned_level: BuildLevel | None = None,
 ) -> DirectGraph:
     """Compile the delegation graph over a superior's subordinates.
@@ -231,13 +226,12 @@ def build_delegation_graph(
         levels: The level of each subordinate, by its name.
         queue: The rules for its requests.
         bind: Returns what features do at the requests to a subordinate.
-        wraps: What the superior's middleware does around each request, if it does.
         build_spawned_level: Returns the level of an agent that the superior makes at run time; all
             these share the node `dispatch`. `None` if it may make none.
     """
     members = {each.name: each for each in superior.subordinates}
     subordinates = {
-        name: Subordinate(member, levels[name], queue, bind(member), wraps)
+        name: Subordinate(member, levels[name], queue, bind(member))
         for name, member in members.items()
     }
     route = DelegationEntry(queue)
@@ -245,7 +239,7 @@ def build_delegation_graph(
     if build_spawned_level:
 
         def build_subordinate(agent: Agent, level: Runnable[Any, Any], profile: str) -> Subordinate:
-            return Subordinate(agent, level, queue, bind(agent), wraps, profile or DISPATCH)
+            return Subordinate(agent, level, queue, bind(agent), profile or DISPATCH)
 
         spawned = SpawnedLevels(superior, build_spawned_level, build_subordinate)
         build_spawned = spawned.get_subordinate

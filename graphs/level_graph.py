@@ -149,7 +149,9 @@ def build_agent_level(
 
         def bind(member: Member) -> list[AttemptHooks]:
             rules, decisions = position.rules, position.decisions
-            return bind_requests(RequestPlace(member, rules, decisions, position.history))
+            bound = bind_requests(RequestPlace(member, rules, decisions, position.history))
+            # Middleware stands around all attempts that follow from a request.
+            return [*(hooks.delegation_calls if hooks else ()), *bound]
 
         delegation = build_delegation_graph(
             agent,
@@ -163,7 +165,6 @@ def build_agent_level(
                 position.models,
             ),
             bind,
-            hooks.delegation_calls if hooks else None,
             build_spawned,
         )
         builder.add_node("delegate", delegation)

@@ -64,7 +64,7 @@ class LevelHooks:
         self.tool_calls = ToolCalls(self._middleware, tools) if has_wraps else None
         wraps = self._middleware.find("wrap_delegation")
         contracts = {each.name: get_contract(each) for each in agent.subordinates}
-        self.delegation_calls = DelegationCalls(wraps, contracts) if wraps else None
+        self.delegation_calls = (DelegationCalls(wraps, contracts),) if wraps else ()
 
     def build_model_calls(self, shown_tools: Sequence[Any]) -> ModelCalls:
         """Return what the middleware does around a step and its model call."""

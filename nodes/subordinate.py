@@ -7,11 +7,11 @@ goes to the next request of the same thread or ends. The two never share state.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from time import monotonic
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.runnables import Runnable, RunnableConfig
@@ -71,14 +71,11 @@ from echelons.nodes.delegating.request_queue import NextStep, RequestQueue, chec
 from echelons.nodes.messages import read_spent_usage
 from echelons.nodes.planning.final_answer import read_final_answer
 from echelons.nodes.planning.relay_messages import RELAYED_RESPONSE_KEY
-from echelons.plans import Plan, PlanStep, arun_plan_steps, build_step, run_plan_steps
+from echelons.plans import Plan, arun_plan_steps, build_step, run_plan_steps
 from echelons.run_context import get_context, with_context
 from echelons.tree.members import Member
 from echelons.tree.names import PATH_SEPARATOR
 from echelons.tree.permission_rules import get_permissions
-
-if TYPE_CHECKING:
-    from echelons.features.middleware.delegation import DelegationCalls
 
 NOTHING_KEPT: Mapping[str, Any] = {}
 
@@ -95,12 +92,10 @@ class Subordinate(Node):
         level: Runnable[Any, Any],
         queue: RequestQueue,
         hooks: Sequence[AttemptHooks] = (),
-        wraps: DelegationCalls | None = None,
         circuit: str = "",
     ) -> None:
         super().__init__(member.name, subgraphs=[level])
         self._circuit = circuit
-        self._wraps = wraps
         self._agent = member.name
         self._level = level
         # A plain answer counts with the best declared confidence, or fully.
@@ -110,6 +105,7 @@ class Subordinate(Node):
         self._grant = grant if grant != ALL_GRANTED else None
         self._queue = queue
         self._head_keys = frozenset(key for hook in hooks for key in hook.head_keys)
+        self._around_request = collect(hooks, "around_request", AttemptHooks)
         around_attempt = collect(hooks, "around_attempt", AttemptHooks)
         around_level = collect(hooks, "around_level", AttemptHooks)
         self._enter_within = compose(around_attempt, self._enter)
@@ -124,21 +120,16 @@ class Subordinate(Node):
         return await arun_plan_steps(self._run(input, config or {}))
 
     def _run(self, state: Mapping[str, Any], config: RunnableConfig) -> Plan[Any]:
-        """Run the first request of the queue, through the wraps of middleware."""
+        """Run the first request of the queue, within the hooks of features."""
         order, history = self._load_order(state), self._queue.history
-        if self._wraps is None or order.waiting:
-            attempt: Attempt = yield from self._attempt(state, order, config)
-        else:
-            wraps, run = self._wraps, partial(self._attempt, state, config=config)
-            done = yield PlanStep(
-                partial(wraps.invoke, order, config, lambda sent: run_plan_steps(run(sent))),
-                partial(wraps.ainvoke, order, config, lambda sent: arun_plan_steps(run(sent))),
-            )
-            if isinstance(done, QueuedRequest):
-                own = self._build_config(order, config)
-                head = yield build_head_step(history, own)
-                return self._advance(state, NextStep(order, config, next_attempt=done), head)
-            attempt = done
+        run: Callable[[QueuedRequest], Plan[Any]] = partial(self._attempt, state, config)
+        for around in self._around_request[::-1]:
+            run = partial(around, config=config, proceed=run)
+        attempt: Attempt | QueuedRequest = yield from run(order)
+        if isinstance(attempt, QueuedRequest):
+            own = self._build_config(order, config)
+            head = yield build_head_step(history, own)
+            return self._advance(state, NextStep(order, config, next_attempt=attempt), head)
         own = attempt.config or self._build_config(order, config)
         head = yield build_head_step(history, own)
         step = self._decide_next_step(order, attempt, config)
@@ -173,7 +164,7 @@ class Subordinate(Node):
         return replace(order, request=known.with_payload(payload))
 
     def _attempt(
-        self, state: Mapping[str, Any], order: QueuedRequest, config: RunnableConfig
+        self, state: Mapping[str, Any], config: RunnableConfig, order: QueuedRequest
     ) -> Plan[Attempt]:
         """Run a request once with the subordinate, within the hooks of features."""
         own = self._build_config(order, config)

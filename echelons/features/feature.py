@@ -354,6 +354,18 @@ class AttemptHooks:
 
     head_keys: Sequence[str] = ()
 
+    def around_request(
+        self,
+        order: QueuedRequest,
+        config: RunnableConfig,
+        proceed: Callable[[QueuedRequest], Plan[Attempt | QueuedRequest]],
+    ) -> Plan[Attempt | QueuedRequest]:
+        """Run around all attempts of a task, with its superior's config.
+
+        A request in place of an attempt is run next, in a step of its own.
+        """
+        raise NotImplementedError
+
     def around_attempt(
         self, step: AttemptStep, proceed: Callable[[AttemptStep], Plan[Attempt]]
     ) -> Plan[Attempt]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from types import MappingProxyType
 from typing import Any, TypeVar
 
@@ -24,10 +25,12 @@ from echelons.delegation.contract import Contract
 from echelons.delegation.join import without_results
 from echelons.delegation.request import DelegationRequest, DelegationResponse, Usage
 from echelons.errors import UnreadableRecord
+from echelons.features.feature import AttemptHooks
 from echelons.features.middleware.level import CallChain, build_failure, list_names
 from echelons.identity.lineage import derive_request_id, require_identity
 from echelons.nodes.delegating.attempt import Attempt
 from echelons.nodes.delegating.queued_request import QueuedRequest
+from echelons.plans import Plan, PlanStep, arun_plan_steps, run_plan_steps
 from echelons.text.input_limits import shorten_repr
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -85,7 +88,7 @@ class NextStepNeeded(BaseException):
     """
 
 
-class DelegationCalls:
+class DelegationCalls(AttemptHooks):
     """The requests to one agent's subordinates, wrapped by its middleware.
 
     Args:
@@ -99,6 +102,23 @@ class DelegationCalls:
         self._wraps = wraps
         self._contracts = contracts
         self._chain = CallChain(WRAP, wraps, _read_result)
+
+    def around_request(
+        self,
+        order: QueuedRequest,
+        config: RunnableConfig,
+        proceed: Callable[[QueuedRequest], Plan[Any]],
+    ) -> Plan[Attempt | QueuedRequest]:
+        """Run a request through all wraps, unless it is one that a wrap waits for."""
+        done: Attempt | QueuedRequest
+        if order.waiting:
+            done = yield from proceed(order)
+            return done
+        done = yield PlanStep(
+            partial(self.invoke, order, config, lambda sent: run_plan_steps(proceed(sent))),
+            partial(self.ainvoke, order, config, lambda sent: arun_plan_steps(proceed(sent))),
+        )
+        return done
 
     def invoke(
         self,
