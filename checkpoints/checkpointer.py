@@ -29,7 +29,7 @@ from langgraph.checkpoint.serde.types import ERROR
 
 from echelons.checkpoints.async_methods import AsyncMethods
 from echelons.checkpoints.clock import Clock, utc_now
-from echelons.checkpoints.coordination.journal_cleanup import CompletedCalls
+from echelons.checkpoints.coordination.effect_journal import CompletedCalls
 from echelons.checkpoints.coordination.task_changes import TaskChanges
 from echelons.checkpoints.coordination.turns import get_turn, record_failure
 from echelons.checkpoints.delta_channels import DELTA_CHANNELS

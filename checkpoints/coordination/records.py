@@ -63,6 +63,9 @@ class Records(RecordKind[T]):
         raw: The number of parts of a name that keys have as they are; the others are quoted.
         omit: Fields that are not stored while they are empty.
         to_json: Returns the JSON of a record; by default its fields.
+        is_copied: Whether a copy of the thread gets them.
+        names_thread: Whether a record has the thread in its fields `thread_id` and
+            `agent_thread_id`, for SQL.
     """
 
     def __init__(  # noqa: PLR0913  each option stands for itself
@@ -77,10 +80,14 @@ class Records(RecordKind[T]):
         raw: int = 0,
         omit: Collection[str] = (),
         to_json: Callable[[T], Json] | None = None,
+        is_copied: bool = True,
+        names_thread: bool = False,
     ) -> None:
         super().__init__(name, shape)
         self.after = after
         self.sees = sees
+        self.is_copied = is_copied
+        self.names_thread = names_thread
         self._merge = merge
         self._drop = drop
         self._raw = raw

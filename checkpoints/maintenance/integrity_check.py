@@ -13,7 +13,7 @@ from typing import Any
 
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
-from echelons.checkpoints.coordination.journal_entries import EFFECT, load_entry
+from echelons.checkpoints.coordination.effect_journal import EFFECT, load_entry
 from echelons.checkpoints.coordination.turns import TURN
 from echelons.checkpoints.ledger import VersionedValue
 from echelons.checkpoints.ledger.records import ANY_RECORD

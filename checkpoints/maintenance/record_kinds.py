@@ -10,8 +10,8 @@ from echelons.checkpoints.coordination.answer_mark import OPEN_EPOCH
 from echelons.checkpoints.coordination.capability_cache import DERIVED
 from echelons.checkpoints.coordination.circuit_breakers import CIRCUIT, INTENSITY
 from echelons.checkpoints.coordination.control_orders import ORDERS
+from echelons.checkpoints.coordination.effect_journal import EFFECT
 from echelons.checkpoints.coordination.failure_ledger import FAILURE, FAILURE_COUNT
-from echelons.checkpoints.coordination.journal_entries import EFFECT
 from echelons.checkpoints.coordination.race_ledger import RACE
 from echelons.checkpoints.coordination.records import Records
 from echelons.checkpoints.coordination.turns import TURN
@@ -23,7 +23,7 @@ from echelons.checkpoints.tree_control.repairs import REPAIR
 from echelons.checkpoints.tree_control.usage_meter import METER
 from echelons.features.registry import list_features
 
-_CORE_KINDS: Final[tuple[RecordKind[Any], ...]] = (
+_CORE_KINDS: Final[tuple[Records[Any], ...]] = (
     *(TURN, ORDERS, METER, EFFECT, FAILURE, FAILURE_COUNT, RACE, ANSWER, OPEN_EPOCH),
     REPAIR,
 )
@@ -34,7 +34,7 @@ SHARED_KINDS: Final[dict[str, RecordKind[Any]]] = {
 
 
 @cache
-def get_thread_kinds() -> Mapping[str, RecordKind[Any]]:
+def get_thread_kinds() -> Mapping[str, Records[Any]]:
     """Return the kinds of the records of a thread, also those of features, by name."""
     of_features = (kind for feature in list_features() for kind in feature.records)
     return {kind.name: kind for kind in (*_CORE_KINDS, *of_features)}
@@ -42,9 +42,7 @@ def get_thread_kinds() -> Mapping[str, RecordKind[Any]]:
 
 def list_branch_kinds() -> list[Records[Any]]:
     """Return the kinds whose records belong to branches, which move when checkpoints are pruned."""
-    return [
-        kind for kind in get_thread_kinds().values() if isinstance(kind, Records) and kind.after
-    ]
+    return [kind for kind in get_thread_kinds().values() if kind.after]
 
 
 def find_record_kind(key: str) -> RecordKind[Any]:

@@ -11,26 +11,21 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from sqlite3 import Cursor
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from echelons.checkpoints.async_methods import WorkRunner
 from echelons.checkpoints.clock import Clock
-from echelons.checkpoints.coordination.records import move_records
+from echelons.checkpoints.coordination.records import Records, move_records
+from echelons.checkpoints.ledger import build_key
 from echelons.checkpoints.ledger.records import MAX_RECORD_SIZE
-from echelons.checkpoints.ledger.sqlite_ledger import SqliteTransaction
-from echelons.checkpoints.maintenance.reachability import (
+from echelons.checkpoints.ledger.sqlite_ledger import MAX_FLOOR, SqliteTransaction
+from echelons.checkpoints.maintenance.record_kinds import get_thread_kinds, list_branch_kinds
+from echelons.checkpoints.maintenance.retention_policies import (
+    KeepLatest,
     NamespacePlace,
+    Strategy,
     plan_retention,
     plan_run_removal,
-)
-from echelons.checkpoints.maintenance.record_kinds import list_branch_kinds
-from echelons.checkpoints.maintenance.retention_policies import KeepLatest, Strategy
-from echelons.checkpoints.maintenance.thread_rows import (
-    STATE_TABLES,
-    THREAD_TABLES,
-    copy_thread_rows,
-    delete_thread_rows,
-    has_thread_rows,
 )
 from echelons.checkpoints.queries import CheckpointParents, run_plan
 from echelons.checkpoints.storage.cached_saver import CachedSaver
@@ -38,6 +33,116 @@ from echelons.checkpoints.storage.json_text import to_json_text
 from echelons.checkpoints.storage.rows import PUT_CHECKPOINT, CheckpointRow
 from echelons.checkpoints.storage.verified_saver import VerifiedSaver
 from echelons.errors import ThreadError, invalid_strategy
+
+STATE_TABLES = ("checkpoints", "writes", "seals")
+THREAD_TABLES = (*STATE_TABLES, "events")
+_AFTER_SLASH = "0"
+"""The character after the slash, which follows the prefix in all names of a thread."""
+
+
+def delete_thread_rows(cursor: Cursor, thread_id: str) -> None:
+    """Delete a thread with its keys and streams, and fence off its run, if it has one."""
+    for table in THREAD_TABLES:
+        cursor.execute(f"DELETE FROM {table} WHERE thread_id = ?", (thread_id,))  # noqa: S608
+    between = _get_key_range(thread_id)
+    # A key that is created again must not get a version that it has had.
+    cursor.execute(
+        "UPDATE ledger_floor SET version = max(version, coalesce("
+        "(SELECT max(version) FROM ledger_values WHERE key >= ? AND key < ?"
+        # Not the version of a damaged row: the new keys of all threads begin above the floor.
+        " AND typeof(version) = 'integer' AND version < ?), 0))",
+        (*between, MAX_FLOOR),
+    )
+    cursor.execute("DELETE FROM ledger_values WHERE key >= ? AND key < ?", between)
+    cursor.execute("DELETE FROM ledger_entries WHERE stream >= ? AND stream < ?", between)
+    cursor.execute(
+        "UPDATE ledger_leases SET epoch = epoch + 1 WHERE name = ?", (build_key(thread_id),)
+    )
+
+
+def has_thread_rows(cursor: Cursor, thread_id: str) -> bool:
+    """Return whether a thread has any checkpoint or key."""
+    query = (
+        "SELECT 1 FROM checkpoints WHERE thread_id = ?"
+        " UNION ALL SELECT 1 FROM ledger_values WHERE key >= ? AND key < ? LIMIT 1"
+    )
+    return cursor.execute(query, (thread_id, *_get_key_range(thread_id))).fetchone() is not None
+
+
+def copy_thread_rows(
+    cursor: Cursor, source: str, target: str, kinds: Iterable[Records[Any]]
+) -> None:
+    """Copy a root's thread and its records to an unused id, and not its streams.
+
+    The root's id is replaced in all columns. Subordinates' threads keep their ids, because their
+    superiors' messages name them, and the copy has no name.
+    """
+    for statement in (_COPY_CHECKPOINTS, _COPY_WRITES, _COPY_EVENTS):
+        cursor.execute(statement, {"source": source, "target": target})
+    cursor.execute(
+        "INSERT INTO ledger_values (key, version, at, value)"
+        " SELECT ? || substr(key, ?), (SELECT version FROM ledger_floor) + 1, at, value"
+        " FROM ledger_values WHERE key >= ? AND key < ?",
+        (build_key(target), len(build_key(source)) + 1, *_get_key_range(source)),
+    )
+    for kind in kinds:
+        first, end = _get_key_range(target, kind.name)
+        if not kind.is_copied:
+            cursor.execute("DELETE FROM ledger_values WHERE key >= ? AND key < ?", (first, end))
+        elif kind.names_thread:
+            cursor.execute(
+                _RENAME_THREAD, {"source": source, "target": target, "first": first, "end": end}
+            )
+
+
+def _get_key_range(thread_id: str, *parts: str) -> tuple[str, str]:
+    own = build_key(thread_id, *parts)
+    return f"{own}/", f"{own}{_AFTER_SLASH}"
+
+
+def _build_rename(column: str) -> str:
+    return f"CASE {column} WHEN :source THEN :target ELSE {column} END"
+
+
+_TEXT = "CAST(metadata AS TEXT)"
+# `json_replace` ignores missing keys.
+_RENAMED_IDS = ", ".join(
+    f"'$.{key}', " + _build_rename(f"json_extract({_TEXT}, '$.{key}')")
+    for key in ("thread_id", "agent_thread_id", "superior_thread_id")
+)
+# Built from the names above, never from input.
+_COPY_CHECKPOINTS = f"""
+INSERT INTO checkpoints (
+    thread_id, checkpoint_ns, checkpoint_id, parent_checkpoint_id, type, checkpoint, metadata
+)
+SELECT
+    :target, checkpoint_ns, checkpoint_id, parent_checkpoint_id, type, checkpoint,
+    CAST(json_replace({_TEXT}, {_RENAMED_IDS}, '$.thread_name', '') AS BLOB)
+FROM checkpoints WHERE thread_id = :source
+"""  # noqa: S608
+_RENAME_THREAD = f"""
+UPDATE ledger_values SET value = json_replace(value, '$.thread_id', :target, '$.agent_thread_id',
+    {_build_rename("json_extract(value, '$.agent_thread_id')")})
+WHERE key >= :first AND key < :end AND json_valid(value)
+"""  # noqa: S608
+_COPY_WRITES = """
+INSERT INTO writes (
+    thread_id, checkpoint_ns, checkpoint_id, task_id, task_path, idx, channel, type, value
+)
+SELECT
+    :target, checkpoint_ns, checkpoint_id, task_id, task_path, idx, channel, type, value
+FROM writes WHERE thread_id = :source
+"""
+_COPY_EVENTS = f"""
+INSERT INTO events (
+    thread_id, agent_thread_id, agent_path, checkpoint_ns, checkpoint_id, at, kind, key, data
+)
+SELECT
+    :target, {_build_rename("agent_thread_id")}, agent_path, checkpoint_ns, checkpoint_id, at, kind,
+    key, data
+FROM events WHERE thread_id = :source ORDER BY id
+"""  # noqa: S608
+
 
 T = TypeVar("T")
 KEEP_LATEST = "keep_latest"
@@ -130,7 +235,7 @@ class ThreadAdmin(CachedSaver):
                     thread_id=target,
                 )
             self._seals.check_thread(cursor, source)
-            copy_thread_rows(cursor, source, target)
+            copy_thread_rows(cursor, source, target, get_thread_kinds().values())
             self._seals.seal_thread(cursor, target)
 
     async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:

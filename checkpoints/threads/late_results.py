@@ -15,7 +15,7 @@ from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from langgraph.checkpoint.base import CheckpointTuple
 from langgraph.types import Command
 
-from echelons.checkpoints.coordination.journal_entries import EFFECT, load_entry
+from echelons.checkpoints.coordination.effect_journal import EFFECT, load_entry
 from echelons.checkpoints.ledger import get_ledger
 from echelons.checkpoints.queries import ReadPlan, Saver
 from echelons.effects.journal import CallState, JournalEntry

@@ -36,7 +36,7 @@ class AliasOwner:
     agent_id: str
 
 
-ALIAS: Final = Records[StoredAlias]("alias", StoredAlias)
+ALIAS: Final = Records[StoredAlias]("alias", StoredAlias, is_copied=False)
 """The alias of an agent, by its id."""
 ALIAS_NAME: Final[RecordKind[AliasOwner]] = RecordKind("alias-name", AliasOwner)
 """The agent that has a name, for good."""

@@ -140,9 +140,9 @@ class ChargeRecord:
         return kept
 
 
-GRANT: Final = Records[GrantRecord]("grant", GrantRecord, raw=2)
+GRANT: Final = Records[GrantRecord]("grant", GrantRecord, raw=2, names_thread=True)
 """What a request may spend, by the turn and the id of the grant."""
-CHARGE: Final = Records[ChargeRecord]("charge", ChargeRecord, raw=2)
+CHARGE: Final = Records[ChargeRecord]("charge", ChargeRecord, raw=2, names_thread=True)
 """What a call of a model or a tool is charged, by the turn and the call."""
 
 

@@ -20,7 +20,7 @@ from echelons.checkpoints.coordination.branches import (
 )
 from echelons.checkpoints.coordination.change_signals import get_signals
 from echelons.checkpoints.coordination.control_orders import is_under
-from echelons.checkpoints.coordination.journal_entries import EFFECT
+from echelons.checkpoints.coordination.effect_journal import EFFECT
 from echelons.checkpoints.coordination.records import Records
 from echelons.checkpoints.ledger import Fence, Ledger, Transaction, build_key
 from echelons.checkpoints.queries import LedgerQuery, ReadPlan

@@ -23,8 +23,9 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from echelons.agent import Agent
+    from echelons.checkpoints.coordination.records import Records
     from echelons.checkpoints.coordination.turns import Turn
-    from echelons.checkpoints.ledger import Ledger, RecordKind, Transaction
+    from echelons.checkpoints.ledger import Ledger, Transaction
     from echelons.delegation.policy import DelegationPolicy
     from echelons.delegation.request import Usage
     from echelons.effects.approvals import StandingDecisions
@@ -468,7 +469,7 @@ class Feature:
     """
 
     name: ClassVar[str]
-    records: ClassVar[Sequence[RecordKind[Any]]] = ()
+    records: ClassVar[Sequence[Records[Any]]] = ()
     needs_session: ClassVar[bool] = False
 
     def bind(self, place: Place) -> AgentHooks | None:

@@ -36,8 +36,7 @@ from echelons.checkpoints.tree_control.budget_records import (
     GrantRecord,
     build_root_grant,
 )
-from echelons.checkpoints.tree_control.turn_grants import ROOT_GRANT, TurnGrants
-from echelons.checkpoints.tree_control.work_clock import WorkClock
+from echelons.checkpoints.tree_control.turn_grants import ROOT_GRANT, TurnGrants, WorkClock
 from echelons.errors import LeaseLost, LedgerDamaged, StorageError
 from echelons.guards.budget import (
     Allowance,

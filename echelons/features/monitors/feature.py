@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from echelons.agent import Agent
-from echelons.checkpoints.ledger import RecordKind, Transaction
+from echelons.checkpoints.coordination.records import Records
+from echelons.checkpoints.ledger import Transaction
 from echelons.delegation.policy import DelegationPolicy
 from echelons.features.feature import Feature, RunHooks, RunScope
 from echelons.features.monitors.ledger import MONITOR
@@ -19,7 +20,7 @@ class MonitorsFeature(Feature):
     """Agents that read what others do, and report or alert, but never act."""
 
     name = "monitors"
-    records: ClassVar[Sequence[RecordKind[Any]]] = (MONITOR,)
+    records: ClassVar[Sequence[Records[Any]]] = (MONITOR,)
     needs_session = True
 
     def compile(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from echelons.checkpoints.ledger import RecordKind
+from echelons.checkpoints.coordination.records import Records
 from echelons.features.feature import Feature
 from echelons.features.notes.store import NOTE
 
@@ -14,7 +14,7 @@ class NotesFeature(Feature):
     """Notes that agents with one superior share."""
 
     name: ClassVar[str] = "notes"
-    records: ClassVar[Sequence[RecordKind[Any]]] = (NOTE,)
+    records: ClassVar[Sequence[Records[Any]]] = (NOTE,)
 
 
 FEATURE = NotesFeature()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from echelons.checkpoints.ledger import RecordKind
+from echelons.checkpoints.coordination.records import Records
 from echelons.features.feature import Feature
 from echelons.features.workspace.store import CHANGE
 
@@ -14,7 +14,7 @@ class WorkspaceFeature(Feature):
     """Files that agents read, and to which they propose changes."""
 
     name: ClassVar[str] = "workspace"
-    records: ClassVar[Sequence[RecordKind[Any]]] = (CHANGE,)
+    records: ClassVar[Sequence[Records[Any]]] = (CHANGE,)
 
 
 FEATURE = WorkspaceFeature()
