@@ -23,6 +23,7 @@ from echelons.features.feature import AgentHooks, BuiltIn, Place
 from echelons.models import is_offline_planner
 from echelons.nodes.model_call.long_results import LongResults
 from echelons.nodes.planning.core_tools import build_subordinate_tool, list_core_tools
+from echelons.nodes.planning.request_fields import DelegatingTool
 from echelons.prompts import load_tool_texts
 from echelons.tree.members import walk_tree
 from echelons.tree.names import (
@@ -215,6 +216,10 @@ def list_built_in_tools(
     """
     tools = [*list_core_tools(place, results), *(tool for each in hooks for tool in each.tools)]
     tools = [tool for tool in tools if tool.name not in own_tools]
+    fields = [added for each in hooks for added in each.request_fields]
+    for delegating in tools:
+        if isinstance(delegating, DelegatingTool):
+            delegating.add_fields(fields)
     order = {name: place for place, name in enumerate(SHOWN_TOOLS)}
     return sorted(tools, key=lambda tool: order.get(tool.name, len(order)))
 

@@ -107,7 +107,8 @@ class SubordinateCall:
     input: Mapping[str, Any] | None = field(default=None, hash=False)
     tool: str = CALL_SUBORDINATE
     is_new: bool = False  # whether the call makes the subordinate
-    budget: Mapping[str, Any] | None = field(default=None, hash=False)  # as it is stored
+    # What features add to the request, as it is stored, by the names of its fields.
+    fields: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     @property
     def arguments(self) -> dict[str, Any]:

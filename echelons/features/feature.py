@@ -202,6 +202,25 @@ class ToolScope(NamedTuple):
     refusal: Refusal | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class RequestField:
+    """A parameter of the tools that delegate, for what a request has of a feature.
+
+    Attributes:
+        name: Its name, which is that of the request's field, too.
+        kind: The type by which pydantic validates what a call gives; it may be `None`.
+        store: Returns what is stored of it with the request.
+        part_refusal: Why one request of a call with several may not have its own.
+        schema: What a model is shown of it; `None` if it is shown nothing.
+    """
+
+    name: str
+    kind: Any
+    store: Callable[[Any], Mapping[str, Any]]
+    part_refusal: str
+    schema: Mapping[str, Any] | None = field(default=None, compare=False)
+
+
 class BuiltIn(ABC):
     """A tool that the library gives an agent.
 
@@ -216,7 +235,7 @@ class BuiltIn(ABC):
     """
 
     name: ClassVar[str]
-    arguments: ClassVar[type[BaseModel]]
+    arguments: type[BaseModel]
     is_offered: ClassVar[bool] = True
     is_silent: ClassVar[bool] = False
     may_repeat: ClassVar[bool] = False
@@ -270,9 +289,11 @@ class AgentHooks:
 
     Attributes:
         tools: The tools that it gives the agent.
+        request_fields: The parameters that it gives the tools with which the agent delegates.
     """
 
     tools: Sequence[BuiltIn] = ()
+    request_fields: Sequence[RequestField] = ()
 
     def has_news(self, config: RunnableConfig) -> Plan[bool]:
         """Return whether the model must be called although tools have given the answer."""

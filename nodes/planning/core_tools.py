@@ -9,25 +9,37 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Any
 
 from langchain_core.messages import ToolCall, ToolMessage
-from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    Field,
+    create_model,
+    model_validator,
+)
 
 from echelons.delegation.calls import FanOutCall, SubordinateCall, build_part_id
 from echelons.delegation.contract import DelegationTool, SubordinateTool, get_inputs
 from echelons.delegation.join import JOIN_NAMES, parse_join
 from echelons.delegation.request import Status, render_input
 from echelons.errors import DelegationError, InvalidInput
-from echelons.features.feature import BuiltIn, Place
+from echelons.features.feature import BuiltIn, Place, RequestField
 from echelons.guards.spawn import Spawn
 from echelons.identity.lineage import NOTICES_KEY, PAGE_KEY
 from echelons.messaging.agent_question import build_question_id
 from echelons.models import is_offline_planner
 from echelons.nodes.model_call.long_results import LongResults
-from echelons.nodes.planning.budget_field import BUDGET_PROPERTY, GivenBudget
 from echelons.nodes.planning.final_answer import build_report_answer
 from echelons.nodes.planning.refused_calls import OUTPUT
+from echelons.nodes.planning.request_fields import (
+    DelegatingTool,
+    extend_arguments,
+    store_fields,
+)
 from echelons.nodes.planning.spawn_plan import accept_spawn
 from echelons.nodes.planning.tolerant_arguments import mend_name, validate_arguments
 from echelons.prompts import load_tool_texts
@@ -78,7 +90,6 @@ class CallSubordinateArgs(BaseModel):
     context: Annotated[dict[str, Any] | None, AfterValidator(_check_context)] = None
     profile: str | None = None
     input: dict[str, Any] | None = None
-    budget: GivenBudget = None
 
     @model_validator(mode="before")
     @classmethod
@@ -96,7 +107,6 @@ class DelegateManyArgs(BaseModel):
     requests: list[CallSubordinateArgs] = Field(min_length=1, max_length=MAX_REQUESTS)
     join: Any = "all"
     n: Any = None
-    budget: GivenBudget = None
 
 
 class ReadResultArgs(BaseModel):
@@ -115,28 +125,28 @@ class ReportArgs(BaseModel):
     reason: str = ""
 
 
-class CallSubordinate(BuiltIn):
+@lru_cache(64)
+def _extend_many(fields: tuple[RequestField, ...]) -> type[DelegateManyArgs]:
+    """Return the arguments of `delegate_many`, whose requests have further parameters, too."""
+    request: Any = extend_arguments(CallSubordinateArgs, fields)
+    requests: Any = (list[request], Field(min_length=1, max_length=MAX_REQUESTS))
+    model = create_model("DelegateManyArgs", __base__=DelegateManyArgs, requests=requests)
+    return extend_arguments(model, fields)
+
+
+class CallSubordinate(DelegatingTool):
     """The tool that gives a subordinate a task.
 
     Args:
         subordinates: The agent's declared subordinates.
         spawn: Its rules about agents that it makes at run time, which it may name, too.
-        has_budget: Whether it may grant a part of its budget.
     """
 
     name, arguments = CALL_SUBORDINATE, CallSubordinateArgs
-    is_executed = False
 
-    def __init__(
-        self,
-        subordinates: Sequence[Member],
-        spawn: Spawn | None = None,
-        *,
-        has_budget: bool = False,
-    ) -> None:
+    def __init__(self, subordinates: Sequence[Member], spawn: Spawn | None = None) -> None:
         self._subordinates = subordinates
         self._spawn = spawn
-        self._has_budget = has_budget
 
     def build_schema(self) -> DelegationTool:
         """Return what a model is shown of it.
@@ -158,8 +168,7 @@ class CallSubordinate(BuiltIn):
             properties["input"] = {"type": "object"}
         if self._spawn and self._spawn.profiles:
             properties["profile"] = {"type": "string", "enum": [*self._spawn.profiles]}
-        if self._has_budget:
-            properties["budget"] = BUDGET_PROPERTY
+        properties |= self._show_fields()
         schema = DelegationTool(self._describe(properties, ["message"]))
         schema.roster = render_roster(
             RosterEntry(member.name, member.description, collect_capabilities(member))
@@ -173,7 +182,7 @@ class CallSubordinate(BuiltIn):
 
     def accept(self, call: ToolCall, reply: ReplyCalls) -> str:
         """Add the request of a call."""
-        wanted = validate_arguments(CallSubordinateArgs, call["args"])
+        wanted: Any = validate_arguments(self.arguments, call["args"])
         if isinstance(wanted, str):
             return wanted
         if wanted.profile and not wanted.subordinate:
@@ -182,29 +191,32 @@ class CallSubordinate(BuiltIn):
                 "message": wanted.message,
                 "profile": wanted.profile,
                 "kind": "mortal",
-                "budget": wanted.budget,
+                **{added.name: getattr(wanted, added.name) for added in self.fields},
             }
-            return accept_spawn(call, spawned, reply)
+            return accept_spawn(call, spawned, reply, self.fields)
         if why := _check_subordinate(wanted, reply):
             return why
-        reply.add_request(_build_request(call["id"] or "", wanted, reply))
+        request = _build_request(call["id"] or "", wanted, reply)
+        reply.add_request(replace(request, fields=store_fields(wanted, self.fields)))
         return ""
 
 
-class DelegateMany(BuiltIn):
+class DelegateMany(DelegatingTool):
     """The tool that gives several subordinates a task each, and joins their answers.
 
     Args:
-        has_budget: Whether the agent may grant a part of its budget.
         is_needed: Whether its model is shown the tool without being told to.
     """
 
     name, arguments = DELEGATE_MANY, DelegateManyArgs
-    is_executed = False
 
-    def __init__(self, *, has_budget: bool = False, is_needed: bool = True) -> None:
-        self._has_budget = has_budget
+    def __init__(self, *, is_needed: bool = True) -> None:
         self.is_needed = is_needed
+
+    def add_fields(self, fields: Sequence[RequestField]) -> None:
+        """Take further parameters of requests."""
+        self.fields = (*fields,)
+        self.arguments = _extend_many(self.fields)
 
     def build_schema(self) -> dict[str, Any]:
         """Return what a model is shown of it; its requests take all that a single one takes."""
@@ -218,7 +230,7 @@ class DelegateMany(BuiltIn):
             "requests": {"type": "array", "items": request},
             "join": {"type": "string", "enum": list(JOIN_NAMES)},
             "n": {"type": "integer"},
-            **({"budget": BUDGET_PROPERTY} if self._has_budget else {}),
+            **self._show_fields(),
         }
         return self._describe(properties, ["requests"])
 
@@ -233,25 +245,28 @@ class DelegateMany(BuiltIn):
 
     def accept(self, call: ToolCall, reply: ReplyCalls) -> str:
         """Add the requests of a call."""
-        wanted, call_id = validate_arguments(DelegateManyArgs, call["args"]), call["id"] or ""
+        wanted: Any = validate_arguments(self.arguments, call["args"])
+        call_id = call["id"] or ""
         if isinstance(wanted, str):
             return wanted
         try:
             join = parse_join(wanted.join, wanted.n, len(wanted.requests))
         except DelegationError as error:
             return str(error)
-        if any(request.budget for request in wanted.requests):
-            return "budget: all requests of a call share one; give it beside them"
+        for added in self.fields:
+            if any(getattr(request, added.name) for request in wanted.requests):
+                return added.part_refusal
         for request in wanted.requests:
             if why := _check_subordinate(request, reply):
                 return why
         if refusal := reply.reserve_width(len(wanted.requests)):
             reply.refused.append((SubordinateCall(call_id, "", "", reset=False), refusal))
             return ""
+        fields = store_fields(wanted, self.fields)
         parts = (
             replace(
                 _build_request(build_part_id(call_id, place), request, reply, place),
-                budget=wanted.budget,
+                fields=fields,
             )
             for place, request in enumerate(wanted.requests, start=1)
         )
@@ -325,9 +340,9 @@ def list_core_tools(place: Place, results: LongResults) -> list[BuiltIn]:
     agent, tools = place.agent, list[BuiltIn]()
     spawn = agent.permissions.spawn if place.can_call else None
     if agent.subordinates or spawn:
-        tools.append(CallSubordinate(agent.subordinates, spawn, has_budget=place.has_budget))
+        tools.append(CallSubordinate(agent.subordinates, spawn))
     if len(agent.subordinates) > 1 or spawn:
-        tools.append(DelegateMany(has_budget=place.has_budget, is_needed=place.policy.joins))
+        tools.append(DelegateMany(is_needed=place.policy.joins))
     if place.reports and place.can_call:
         output = agent.contract.output_schema if agent.contract else None
         # What the planner returns has a status, and it is charged for no tokens.
@@ -421,8 +436,6 @@ def _build_request(
     )
     if wanted.input is not None:
         request = replace(request, input=wanted.input)
-    if wanted.budget:
-        request = replace(request, budget=wanted.budget)
     if wanted.answers is None:
         return request
     thread = _find_asking_thread(wanted.answers, reply)

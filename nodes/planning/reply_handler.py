@@ -23,7 +23,6 @@ from langchain_core.runnables import RunnableConfig
 
 from echelons.delegation.calls import RelayedRequest, RequestLimits, SubordinateCall
 from echelons.delegation.policy import DelegationPolicy
-from echelons.delegation.request import store_request_budget
 from echelons.delegation.roster import MAX_LISTED
 from echelons.delegation.spawned_agents import AgentSpecification
 from echelons.identity.lineage import (
@@ -385,8 +384,8 @@ def _build_request_notes(
         name = named.get(each.call_id, each.subordinate)
         if name != each.subordinate and each.call_id not in plan.candidates:
             note["current"] = each.subordinate
-        if each.budget:
-            note["budget"] = {**note.get("budget", {}), **store_request_budget(each.budget)}
+        for key, added in each.fields.items():
+            note[key] = {**note.get(key, {}), **added}
         if tell and (told := tell(each)):
             # What the model has given itself stands before what the policy tells.
             note["context"] = {**told, **each.context}

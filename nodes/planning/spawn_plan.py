@@ -34,12 +34,13 @@ from echelons.guards.gate import get_gate
 from echelons.guards.spawn import Spawn, SpawnedKind
 from echelons.identity.lineage import Identity, require_identity
 from echelons.identity.thread_history import Head, Past
-from echelons.nodes.planning.budget_field import GivenBudget
+from echelons.nodes.planning.request_fields import extend_arguments, store_fields
 from echelons.nodes.planning.tolerant_arguments import validate_arguments
 from echelons.text.sanitize import join_printable
 from echelons.tree.names import PATH_SEPARATOR
 
 if TYPE_CHECKING:
+    from echelons.features.feature import RequestField
     from echelons.nodes.planning.tool_calls import ReplyCalls
 
 
@@ -70,7 +71,6 @@ class SpawnSubordinateArgs(BaseModel):
     contact_user: StrictBool = False
     kind: SpawnedKind | None = None
     keep: StrictBool = False
-    budget: GivenBudget = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,9 +287,15 @@ class SpawnPlan:
         return tuple(dict.fromkeys(wanted.tools))
 
 
-def accept_spawn(call: ToolCall, arguments: Mapping[str, Any], reply: ReplyCalls) -> str:
+def accept_spawn(
+    call: ToolCall,
+    arguments: Mapping[str, Any],
+    reply: ReplyCalls,
+    fields: tuple[RequestField, ...] = (),
+) -> str:
     """Add the request with which a new subordinate begins; return why it is refused, if it is."""
-    wanted, call_id = validate_arguments(SpawnSubordinateArgs, arguments), call["id"] or ""
+    wanted = validate_arguments(extend_arguments(SpawnSubordinateArgs, fields), arguments)
+    call_id = call["id"] or ""
     if isinstance(wanted, str):
         return wanted
     if reply.spawns is None:
@@ -305,7 +311,9 @@ def accept_spawn(call: ToolCall, arguments: Mapping[str, Any], reply: ReplyCalls
     except SpawnRefused as error:
         reply.remaining_width += 1
         return str(error)
-    reply.requests.append(replace(request, subordinate=spec.name, budget=wanted.budget))
+    reply.requests.append(
+        replace(request, subordinate=spec.name, fields=store_fields(wanted, fields))
+    )
     return ""
 
 

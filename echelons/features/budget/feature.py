@@ -16,7 +16,7 @@ from echelons.checkpoints.tree_control.turn_grants import ROOT_GRANT
 from echelons.delegation.request import DelegationResponse
 from echelons.features.budget.grants import RequestGrants, is_asking, list_timed
 from echelons.features.budget.guard import TreeBudgets
-from echelons.features.budget.warnings import BudgetWarnings
+from echelons.features.budget.hooks import BudgetHooks
 from echelons.features.feature import (
     AgentHooks,
     AttemptHooks,
@@ -97,8 +97,8 @@ class BudgetFeature(Feature):
     records = (GRANT, CHARGE)
 
     def bind(self, place: Place) -> AgentHooks:
-        """Return the warnings of an agent: whether a turn has a budget is known when it runs."""
-        return BudgetWarnings()
+        """Return the budget of an agent: whether a turn has one is known when it runs."""
+        return BudgetHooks(has_budget=place.has_budget)
 
     def bind_request(self, place: RequestPlace) -> AttemptHooks:
         """Return the grants of requests, as a turn may have a budget that no agent declares."""

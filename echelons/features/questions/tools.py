@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from langchain_core.messages import AIMessage, ToolCall, ToolMessage
 from langchain_core.runnables import RunnableConfig
@@ -126,7 +126,7 @@ class Question(BuiltIn):
         has_superior: Whether the superior is an agent: a question to it ends the segment.
     """
 
-    arguments: ClassVar[type[AskSuperiorArgs]]
+    arguments: type[AskSuperiorArgs]
     is_offered, is_silent, may_repeat = False, True, True
 
     def __init__(self, *, has_superior: bool) -> None:

@@ -23,8 +23,8 @@ from echelons.guards.spawn import Spawn
 from echelons.identity.lineage import derive_message_id
 from echelons.models.fitting import build_roster_notice
 from echelons.models.hidden_messages import leave_out_hidden
-from echelons.nodes.planning.budget_field import BUDGET_PROPERTY
 from echelons.nodes.planning.final_answer import is_paused
+from echelons.nodes.planning.request_fields import DelegatingTool
 from echelons.nodes.planning.spawn_plan import (
     SpawnPlan,
     SpawnRules,
@@ -38,22 +38,19 @@ if TYPE_CHECKING:
     from echelons.nodes.planning.tool_calls import ReplyCalls
 
 
-class SpawnSubordinate(BuiltIn):
+class SpawnSubordinate(DelegatingTool):
     """The tool that makes a subordinate and gives it its first task.
 
     Args:
         rules: What the agent may make.
         contact_user: Whether it may ask the user past its superior.
-        has_budget: Whether it has a budget, of which it may grant a part.
     """
 
     name, arguments = SPAWN_SUBORDINATE, SpawnSubordinateArgs
-    is_executed = False
 
-    def __init__(self, rules: Spawn, contact_user: bool, *, has_budget: bool = False) -> None:
+    def __init__(self, rules: Spawn, contact_user: bool) -> None:
         self._rules = rules
         self._contact_user = contact_user
-        self._has_budget = has_budget
 
     def build_schema(self) -> dict[str, Any]:
         """Return what a model is shown of it."""
@@ -76,13 +73,12 @@ class SpawnSubordinate(BuiltIn):
         }
         if "mortal" in rules.kinds:
             properties["keep"] = {"type": "boolean", "default": False}
-        if self._has_budget:
-            properties["budget"] = BUDGET_PROPERTY
+        properties |= self._show_fields()
         return self._describe(properties, ["role", "message"])
 
     def accept(self, call: ToolCall, reply: ReplyCalls) -> str:
         """Add the request with which the new subordinate begins."""
-        return accept_spawn(call, call["args"], reply)
+        return accept_spawn(call, call["args"], reply, self.fields)
 
 
 def list_roster_notices(
@@ -133,8 +129,7 @@ class SpawningHooks(AgentHooks):
         self._rules: SpawnRules | None = None
         if permissions.spawn and place.can_call:
             self._rules = SpawnRules(permissions.spawn)
-            has_budget, contact_user = place.has_budget, permissions.contact_user
-            tools.append(SpawnSubordinate(permissions.spawn, contact_user, has_budget=has_budget))
+            tools.append(SpawnSubordinate(permissions.spawn, permissions.contact_user))
         self.tools: Sequence[BuiltIn] = tools
 
     def around_step(

@@ -65,7 +65,7 @@ def test_features_stand_in_order() -> None:
     ("hook", "classes"),
     [
         ("has_news", ["MailHooks"]),
-        ("around_step", ["BudgetWarnings", "MailHooks", "SpawningHooks"]),
+        ("around_step", ["BudgetHooks", "MailHooks", "SpawningHooks"]),
         ("prepare_prompt", ["MemoryHooks"]),
         ("around_model", ["MailHooks"]),
     ],
@@ -132,7 +132,7 @@ def trace(head: Agent, places: Mapping[str, str], first: str) -> list[str]:
 
 
 STEP = {
-    "BudgetWarnings.around_step": "warnings",
+    "BudgetHooks.around_step": "warnings",
     "MailHooks.around_step": "mail",
     "SpawningHooks.around_step": "subordinates",
     "ModelCalls.around_step": "middleware",
@@ -155,7 +155,7 @@ def test_step_passes_each_place_in_order() -> None:
         memory=Memory(),
     )
 
-    assert trace(head, STEP, "BudgetWarnings.around_step") == [*STEP.values()]
+    assert trace(head, STEP, "BudgetHooks.around_step") == [*STEP.values()]
 
 
 ATTEMPT = {

@@ -10,7 +10,7 @@ import pytest
 from pydantic import ValidationError
 
 from echelons import Agent, Spawn, Status
-from echelons.features.feature import BuiltIn
+from echelons.features.budget.hooks import BudgetHooks
 from echelons.features.spawning.feature import SpawnSubordinate
 from echelons.guards.budget import UNITS
 from echelons.nodes.planning.core_tools import (
@@ -20,6 +20,7 @@ from echelons.nodes.planning.core_tools import (
     Report,
     ReportArgs,
 )
+from echelons.nodes.planning.request_fields import DelegatingTool
 from echelons.nodes.planning.spawn_plan import SpawnSubordinateArgs
 from echelons.tree.roster import parse_roster
 
@@ -74,7 +75,7 @@ def test_a_call_goes_on_with_a_conversation_unless_it_says_otherwise() -> None:
 @pytest.mark.parametrize(
     ("schema", "model"),
     [
-        (CallSubordinate(team(), has_budget=True).build_schema(), CallSubordinateArgs),
+        (CallSubordinate(team()).build_schema(), CallSubordinateArgs),
         (Report().build_schema(), ReportArgs),
     ],
 )
@@ -111,23 +112,26 @@ def test_a_model_is_shown_what_it_may_spawn_and_nothing_else() -> None:
     assert [*spawning(Spawn())] == ["role", "message", "kind", "keep"]
     assert [*spawning(Spawn(kinds=("drone",)))] == ["role", "message", "kind"]
     everything = spawning(Spawn(profiles=("clerk",), tools=("mail",)), contact_user=True)
-    assert {*everything} == {*SpawnSubordinateArgs.model_fields} - {"budget"}
+    assert {*everything} == {*SpawnSubordinateArgs.model_fields}
     assert everything["profile"]["enum"] == ["clerk"]
     assert everything["tools"]["items"]["enum"] == ["mail"]
     assert all(each["description"] for key, each in everything.items())
 
 
+def show_with_budget(tool: DelegatingTool, *, has_budget: bool) -> dict[str, Any]:
+    """Return the parameters of a tool, as it is shown to an agent with or without a budget."""
+    tool.add_fields(BudgetHooks(has_budget=has_budget).request_fields)
+    return dict(function(tool.build_schema())["parameters"]["properties"])
+
+
 def test_only_agent_with_budget_reads_that_it_may_grant_a_part() -> None:
-    tools: list[Callable[..., BuiltIn]] = [
+    tools: list[Callable[..., DelegatingTool]] = [
         partial(CallSubordinate, team()),
         DelegateMany,
         partial(SpawnSubordinate, Spawn(), contact_user=False),
     ]
     for build in tools:
-        plain, shown = (
-            function(build(has_budget=has).build_schema())["parameters"]["properties"]
-            for has in (False, True)
-        )
+        plain, shown = (show_with_budget(build(), has_budget=has) for has in (False, True))
         assert shown.keys() - plain.keys() == {"budget"}
         assert {*shown["budget"]["properties"]} == {*UNITS}
         assert shown["budget"]["description"]

@@ -1,21 +1,54 @@
-"""Tells agents when little is left of their budget."""
+"""What budgets are to an agent: what it may grant with a request, and warnings."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import partial
+from typing import Annotated, Any, Final
 
 from langchain_core.messages import BaseMessage, HumanMessage
+from pydantic import AfterValidator
 
-from echelons.features.feature import AgentHooks, AgentStep, Outcome
-from echelons.guards.budget import Allowance, get_allowance, get_budgets
+from echelons.delegation.request import store_request_budget
+from echelons.errors import InvalidSetting
+from echelons.features.feature import AgentHooks, AgentStep, Outcome, RequestField
+from echelons.guards.budget import (
+    UNITS,
+    Allowance,
+    Budget,
+    get_allowance,
+    get_budgets,
+    store_amounts,
+)
 from echelons.identity.lineage import MAIL_KEY, Identity, derive_message_id
 from echelons.messaging.mail import BUDGET, Mail, render_mail
 from echelons.plans import Plan, build_step
 
+BUDGET_SCHEMA: Final[dict[str, Any]] = {
+    "type": "object",
+    "properties": {
+        "tokens": {"type": "integer", "minimum": 1},
+        "money": {"type": "string"},
+        "calls": {"type": "integer", "minimum": 1},
+        "tool_calls": {"type": "integer", "minimum": 1},
+        "seconds": {"type": "number", "exclusiveMinimum": 0},
+    },
+}
 
-class BudgetWarnings(AgentHooks):
-    """The warnings of one agent, shown before its model is called."""
+
+class BudgetHooks(AgentHooks):
+    """The budget of one agent.
+
+    Args:
+        has_budget: Whether it or an agent above it has one, so that it may grant a part.
+    """
+
+    def __init__(self, *, has_budget: bool) -> None:
+        schema = BUDGET_SCHEMA if has_budget else None
+        kind = Annotated[dict[str, Any] | None, AfterValidator(_check_budget)]
+        shared = "budget: all requests of a call share one; give it beside them"
+        budget = RequestField("budget", kind, store_request_budget, shared, schema)
+        self.request_fields = (budget,)
 
     def around_step(
         self, step: AgentStep, proceed: Callable[[AgentStep], Plan[Outcome]]
@@ -38,6 +71,17 @@ class BudgetWarnings(AgentHooks):
         # They count as told, also if the model is not called after all.
         outcome.added[:0] = warnings
         return outcome
+
+
+def _check_budget(given: dict[str, Any] | None) -> dict[str, Any] | None:
+    if not given:
+        return None
+    try:
+        if unknown := given.keys() - set(UNITS):
+            raise ValueError(f"there is no unit {min(unknown)!r}, but {', '.join(UNITS)}")
+        return store_amounts(Budget(**given).amounts)
+    except InvalidSetting as error:
+        raise ValueError(f"{error.setting}: {error.why}") from error
 
 
 def _build_warnings(warnings: Iterable[tuple[str, str]], identity: Identity) -> list[BaseMessage]:
