@@ -122,7 +122,10 @@ NO_CONTEXT: Final = RunContext()
 
 def get_context(config: Mapping[str, Any] | None) -> RunContext:
     """Return the context in a run's config; an empty one outside of a tree."""
-    context: RunContext = ((config or {}).get("configurable") or {}).get(CONTEXT_KEY, NO_CONTEXT)
+    try:
+        context: RunContext = config["configurable"][CONTEXT_KEY]  # type: ignore[index]
+    except (KeyError, TypeError):
+        return NO_CONTEXT
     return context
 
 
