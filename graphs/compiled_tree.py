@@ -389,10 +389,10 @@ def _build_levels(agent: Agent) -> _Levels:
     levels.check_tools(agent)
     # LangGraph gives each its scope, and those of the levels below to the root.
     transformers: dict[int, Any] = {
-        id(each): each
+        id(transformer): transformer
         for given in levels.middleware.values()
         for one in given
-        for each in one.transformers
+        for transformer in one.transformers
     }
     builder = levels.build_level(agent, {})
     root = builder.compile(name=agent.name, transformers=[*transformers.values()])
@@ -437,12 +437,15 @@ class _LevelFactory:
             is_spawned: Whether the agent was made at run time.
         """
         rules = extend_rules(above, agent.permissions)
-        names = tuple(each.name for each in agent.subordinates if isinstance(each, Agent))
+        names = tuple(
+            subordinate.name for subordinate in agent.subordinates if isinstance(subordinate, Agent)
+        )
         below = {
-            each.name: LazyLevel(
-                each.name, partial(self._build_member_level, each, rules, agent.name, names)
+            subordinate.name: LazyLevel(
+                subordinate.name,
+                partial(self._build_member_level, subordinate, rules, agent.name, names),
             )
-            for each in agent.subordinates
+            for subordinate in agent.subordinates
         }
         policy = self.policies[agent.name]
         position = LevelPosition(
@@ -451,7 +454,10 @@ class _LevelFactory:
             can_call=supports_tool_calls(self.models[agent.name]),
             reports=bool(superior),
             depth=self.depth,
-            timeouts={each.name: self._get_timeout(each, policy) for each in agent.subordinates},
+            timeouts={
+                subordinate.name: self._get_timeout(subordinate, policy)
+                for subordinate in agent.subordinates
+            },
             tools=self.tools,
             history=self.history,
             journal=self.journal,

@@ -137,7 +137,7 @@ def build_spawned_agent(
         tools = list(base.tools)
     else:
         base = Agent(spec.name, spec.role)
-        known = {_get_tool_name(each): each for each in superior.tools}
+        known = {_get_tool_name(tool): tool for tool in superior.tools}
         if missing := [name for name in spec.tools if name not in known]:
             raise MissingAgents(
                 "{agent!r} was spawned with the tools {names:each}, which its superior does not "
@@ -150,8 +150,8 @@ def build_spawned_agent(
         # Those that its superior may not give any more are left out.
         given = allowed.tools if allowed else ()
         tools = [known[name] for name in spec.tools if name in given]
-    tools = [each for each in tools if grant.allows_tool(_get_tool_name(each))]
-    names = {_get_tool_name(each) for each in tools}
+    tools = [tool for tool in tools if grant.allows_tool(_get_tool_name(tool))]
+    names = {_get_tool_name(tool) for tool in tools}
     may_contact = superior.permissions.contact_user
     contact_user = spec.contact_user and may_contact
     spawn = _narrow(spec, allowed, base.permissions.spawn, names)
@@ -191,7 +191,9 @@ def _narrow_member(member: Member, allowed: Spawn | None, contact_user: bool) ->
     """Return a member below a spawned agent, with no more rights than that has."""
     if not isinstance(member, Agent):
         return member
-    below = tuple(_narrow_member(each, allowed, contact_user) for each in member.subordinates)
+    below = tuple(
+        _narrow_member(subordinate, allowed, contact_user) for subordinate in member.subordinates
+    )
     own, had = member.permissions, member.permissions.spawn
     spawn = allowed.intersect(had) if allowed and had else None
     may_contact = own.contact_user and contact_user
@@ -229,7 +231,7 @@ def build_delegation_graph(
         build_spawned_level: Returns the level of an agent that the superior makes at run time; all
             these share the node `dispatch`. `None` if it may make none.
     """
-    members = {each.name: each for each in superior.subordinates}
+    members = {subordinate.name: subordinate for subordinate in superior.subordinates}
     subordinates = {
         name: Subordinate(member, levels[name], queue, bind(member))
         for name, member in members.items()

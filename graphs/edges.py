@@ -156,11 +156,11 @@ def build_sends(
         return END if state.get("response") or is_last else "reason"
     # By its id: the call itself is stored with its message. Only a person's calls may have none,
     # or share one.
-    is_named = len({each["id"] for each in message.tool_calls}) == len(message.tool_calls)
+    is_named = len({call["id"] for call in message.tool_calls}) == len(message.tool_calls)
     acts = [
-        Send("act", each["id"] if is_named and each["id"] else [each])
-        for each in calls
-        if not (each["name"] in DELEGATING_TOOLS or is_typed_call(message, each))
+        Send("act", call["id"] if is_named and call["id"] else [call])
+        for call in calls
+        if not (call["name"] in DELEGATING_TOOLS or is_typed_call(message, call))
     ]
     sends = acts + _build_delegation_sends(state, identity, message, calls, limits)
     # A fan-out call that a person wrote into the state was never planned, so it sends nothing.

@@ -55,7 +55,7 @@ class LevelHooks:
         state, given, output = self._middleware.build_schemas(*base)
         self._state_keys = frozenset(state.__annotations__)
         self.builder: LevelBuilder = StateGraph(state, input_schema=given, output_schema=output)
-        direct = frozenset(each.name for each in tools if each.return_direct)
+        direct = frozenset(tool.name for tool in tools if tool.return_direct)
         self._hooks = {hook: self._build_nodes(hook, direct) for hook in _HOOKS}
         entry = _get_first(self._hooks["before_model"], "reason")
         leaving = _get_first(self._hooks["after_agent"][::-1], END)
@@ -63,7 +63,9 @@ class LevelHooks:
         has_wraps = self._middleware.find("wrap_tool_call")
         self.tool_calls = ToolCalls(self._middleware, tools) if has_wraps else None
         wraps = self._middleware.find("wrap_delegation")
-        contracts = {each.name: get_contract(each) for each in agent.subordinates}
+        contracts = {
+            subordinate.name: get_contract(subordinate) for subordinate in agent.subordinates
+        }
         self.delegation_calls = (DelegationCalls(wraps, contracts),) if wraps else ()
 
     def build_model_calls(self, shown_tools: Sequence[Any]) -> ModelCalls:

@@ -151,7 +151,7 @@ def _iterate_tools(
     for each in middleware:
         for own in getattr(each, "tools", ()):
             yield own.name, own.description
-    typed = get_inputs({each.name: each for each in agent.subordinates})
+    typed = get_inputs({subordinate.name: subordinate for subordinate in agent.subordinates})
     text = load_tool_texts("subordinate")["description"]
     for member in agent.subordinates:
         if member.name in typed:
@@ -214,7 +214,7 @@ def list_built_in_tools(
 
     A tool of its own keeps its name: many have one called `ask`.
     """
-    tools = [*list_core_tools(place, results), *(tool for each in hooks for tool in each.tools)]
+    tools = [*list_core_tools(place, results), *(tool for hook in hooks for tool in hook.tools)]
     tools = [tool for tool in tools if tool.name not in own_tools]
     fields = [added for each in hooks for added in each.request_fields]
     for delegating in tools:

@@ -421,11 +421,11 @@ def build_response(
         # It is the response of the agent that answered, with the path to it.
         relayed = DelegationResponse.load(reported[RELAYED_RESPONSE_KEY])
         return relayed.model_copy(update={"request_id": request.id})
-    results = [each for each in messages if isinstance(each, ToolMessage)]
+    results = [message for message in messages if isinstance(message, ToolMessage)]
     below = tuple(
-        DelegationResponse.load(each.artifact)
-        for each in results
-        if is_response_message(each) and each.artifact is not None
+        DelegationResponse.load(result.artifact)
+        for result in results
+        if is_response_message(result) and result.artifact is not None
     )
     usage = sum(map(read_spent_usage, messages), Usage())
     last = messages[-1] if messages else None
@@ -452,8 +452,8 @@ def build_response(
                 for each in said.get("questions", ())
             ),
             "user_answers": tuple(
-                told.model_copy(update={"path": request.path})
-                for told in _iter_user_answers(asked, below)
+                answer.model_copy(update={"path": request.path})
+                for answer in _iter_user_answers(asked, below)
             ),
             "subordinate_responses": without_results(below),
             "partial_results": _list_partial_results(said, results),
@@ -467,7 +467,7 @@ def _list_partial_results(
     """Return the results of the calls of an agent whose budget is used up, in order."""
     if said.get(HALT_KEY) != "budget":
         return ()
-    return tuple(str(each.text) for each in results if each.status == "success")
+    return tuple(str(result.text) for result in results if result.status == "success")
 
 
 def apply_output(answer: DelegationResponse, contract: Contract) -> DelegationResponse:
@@ -492,14 +492,14 @@ def _iter_user_answers(
     results: Iterable[BaseMessage], below: Iterable[DelegationResponse]
 ) -> Iterator[UserAnswer]:
     """Yield what the user was asked for the calls of an agent, and about its requests."""
-    for each in results:
-        if USER_ANSWERS_KEY in each.response_metadata:
-            marks = each.response_metadata[USER_ANSWERS_KEY]
+    for result in results:
+        if USER_ANSWERS_KEY in result.response_metadata:
+            marks = result.response_metadata[USER_ANSWERS_KEY]
             if not isinstance(marks, list):
                 raise UnreadableRecord(UserAnswer.__name__, "they are no list")
             yield from map(UserAnswer.load, marks)
     for response in below:
-        yield from (told for told in response.user_answers if len(told.path) == 1)
+        yield from (answer for answer in response.user_answers if len(answer.path) == 1)
 
 
 def with_identity(config: RunnableConfig, identity: Identity) -> RunnableConfig:

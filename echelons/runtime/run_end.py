@@ -111,7 +111,7 @@ def describe_open_turn(status: ThreadStatus, left: str = "") -> tuple[TurnStatus
     if left and (work.can_proceed or not work.questions):
         return "paused", f"{left}: the run ended after its current step; `resume` continues it"
     if work.questions:
-        paths = dict.fromkeys(PATH_SEPARATOR.join(each.path) for each in work.questions)
+        paths = dict.fromkeys(PATH_SEPARATOR.join(question.path) for question in work.questions)
         asked = f"question: an answer is needed by {', '.join(paths)}"
         return "asking", "; ".join(filter(None, (asked, held)))
     return "paused", held or "cut short: `resume` continues the turn"
@@ -214,7 +214,7 @@ class RunRecord:
 
     def note_answers(self, answers: Iterable[tuple[Question, StoredAnswer]]) -> None:
         """Note the answers that the run delivers next, with their questions."""
-        self._noted += [build_answer_event(*each) for each in answers]
+        self._noted += [build_answer_event(*answer) for answer in answers]
 
     def skip_orders(self, orders: ControlOrders) -> None:
         """Note that orders were given before the run."""
@@ -358,7 +358,7 @@ def settle_run(
     if record.held:
         record.held = False
         answered = settled.resume if settled else ()
-        paths = [each.path for each in status.questions if each.id in answered]
+        paths = [question.path for question in status.questions if question.id in answered]
         above = {PATH_SEPARATOR.join(path[:end]) for path in paths for end in range(len(path) + 1)}
         mark.held_attempts.restart(above)
         record.backpressure.forget_starts()

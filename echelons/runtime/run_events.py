@@ -270,9 +270,9 @@ class EventTranslator:
             state = payload["input"]
             messages = state.get("messages") if isinstance(state, dict) else None
             tasks = (
-                each
-                for each in reversed(messages or ())
-                if isinstance(each, HumanMessage) and MAIL_KEY not in each.response_metadata
+                message
+                for message in reversed(messages or ())
+                if isinstance(message, HumanMessage) and MAIL_KEY not in message.response_metadata
             )
             task = next(tasks, None)
             text = describe_content(task.content) if task else ""
@@ -311,15 +311,15 @@ class EventTranslator:
     def _translate_questions(
         self, namespace: tuple[str, ...], who: _TaskOrigin, interrupts: Iterable[Mapping[str, Any]]
     ) -> Iterator[RunEvent]:
-        for each in interrupts:
-            if is_pause(each["value"]):
+        for interrupt in interrupts:
+            if is_pause(interrupt["value"]):
                 continue
             # A question passes through every level; the first task that reports it asks it.
-            if each["id"] not in self._questions:
-                self._questions[each["id"]] = _question_event(who, each)
-            question = self._questions[each["id"]]
+            if interrupt["id"] not in self._questions:
+                self._questions[interrupt["id"]] = _question_event(who, interrupt)
+            question = self._questions[interrupt["id"]]
             if question and self._is_found(namespace):
-                self._questions[each["id"]] = None
+                self._questions[interrupt["id"]] = None
                 yield question
 
     def _is_found(self, namespace: tuple[str, ...]) -> bool:
@@ -505,12 +505,16 @@ def _response_events(who: _TaskOrigin, order: QueuedRequest, result: Any) -> Ite
         tried = next_.earlier_responses
         yield _response_event(who, order, tried[-1], tried, final=False)
         return
-    artifacts = [each.artifact for each in _list_messages(result) if isinstance(each, ToolMessage)]
+    artifacts = [
+        message.artifact for message in _list_messages(result) if isinstance(message, ToolMessage)
+    ]
     entries = (result.get("parts") or {}).values()
-    for stored in (*artifacts, *(each["response"] for each in entries)):
+    for stored in (*artifacts, *(entry["response"] for entry in entries)):
         whole = DelegationResponse.load(stored)
-        others = (each for each in whole.subordinate_responses if each.agent != whole.agent)
-        own = (each for each in others if each.thread_id == order.thread_id)
+        others = (
+            response for response in whole.subordinate_responses if response.agent != whole.agent
+        )
+        own = (other for other in others if other.thread_id == order.thread_id)
         yield _response_event(who, order, next(own, whole), [whole], final=True)
 
 
@@ -558,7 +562,7 @@ def _list_messages(state: Any) -> Iterator[BaseMessage]:
     writes = held.get(SEVERAL_WRITES_KEY, ()) if isinstance(held, dict) else [held]
     for write in writes:
         messages = write if isinstance(write, (list, tuple)) else [write]
-        yield from (each for each in messages if isinstance(each, BaseMessage))
+        yield from (message for message in messages if isinstance(message, BaseMessage))
 
 
 def _reasoning_text(message: AIMessage) -> str:

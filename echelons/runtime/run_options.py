@@ -149,10 +149,10 @@ def _check_texts(option: str, given: Any) -> tuple[str, ...]:
         if isinstance(given, (str, bytes, Mapping)) or not hasattr(given, "__iter__"):
             raise invalid_option(option, shorten_repr(given), "it is no list of texts")
         texts = list_items(given)
-    for each in texts:
-        if not is_label(each):
-            raise invalid_option(option, shorten_repr(each), "it is no text that can be printed")
-    return tuple(read_text(each) or "" for each in texts)
+    for text in texts:
+        if not is_label(text):
+            raise invalid_option(option, shorten_repr(text), "it is no text that can be printed")
+    return tuple(read_text(text) or "" for text in texts)
 
 
 def _check_callbacks(given: Any) -> Callbacks:
@@ -161,10 +161,10 @@ def _check_callbacks(given: Any) -> Callbacks:
     is_list = issubclass(type(given), (list, tuple))
     with _refuse_unreadable_option("callbacks", given):
         handlers = list_items(given) if is_list else [given]
-    for each in handlers:
-        if not is_list or not issubclass(type(each), BaseCallbackHandler):
+    for handler in handlers:
+        if not is_list or not issubclass(type(handler), BaseCallbackHandler):
             why = "give a list of LangChain's callback handlers, or a callback manager"
-            raise invalid_option("callbacks", shorten_repr(each), why)
+            raise invalid_option("callbacks", shorten_repr(handler), why)
     return handlers
 
 

@@ -114,7 +114,7 @@ class Result:
         """The answer, or what must be answered first, or why there is neither; never empty."""
         if self.text.strip():
             return self.text
-        asked = (f"{'/'.join(each.path)} asks: {each.value}" for each in self.questions)
+        asked = (f"{'/'.join(question.path)} asks: {question.value}" for question in self.questions)
         return "\n".join(asked) or self.reason or self.status
 
 
@@ -418,7 +418,7 @@ def _list_open_runs(engine: TurnEngine | None = None) -> list[_TurnRun]:
     """Return the runs of an engine, or of the process, that have begun and not ended."""
     with _RUNS_LOCK:
         runs = [each for each in _RUNS if engine in (None, each._engine)]
-    return [each for each in runs if each._record.started and not each._record.ended]
+    return [run for run in runs if run._record.started and not run._record.ended]
 
 
 def _end(run: Run) -> None:

@@ -249,7 +249,7 @@ def find_missing_agents(
             lost[PATH_SEPARATOR.join(each.path)] = None
             continue
         nodes = _list_nodes(member)
-        below = {each.name for each in member.subordinates}
+        below = {subordinate.name for subordinate in member.subordinates}
         if get_permissions(member).spawn:
             spawned |= made
             below.update(each.spawned)
@@ -267,7 +267,7 @@ def _list_missing_below(profile: Member, waiting: OpenAgent, above: int) -> list
         member = next((each for each in found if each.name == name), None)
     if member is None:
         return [PATH_SEPARATOR.join(waiting.path)]
-    below = {*waiting.spawned, *(each.name for each in member.subordinates)}
+    below = {*waiting.spawned, *(subordinate.name for subordinate in member.subordinates)}
     gone = (name for name in waiting.subordinates if name not in below)
     return [PATH_SEPARATOR.join((*waiting.path, name)) for name in gone]
 
@@ -282,7 +282,7 @@ def _list_nodes(member: Member) -> set[str]:
     if member.permissions.spawn:
         own |= {"act", "delegate", REFUSE, DISPATCH}
     if member.subordinates:
-        taking = assign_nodes([each.name for each in member.subordinates])
+        taking = assign_nodes([subordinate.name for subordinate in member.subordinates])
         # Of very many, a resumed graph has the nodes of those that a run waits in, too.
         own |= {"delegate", REFUSE, *taking, *taking.values()}
     return own

@@ -161,7 +161,9 @@ def ends_delegation(
     if held is None or checkpoint["channel_values"].get("queue") != []:
         return False
     answers = [message for channel, value in held[1] if channel == MESSAGES for message in value]
-    succeeded = all(isinstance(each, ToolMessage) and each.status != "error" for each in answers)
+    succeeded = all(
+        isinstance(answer, ToolMessage) and answer.status != "error" for answer in answers
+    )
     return bool(answers) and succeeded and not loop.config["configurable"].get(RESUMING_KEY)
 
 

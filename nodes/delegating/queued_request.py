@@ -89,7 +89,7 @@ class QueuedRequest:
             kept |= {
                 "message_id": self.message_id,
                 "ways": self.candidates.stored(),
-                "tried": [each.stored() for each in self.earlier_responses],
+                "tried": [response.stored() for response in self.earlier_responses],
                 "reset": self.reset,
             }
         if self.race_entry:
@@ -265,7 +265,7 @@ def build_part_entry(
     """Return the entry of a finished part for the superior's state."""
     entry: dict[str, Any] = {"response": response.stored(), "place": place}
     if attempts:
-        entry["attempts"] = [each.stored() for each in attempts]
+        entry["attempts"] = [attempt.stored() for attempt in attempts]
     return entry
 
 
@@ -287,7 +287,7 @@ def build_tool_message(
     plain = answer.status is Status.FULFILLED
     note = f"[{answer.status}] {answer.reason}".strip()
     # An agent that only asks may give its question as its result and as its reason.
-    asked = "\n".join(each.text for each in answer.questions)
+    asked = "\n".join(question.text for question in answer.questions)
     is_said = not answer.result or answer.result in (answer.reason, asked)
     content = answer.result if plain else note if is_said else f"{note}\n{answer.result}"
     metadata: dict[str, Any] = {} if tool in DELEGATING_TOOLS else {DELEGATED_KEY: True}

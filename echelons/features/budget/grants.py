@@ -156,7 +156,7 @@ def _read_earlier(head: Head | None, turn: str) -> dict[str, tuple[str, tuple[Un
         match kept.get(name):
             case None:
                 pass
-            case [str(id_), *units] if all(isinstance(each, str) for each in units):
+            case [str(id_), *units] if all(isinstance(unit, str) for unit in units):
                 found[name] = id_, tuple(units)
             case _:
                 raise UnreadableRecord("grants", f"the head of a thread has {name!r} damaged")

@@ -338,7 +338,7 @@ class TreeBudgets(StepGuard):
             return
         changed = self._build_charge(before, used)
         grants = self._grants.load_all(open_, before.grants.values())
-        if True in [each.record.closed for each in grants.values()]:
+        if True in [grant.record.closed for grant in grants.values()]:
             # Its request has ended meanwhile, and what was reserved counts as spent.
             changed = replace(before, state="unknown")
             grants = {}
@@ -358,7 +358,7 @@ class TreeBudgets(StepGuard):
             # Of a damaged grant nothing is free anyway.
             LOG.warning("a call is not charged: %s", describe_error(error))
             grants = {}
-        if any(each.record.closed for each in grants.values()):
+        if any(grant.record.closed for grant in grants.values()):
             grants = {}
         if grants:
             unreserved = replace(charge, tokens=0, money="")
@@ -486,7 +486,7 @@ class TreeBudgets(StepGuard):
         free = {unit: grants[id_].get_free(unit) for unit, id_ in units.items()}
         if "seconds" in units:
             free["seconds"] = self._grants.get_free(grants[units["seconds"]], "seconds")
-        halted = [each.id for each in grants.values() if each.record.halted]
+        halted = [grant.id for grant in grants.values() if grant.record.halted]
         if halted or [unit for unit in units if free[unit] <= 0]:
             return self._grants.find_halt(grants, units, _MODEL_UNITS) or _NOTHING_LEFT
         if not units.keys() - {"seconds"}:
@@ -528,7 +528,7 @@ class TreeBudgets(StepGuard):
     def _lose(self, open_: Transaction, key: str, lost: ChargeRecord, version: int) -> None:
         """Charge a call that a process has not come back from as it was reserved."""
         grants = self._grants.load_all(open_, lost.grants.values())
-        if not any(each.record.closed for each in grants.values()):
+        if not any(grant.record.closed for grant in grants.values()):
             self._move_charge(grants, lost, lost)
             self._grants.save_all(open_, grants)
         open_.set_read(key, version, replace(lost, state="lost").to_json())

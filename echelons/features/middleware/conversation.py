@@ -57,7 +57,7 @@ def change_conversation(
     known = {each.id for each in before}
     new = [_complete(each, known) for each in convert_to_messages(_list_messages(given))]
     removes = any(isinstance(each, RemoveMessage) for each in new)
-    earlier = {each.id for each in past.messages}
+    earlier = {message.id for message in past.messages}
     if not removes and earlier.isdisjoint(each.id for each in new):
         return {"messages": [*added, *new]}
     held = {each.id for each in (*before, *new)} | {REMOVE_ALL_MESSAGES}

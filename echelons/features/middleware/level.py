@@ -141,7 +141,7 @@ def _is_private(hint: Any) -> bool:
     if get_origin(hint) in (Required, NotRequired):
         hint = get_args(hint)[0]
     marks = get_args(hint)[1:] if get_origin(hint) is Annotated else ()
-    return any(isinstance(each, OmitFromSchema) and each.output for each in marks)
+    return any(isinstance(mark, OmitFromSchema) and mark.output for mark in marks)
 
 
 def build_failure(

@@ -67,7 +67,7 @@ class ModelCalls(AgentHooks):
     ) -> None:
         self._model = model
         self._tools = tools
-        self._own_names = {each.name for each in tools if isinstance(each, BaseTool)}
+        self._own_names = {tool.name for tool in tools if isinstance(tool, BaseTool)}
         self._state_keys = state_keys
         self._wraps = middleware.find(WRAP)
         self._watchers = middleware.find(STREAM)
@@ -324,11 +324,11 @@ class _Watch(BaseCallbackHandler):
             self._tell(AIMessageChunk(**{**reply.model_dump(), "type": "AIMessageChunk"}))
 
     def _tell(self, chunk: AIMessageChunk) -> None:
-        for each in self._watchers:
+        for watcher in self._watchers:
             try:
-                each.on_stream_chunk(chunk, get_runtime())
+                watcher.on_stream_chunk(chunk, get_runtime())
             except Exception as error:
-                raise build_failure(self._given, each.name, STREAM, error) from error
+                raise build_failure(self._given, watcher.name, STREAM, error) from error
 
 
 def _list_input(request: Any) -> list[BaseMessage]:

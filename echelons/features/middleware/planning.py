@@ -73,8 +73,10 @@ class PlanMiddleware(AgentMiddleware[Any, Any]):
         last = request.messages[-1] if request.messages else None
         if last is None or last.text == load_governance_texts()["proceed"]:
             return False
-        asked = next((each for each in request.messages[::-1] if isinstance(each, AIMessage)), None)
-        calls = [each["id"] for each in asked.tool_calls] if asked else []
+        asked = next(
+            (message for message in request.messages[::-1] if isinstance(message, AIMessage)), None
+        )
+        calls = [call["id"] for call in asked.tool_calls] if asked else []
         if calls and (calls[0] or "").startswith(_PLAN_CALL):
             return str(last.text).strip(' .!"').lower() != "accept"
         return isinstance(last, HumanMessage)
@@ -130,12 +132,12 @@ class ScoringMiddleware(AgentMiddleware[Any, Any]):
         return await handler(self._change(request))
 
     def _change(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
-        tasks = [each for each in request.messages if isinstance(each, HumanMessage)]
+        tasks = [message for message in request.messages if isinstance(message, HumanMessage)]
         points = self._score(str(tasks[-1].text) if tasks else "")
         delegates = points >= self._threshold
         text = load_governance_texts()["delegate" if delegates else "do"]
         told = fill_text(text, points=str(points), threshold=str(self._threshold))
-        tools = [each for each in request.tools if delegates or not _hands_on(each)]
+        tools = [tool for tool in request.tools if delegates or not _hands_on(tool)]
         return request.override(system_message=_add_text(request, told), tools=tools)
 
 

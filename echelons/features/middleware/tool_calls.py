@@ -81,7 +81,7 @@ class ToolCalls:
 
     def __init__(self, middleware: LevelMiddleware, tools: list[BaseTool]) -> None:
         self._wraps = middleware.find(WRAP)
-        self._tools = {each.name: each for each in tools}
+        self._tools = {tool.name: tool for tool in tools}
         self._chain = CallChain(WRAP, self._wraps, _read_result)
 
     def invoke(
@@ -240,7 +240,7 @@ class _Run:
                 else {"messages": update}
             )
         call_id = self.request.tool_call["id"]
-        if not any(each.tool_call_id == call_id for each in _iterate_answers(update)):
+        if not any(answer.tool_call_id == call_id for answer in _iterate_answers(update)):
             why = f"it returned {shorten_repr(result)}, which does not answer the call {call_id!r}"
             raise self._calls.fail(why, self.config)
         try:

@@ -61,9 +61,9 @@ class Verdict:
     def notes(self) -> tuple[str, ...]:
         """The verdict as lines that the monitor reads in its next call."""
         return (
-            *(f"alert about {each.path}: {each.reason}" for each in self.alerts),
-            *(f"report: {each}" for each in self.reports),
-            *(f"not accepted: {each}" for each in self.faults),
+            *(f"alert about {alert.path}: {alert.reason}" for alert in self.alerts),
+            *(f"report: {report}" for report in self.reports),
+            *(f"not accepted: {fault}" for fault in self.faults),
         )
 
 
@@ -90,8 +90,8 @@ def build_segment_text(events: Sequence[WatchedEvent], notes: Sequence[str]) -> 
     """
     lines = [f"You have said before, oldest first: {_quote([*notes])}"] if notes else []
     lines.append("The new events, oldest first:")
-    for each in events:
-        shown = {"event": each.number, "agent": each.path, "kind": each.kind, "says": each.text}
+    for event in events:
+        shown = {"event": event.number, "agent": event.path, "kind": event.kind, "says": event.text}
         lines.append(_quote(shown))
     return "\n".join(lines)
 

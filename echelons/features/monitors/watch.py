@@ -379,7 +379,7 @@ class _Watcher:
         )
 
     def _read_reply(self, reply: AIMessage) -> Verdict:
-        broken = ({"name": each["name"], "args": each["args"]} for each in reply.invalid_tool_calls)
+        broken = ({"name": call["name"], "args": call["args"]} for call in reply.invalid_tool_calls)
         calls: list[Mapping[str, Any]] = [*reply.tool_calls, *broken]
         return read_verdict(calls, self._placed, self._known)
 

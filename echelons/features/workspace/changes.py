@@ -377,7 +377,7 @@ def format_diff(path: str, before: str | None, after: str | None) -> str:
         removed, added = (f"-{each}" for each in old), (f"+{each}" for each in new)
         lines = [f"--- {names[0]}\n", f"+++ {names[1]}\n", ranges, *removed, *added]
     marked = (
-        each if each.endswith("\n") else f"{each}\n\\ No newline at end of file\n" for each in lines
+        line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines
     )
     return "".join((*head, *marked))
 

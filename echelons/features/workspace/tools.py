@@ -44,11 +44,11 @@ def file_tools(*, read_only: bool = False) -> list[BaseTool]:
     """
     readers: list[Callable[..., str]] = [_read_file, _list_files, _search_files, _diff_files]
     writers: list[Callable[..., str]] = [_write_file, _edit_file, _delete_file]
-    reading = [effect(reads_only=True)(build_tool(each)) for each in readers]
+    reading = [effect(reads_only=True)(build_tool(reader)) for reader in readers]
     if read_only:
         return reading
     # Each call is remembered with the change, so one that is repeated changes nothing twice.
-    return [*reading, *(effect(idempotent=True)(build_tool(each)) for each in writers)]
+    return [*reading, *(effect(idempotent=True)(build_tool(writer)) for writer in writers)]
 
 
 def review_tools() -> list[BaseTool]:
@@ -148,7 +148,7 @@ def _search_files(pattern: str, regex: bool = False, folder: str = "") -> str:
     """
     with _open_files() as files:
         found = find_lines(files, pattern, is_regex=regex, under=folder)
-    shown = "\n".join(f"{each.path}:{each.line}: {each.text}" for each in found.matches)
+    shown = "\n".join(f"{match.path}:{match.line}: {match.text}" for match in found.matches)
     if not found.is_complete:
         return cut_text(f"{shown}\n[there may be more; search for less, or in a folder]")
     return cut_text(shown) or "nothing found"
@@ -162,8 +162,8 @@ def _diff_files(path: str = "") -> str:
     """
     with _open_files() as files:
         changes = files.list_changes([path] if path else [])
-    notes = (f"{each.path}: {each.conflict}\n" for each in changes if each.conflict)
-    return cut_text("".join((*notes, *(each.diff for each in changes)))) or "no changes"
+    notes = (f"{change.path}: {change.conflict}\n" for change in changes if change.conflict)
+    return cut_text("".join((*notes, *(change.diff for change in changes)))) or "no changes"
 
 
 def _write_file(path: str, text: str) -> str:
@@ -210,8 +210,8 @@ def _review_changes(agent: str) -> str:
     """
     with _open_files(_check_agent(agent)) as files:
         changes = files.list_changes()
-    notes = (f"{each.path}: {each.conflict}\n" for each in changes if each.conflict)
-    return cut_text("".join((*notes, *(each.diff for each in changes)))) or "no changes"
+    notes = (f"{change.path}: {change.conflict}\n" for change in changes if change.conflict)
+    return cut_text("".join((*notes, *(change.diff for change in changes)))) or "no changes"
 
 
 def _merge_changes(agent: str) -> str:

@@ -86,7 +86,7 @@ class InnerCalls(BaseCallbackHandler):
         **kwargs: Any,
     ) -> None:
         """Note what a model of texts reads."""
-        self._begin(run_id, [HumanMessage(each) for each in prompts], metadata)
+        self._begin(run_id, [HumanMessage(prompt) for prompt in prompts], metadata)
 
     def on_llm_end(self, response: LLMResult, *, run_id: UUID, **kwargs: Any) -> None:
         """Count a call with what its reply reports."""
@@ -136,7 +136,7 @@ def find_inner_calls(config: Mapping[str, Any] | None) -> InnerCalls | None:
 def is_counted(config: RunnableConfig) -> bool:
     """Return whether a model that is called with a config is counted when its call ends."""
     handlers = getattr(config.get("callbacks"), "handlers", ())
-    return any(isinstance(each, InnerCalls) and each.is_of(config) for each in handlers)
+    return any(isinstance(handler, InnerCalls) and handler.is_of(config) for handler in handlers)
 
 
 def _get_agent(metadata: Mapping[str, Any] | None) -> tuple[str, ...]:
