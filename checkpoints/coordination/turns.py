@@ -28,8 +28,9 @@ from echelons.checkpoints.ledger.sqlite_ledger import SqliteTransaction
 from echelons.delegation.request import DelegationResponse, Status
 from echelons.errors import StorageError, UnreadableRecord
 from echelons.guards.backpressure import Backpressure
-from echelons.guards.budget import Allowance, UsageListener
+from echelons.guards.budget import Allowance
 from echelons.guards.dismissals import DismissalListener
+from echelons.guards.gate import UsageListener
 from echelons.run_context import CONTEXT_KEY, NO_CONTEXT, RunContext
 
 MAX_ANSWER_LENGTH = 2**20

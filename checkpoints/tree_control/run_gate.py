@@ -29,8 +29,15 @@ from echelons.checkpoints.ledger import Fence, Ledger, Transaction
 from echelons.checkpoints.tree_control.usage_meter import METER, Meter
 from echelons.errors import LeaseLost, StorageError
 from echelons.guards.backpressure import Backpressure
-from echelons.guards.budget import NotedCall, UsageListener
-from echelons.guards.gate import Halt, HeldAttempts, Pause, Step, StepGuard
+from echelons.guards.gate import (
+    Halt,
+    HeldAttempts,
+    NotedCall,
+    Pause,
+    Step,
+    StepGuard,
+    UsageListener,
+)
 from echelons.guards.limits import Limits
 from echelons.identity.lineage import Identity
 from echelons.langgraph_internals import TASK_ID_KEY
@@ -331,16 +338,16 @@ class TreeGate:
         mark = self.answer_mark
         self._has_answers = mark is not None and mark.is_left_behind(open_)
         orders = read_orders(open_, self._thread_id, self._turn_id)
-        notes = [guard.refresh(open_) for guard in self._overriding["refresh"]]
-        return orders, [note for note in notes if note]
+        calls = [guard.refresh(open_) for guard in self._overriding["refresh"]]
+        return orders, [call for call in calls if call]
 
     def _note_changes(
         self, changes: tuple[ControlOrders, list[Callable[[], object]]], seen: tuple[int, int]
     ) -> None:
-        self._orders, notes = changes
+        self._orders, calls = changes
         self._seen = seen
-        for note in notes:
-            note()
+        for call in calls:
+            call()
         if self._orders.given and self.note_orders:
             self.note_orders(self._orders.given)
 

@@ -22,7 +22,8 @@ from pydantic import (
 
 from echelons.delegation.contract import Contract
 from echelons.errors import InvalidInput, UnreadableRecord
-from echelons.guards.budget import Amount, CallUsage, Unit, load_amounts
+from echelons.guards.budget import Amount, Unit, load_amounts
+from echelons.guards.gate import CallUsage
 from echelons.messaging.agent_question import AgentQuestion
 from echelons.messaging.user_answer import UserAnswer
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, Self, TypeAl
 from pydantic import Field, field_validator
 
 from echelons.errors import InvalidSetting
+from echelons.guards.gate import CallUsage
 from echelons.guards.prices import MONEY, add_money, format_money, read_amount
 from echelons.run_context import get_context
 from echelons.settings import Settings
@@ -179,41 +180,6 @@ class CallEstimate(NamedTuple):
     model: str
     input_tokens: int = 0
     output_tokens: int = 0
-
-
-class CallUsage(NamedTuple):
-    """The usage of a model call."""
-
-    model: str  # as it reports its name
-    usage: Mapping[str, Any] | None  # as LangChain's `UsageMetadata`; `None` if it reports none
-    is_estimated: bool = False  # an estimator has counted the tokens
-    fault: str = ""  # why the tokens are not known
-
-
-class NotedCall(NamedTuple):
-    """A model call that is recorded when it has ended, as no reply of the thread shows it."""
-
-    used: CallUsage
-    estimated_tokens: int = 0  # counted if nothing is reported
-    was_admitted: bool = False  # the gate has counted it as a step before it began
-    was_charged: bool = False  # it was reserved and charged, so that it has a record
-    reply_id: str = ""  # the reply does not count again if a thread has it
-    # It was the agent's own step, whose reply the thread gets: only what is estimated is recorded.
-    is_reply: bool = False
-    has_failed: bool = False  # it has no reply: only a budget is charged, as its provider may
-    has_left: bool = False  # the gate has counted its tokens when it ended
-
-    @property
-    def tokens(self) -> int:
-        """The tokens that it counts with: those reported, else the estimate."""
-        usage = self.used.usage
-        if usage is None:
-            return self.estimated_tokens
-        return int(usage.get("input_tokens", 0) + usage.get("output_tokens", 0))
-
-
-UsageListener: TypeAlias = Callable[[NotedCall], object]
-"""Called with each noted model call of a run, from any thread."""
 
 
 class Budgets(Protocol):

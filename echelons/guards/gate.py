@@ -11,10 +11,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Any, ClassVar, Literal, Protocol, TypeVar
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from echelons.guards.backpressure import Backpressure
-from echelons.guards.budget import NotedCall
 from echelons.run_context import get_context
 
 T = TypeVar("T")
@@ -106,6 +105,41 @@ class HeldAttempts:
 
 def _get_namespace(config: Mapping[str, Any]) -> str:
     return str(config["configurable"].get("checkpoint_ns", ""))
+
+
+class CallUsage(NamedTuple):
+    """The usage of a model call."""
+
+    model: str  # as it reports its name
+    usage: Mapping[str, Any] | None  # as LangChain's `UsageMetadata`; `None` if it reports none
+    is_estimated: bool = False  # an estimator has counted the tokens
+    fault: str = ""  # why the tokens are not known
+
+
+class NotedCall(NamedTuple):
+    """A model call that is recorded when it has ended, as no reply of the thread shows it."""
+
+    used: CallUsage
+    estimated_tokens: int = 0  # counted if nothing is reported
+    was_admitted: bool = False  # the gate has counted it as a step before it began
+    has_record: bool = False  # it was reserved and charged, so that it has a record
+    reply_id: str = ""  # the reply does not count again if a thread has it
+    # It was the agent's own step, whose reply the thread gets: only what is estimated is recorded.
+    is_reply: bool = False
+    has_failed: bool = False  # it has no reply: only a budget is charged, as its provider may
+    has_left: bool = False  # the gate has counted its tokens when it ended
+
+    @property
+    def tokens(self) -> int:
+        """The tokens that it counts with: those reported, else the estimate."""
+        usage = self.used.usage
+        if usage is None:
+            return self.estimated_tokens
+        return int(usage.get("input_tokens", 0) + usage.get("output_tokens", 0))
+
+
+UsageListener: TypeAlias = Callable[[NotedCall], object]
+"""Called with each noted model call of a run, from any thread."""
 
 
 class StepGuard:

@@ -33,8 +33,8 @@ from echelons.checkpoints.threads.thread_status import (
 from echelons.delegation.request import DelegationRequest, DelegationResponse, Usage
 from echelons.features.registry import open_features
 from echelons.guards.backpressure import Backpressure
-from echelons.guards.budget import NotedCall
 from echelons.guards.dismissals import Dismissal
+from echelons.guards.gate import NotedCall
 from echelons.nodes.planning.final_answer import read_final_text
 from echelons.nodes.planning.segment_end import build_halt_report, read_halt
 from echelons.nodes.subordinate import build_response

@@ -46,10 +46,10 @@ from echelons.features.monitors.verdict import Verdict
 from echelons.features.notes.store import LedgerNotes
 from echelons.features.workspace.changes import FileChange
 from echelons.features.workspace.store import LedgerChanges
-from echelons.guards.budget import Budget, CallUsage
+from echelons.guards.budget import Budget
 from echelons.guards.circuit_breaker import AttemptOutcome, BreakerPolicy
 from echelons.guards.dismissals import Dismissal
-from echelons.guards.gate import Step
+from echelons.guards.gate import CallUsage, Step
 from echelons.identity.failures import LoggedFailure
 from echelons.identity.lineage import Identity
 from echelons.langgraph_internals import CHECKPOINT_MAP_KEY, CHECKPOINTER_KEY

@@ -42,16 +42,14 @@ from echelons.guards.budget import (
     Allowance,
     Budget,
     CallEstimate,
-    CallUsage,
     GrantRequest,
-    NotedCall,
     Unit,
     add_amount,
     format_amount,
     format_number,
     store_amounts,
 )
-from echelons.guards.gate import Halt, Step, StepGuard
+from echelons.guards.gate import CallUsage, Halt, NotedCall, Step, StepGuard
 from echelons.guards.prices import Prices, format_money
 from echelons.langgraph_internals import CHECKPOINT_MAP_KEY, NS_SEP, TASK_ID_KEY
 from echelons.run_context import get_context
@@ -188,7 +186,7 @@ class TreeBudgets(StepGuard):
         allowance = self._find_allowance(config)
         if not (limits_tokens or allowance):
             call = call._replace(estimated_tokens=0)
-        if call.was_charged or (call.has_failed and allowance is None):
+        if call.has_record or (call.has_failed and allowance is None):
             return call, None
         return call, self.plan_charge(call, config)
 

@@ -44,8 +44,8 @@ from echelons.errors import ConfigurationError, ControlError
 from echelons.features.monitors.placing import PlacedMonitor
 from echelons.features.monitors.settings import Alert
 from echelons.features.monitors.verdict import MAX_NOTES, Verdict
-from echelons.guards.budget import Amount, CallUsage, Unit, format_amount, format_number
-from echelons.guards.gate import Halt, Pause, Step
+from echelons.guards.budget import Amount, Unit, format_amount, format_number
+from echelons.guards.gate import CallUsage, Halt, Pause, Step
 from echelons.guards.limits import Limits
 from echelons.guards.prices import Prices, add_money, format_money
 from echelons.identity.lineage import ECHELONS_NS

@@ -48,8 +48,8 @@ from echelons.features.monitors.verdict import (
     read_verdict,
     shorten_words,
 )
-from echelons.guards.budget import NO_ALLOWANCE, CallUsage, NotedCall
-from echelons.guards.gate import Halt
+from echelons.guards.budget import NO_ALLOWANCE
+from echelons.guards.gate import CallUsage, Halt, NotedCall
 from echelons.langgraph_internals import CHECKPOINT_MAP_KEY, TASK_ID_KEY
 from echelons.models.door.ask import Account, CallRefused, ask
 from echelons.models.door.bound_model import BoundModel

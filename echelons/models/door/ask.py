@@ -12,15 +12,8 @@ from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import ensure_config, get_executor_for_config
 from langchain_core.runnables.utils import gather_with_concurrency
 
-from echelons.guards.budget import (
-    Allowance,
-    Budgets,
-    CallUsage,
-    NotedCall,
-    get_allowance,
-    get_budgets,
-)
-from echelons.guards.gate import OPEN_GATE, Gate, Halt, Pause, Step, get_gate
+from echelons.guards.budget import Allowance, Budgets, get_allowance, get_budgets
+from echelons.guards.gate import OPEN_GATE, CallUsage, Gate, Halt, NotedCall, Pause, Step, get_gate
 from echelons.models.door.bound_model import BoundModel
 from echelons.models.door.call_usage import (
     build_noted_call,
@@ -103,7 +96,7 @@ def ask(
         # A limit that what is not reported does not reach would be none.
         allowance = account.allowance if account else None
         call = build_noted_call(model.description, request.messages, reply, allowance)
-        call = call._replace(was_admitted=True, was_charged=is_charged, is_reply=True)
+        call = call._replace(was_admitted=True, has_record=is_charged, is_reply=True)
         yield build_step(partial(gate.note_call, call, config), gate.arun)
     return clean_reply(reply, view.mark) if view else reply
 
@@ -209,7 +202,7 @@ def ask_beside(
     reply, is_charged = yield from _send(model, request, config, account)
     allowance = account.allowance if account else None
     call = build_noted_call(model.description, request.messages, reply, allowance)
-    call = call._replace(was_admitted=not verdict, was_charged=is_charged, reply_id="")
+    call = call._replace(was_admitted=not verdict, has_record=is_charged, reply_id="")
     yield build_step(partial(gate.note_call, call, config), gate.arun)
     return reply
 
@@ -223,7 +216,7 @@ def note_dropped(
     call = build_noted_call(model.description, messages, reply, get_allowance(config))
     # One that reports nothing was recorded for the limit of tokens.
     has_record = get_gate(config).limits_tokens and call.used.usage is None
-    return (yield from _note_own(call._replace(was_charged=has_record, has_left=True), config))
+    return (yield from _note_own(call._replace(has_record=has_record, has_left=True), config))
 
 
 def note_cut(
@@ -245,7 +238,7 @@ def note_cut(
     """
     call = build_noted_call(model.description, messages, reply, get_allowance(config))
     is_estimated = get_gate(config).limits_tokens and call.used.usage is None
-    call = call._replace(was_charged=is_kept and not is_estimated, is_reply=is_kept)
+    call = call._replace(has_record=is_kept and not is_estimated, is_reply=is_kept)
     return (yield from _note_own(call, config))
 
 
@@ -253,7 +246,7 @@ def _note_own(call: NotedCall, config: RunnableConfig) -> Plan[None]:
     """Record a call of an agent's own step, unless a budget was charged with it."""
     gate, allowance = get_gate(config), get_allowance(config)
     is_charged = bool(allowance and allowance.grants.keys() - {"seconds", "tool_calls"})
-    call = call._replace(was_admitted=True, was_charged=call.was_charged or is_charged, reply_id="")
+    call = call._replace(was_admitted=True, has_record=call.has_record or is_charged, reply_id="")
     yield build_step(partial(gate.note_call, call, config), gate.arun)
 
 

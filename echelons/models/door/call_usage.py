@@ -8,14 +8,8 @@ from typing import Any, Final, NamedTuple
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.messages.ai import UsageMetadata
 
-from echelons.guards.budget import (
-    DEFAULT_REPLY_TOKENS,
-    NO_ALLOWANCE,
-    Allowance,
-    CallEstimate,
-    CallUsage,
-    NotedCall,
-)
+from echelons.guards.budget import DEFAULT_REPLY_TOKENS, NO_ALLOWANCE, Allowance, CallEstimate
+from echelons.guards.gate import CallUsage, NotedCall
 from echelons.text.error_lines import describe_error
 from echelons.text.input_limits import shorten_repr
 

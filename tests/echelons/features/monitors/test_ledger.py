@@ -21,8 +21,8 @@ from echelons.features.monitors.ledger import (
 from echelons.features.monitors.placing import PlacedMonitor
 from echelons.features.monitors.verdict import Verdict
 from echelons.features.registry import find_members
-from echelons.guards.budget import Budget, CallUsage
-from echelons.guards.gate import Halt
+from echelons.guards.budget import Budget
+from echelons.guards.gate import CallUsage, Halt
 from echelons.messaging.mail import MAX_UNREAD
 from echelons.monitors import Alert, Monitor
 from echelons.tree.agent_registry import AgentKind
