@@ -336,7 +336,6 @@ def _build_settings(
         shown=tools.offered,
         can_report=position.reports and position.can_call,
         name=agent.name,
-        siblings=position.siblings,
         inputs=get_inputs(_name_members(agent)),
         output=agent.contract if agent.contract and agent.contract.output else None,
         arguments={tool.name: ToolArguments(tool) for tool in tools.own},

@@ -538,19 +538,14 @@ def collect(hooks: Sequence[Any], method: str, base: type) -> tuple[Callable[...
 
 
 def compose(
-    wraps: Sequence[Callable[[S, Callable[[S], Plan[T]]], Plan[T]]],
-    innermost: Callable[[S], Plan[T]],
+    wraps: Sequence[Callable[..., Plan[T]]], innermost: Callable[[S], Plan[T]]
 ) -> Callable[[S], Plan[T]]:
-    """Return wraps around a plan, the first outermost; without wraps, the plan itself."""
+    """Return wraps around a plan, the first outermost; without wraps, the plan itself.
+
+    Each takes a step, and as `proceed` what is within.
+    """
     whole = innermost
     for wrap in reversed(wraps):
-        whole = partial(_call_wrap, wrap, whole)
+        # A closure would be one more call in each step.
+        whole = partial(wrap, proceed=whole)
     return whole
-
-
-def _call_wrap(
-    wrap: Callable[[S, Callable[[S], Plan[T]]], Plan[T]],
-    proceed: Callable[[S], Plan[T]],
-    step: S,
-) -> Plan[T]:
-    return wrap(step, proceed)

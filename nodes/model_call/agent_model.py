@@ -60,7 +60,8 @@ class AgentModel:
         self, step: AgentStep, prompt_hooks: Sequence[Callable[..., Plan[Prompt]]]
     ) -> Plan[ModelCall | Halt]:
         """Return the call of a step, or the halt that has ended a function of the agent's."""
-        where = (step.past, step.state, step.config)
+        past, state = step.past, step.state
+        where = (past, state, step.config)
         if self._bound:
             bound = self._bound
         else:
@@ -72,12 +73,12 @@ class AgentModel:
         system = yield from self.prompt.build(*where)
         if isinstance(system, Halt):
             return system
-        messages = [*step.past.messages, *step.state["messages"]]
+        messages = [*past.messages, *state["messages"]]
         bound, shorten, more = self._offer_reading(bound, messages)
         prompt = Prompt(system, messages, self.shown_tools, shorten)
         for prepare in prompt_hooks:
             prompt = yield from prepare(prompt, step)
-        given = ModelInput(prompt.system, prompt.messages, step.past, step.state, more)
+        given = ModelInput(prompt.system, prompt.messages, past, state, more)
         view = View(step.joined.mark, self.announces_notices, shorten)
         return ModelCall(step, bound, given, with_view(step.config, view), prompt.metadata)
 

@@ -85,7 +85,6 @@ class CallableTools:
         width: Most parallel calls in one message; `None` for no limit.
         has_deeper_levels: Whether a subordinate has subordinates of its own.
         name: Its own name.
-        siblings: Names of the agents with the same superior, its own included.
         inputs: The contracts of the subordinates that have an input, by name.
         output: The agent's own contract, if it has an output.
         arguments: What is known of the arguments of its own tools, by name.
@@ -101,7 +100,6 @@ class CallableTools:
     width: int | None = None
     has_deeper_levels: bool = False
     name: str = ""
-    siblings: Sequence[str] = ()
     inputs: Mapping[str, Contract] = field(default_factory=dict)
     output: Contract | None = None
     arguments: Mapping[str, ToolArguments] = field(default_factory=dict)
@@ -111,10 +109,6 @@ class CallableTools:
     def only_subordinate(self) -> str:
         """Name of the only subordinate; empty if there is none, or several."""
         return self.subordinates[0] if len(self.subordinates) == 1 else ""
-
-    def has_sibling(self, name: str) -> bool:
-        """Return whether another agent of a name has the same superior."""
-        return name != self.name and name in self.siblings
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -179,7 +173,7 @@ def parse_calls(
         tuple(reply.refused),
         reply.remaining_width,
         tuple(reply.questions),
-        tuple(call for call, _ in reply.accepted),
+        tuple([call for call, _ in reply.accepted]),
         reply.output_fault,
         reply.mended,
         reply.metadata,

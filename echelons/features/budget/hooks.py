@@ -20,7 +20,7 @@ from echelons.guards.budget import (
     get_budgets,
     store_amounts,
 )
-from echelons.identity.lineage import MAIL_KEY, Identity, derive_message_id
+from echelons.identity.lineage import MAIL_KEY, derive_message_id
 from echelons.messaging.mail import BUDGET, Mail, render_mail
 from echelons.plans import Plan, build_step
 
@@ -66,7 +66,16 @@ class BudgetHooks(AgentHooks):
         proceed: Callable[[AgentStep], Plan[Outcome]],
     ) -> Plan[Outcome]:
         take = partial(get_budgets(step.gate).take_warnings, allowance, step.config)
-        warnings = _build_warnings((yield build_step(take, step.gate.arun)), step.identity)
+        due: Iterable[tuple[str, str]] = yield build_step(take, step.gate.arun)
+        identity, mail = step.identity, Mail(0, BUDGET, "", "", "budget")
+        warnings: list[BaseMessage] = [
+            HumanMessage(
+                render_mail(BUDGET, text, "budget"),
+                id=derive_message_id(identity.thread_id, f"budget/{identity.turn}/{place}"),
+                response_metadata={MAIL_KEY: mail.to_metadata()},
+            )
+            for place, text in due
+        ]
         outcome = yield from proceed(step.add_messages(warnings))
         # They count as told, also if the model is not called after all.
         outcome.added[:0] = warnings
@@ -82,16 +91,3 @@ def _check_budget(given: dict[str, Any] | None) -> dict[str, Any] | None:
         return store_amounts(Budget(**given).amounts)
     except InvalidSetting as error:
         raise ValueError(f"{error.setting}: {error.why}") from error
-
-
-def _build_warnings(warnings: Iterable[tuple[str, str]], identity: Identity) -> list[BaseMessage]:
-    """Return what an agent is told of its budget, each with an id, as messages for its model."""
-    mail = Mail(0, BUDGET, "", "", "budget")
-    return [
-        HumanMessage(
-            render_mail(BUDGET, text, "budget"),
-            id=derive_message_id(identity.thread_id, f"budget/{identity.turn}/{place}"),
-            response_metadata={MAIL_KEY: mail.to_metadata()},
-        )
-        for place, text in warnings
-    ]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, ClassVar
 
-from langchain_core.messages import BaseMessage, HumanMessage, ToolCall, ToolMessage
+from langchain_core.messages import BaseMessage, HumanMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
 
 from echelons.checkpoints.coordination.mailbox import (
@@ -37,9 +37,7 @@ from echelons.features.mail.cut import (
 )
 from echelons.features.mail.guard import TreeMailboxes
 from echelons.features.mail.tools import (
-    RoutedMessage,
     SendMessage,
-    SendMessageArgs,
     build_answers,
     route_message,
 )
@@ -153,7 +151,7 @@ class MailHooks(AgentHooks):
         mailboxes, config, mail = get_mailboxes(step.gate), step.config, list[Mail]()
         if mailboxes.has_mail and not is_paused(step.state["messages"]):
             mail = [*(yield _read(config))]
-        shown = build_mail_messages(mail, step.identity)
+        shown = build_mail_messages(mail, step.identity) if mail else []
         outcome = yield from proceed(step.add_messages(shown))
         if outcome.cut:
             late = leave_out(mail, (yield _read(config)))
@@ -172,9 +170,10 @@ class MailHooks(AgentHooks):
             update, late = outcome.update, list[Mail]()
             if mailboxes.has_mail and outcome.halt is None:
                 late = leave_out(mail, (yield _read(config)))
-            calls = outcome.reply.parsed.list_calls(SEND_MESSAGE)
+            parsed = outcome.reply.parsed
+            calls = parsed.list_calls(SEND_MESSAGE) if parsed.accepted else []
             if calls and not (outcome.halt or has_intervention(late)):
-                sent = [self._route(call, step.identity) for call in calls]
+                sent = [route_message(call, step.identity, self._rule) for call in calls]
                 posted = [message.mail for message in sent]
                 errors = yield PlanStep(
                     partial(mailboxes.post, posted, config),
@@ -189,10 +188,6 @@ class MailHooks(AgentHooks):
             return outcome
         outcome.added[:0] = shown
         return outcome
-
-    def _route(self, call: ToolCall, identity: Identity) -> RoutedMessage:
-        wanted = SendMessageArgs.model_validate(call["args"])
-        return route_message(call["id"] or "", wanted, identity, self._rule)
 
     def around_model(
         self, call: ModelCall, proceed: Callable[[ModelCall], Plan[ModelAnswer]]

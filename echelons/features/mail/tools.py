@@ -64,17 +64,15 @@ class RoutedMessage:
         return mark_refused(answer) if failed else answer
 
 
-def route_message(
-    call_id: str, wanted: SendMessageArgs, identity: Identity, rule: SiblingRule
-) -> RoutedMessage:
+def route_message(call: ToolCall, identity: Identity, rule: SiblingRule) -> RoutedMessage:
     """Return a message with its way.
 
     Args:
-        call_id: Id of the call that sends it.
-        wanted: The arguments of the call.
+        call: The call that sends it.
         identity: The sender.
         rule: That of the sender's superior about messages between its subordinates.
     """
+    wanted, call_id = SendMessageArgs.model_validate(call["args"]), call["id"] or ""
     to, text = wanted.to, wanted.message
     route = partial(RoutedMessage, call_id, text)
     sender, above = PATH_SEPARATOR.join(identity.path), identity.path[:-1]
@@ -165,7 +163,7 @@ class SendMessage(BuiltIn):
 
     def mend_names(self, arguments: Mapping[str, Any], reply: ReplyCalls) -> dict[str, Any] | None:
         """Return the arguments with the name of the receiver that is meant."""
-        names = (*reply.tools.siblings, SUPERIOR)
+        names = (*self._siblings, SUPERIOR)
         return mend_name(arguments, "to", names, lambda: _list_spawned_siblings(reply))
 
     def accept(self, call: ToolCall, reply: ReplyCalls) -> str:
@@ -173,10 +171,11 @@ class SendMessage(BuiltIn):
         wanted, tools = validate_arguments(SendMessageArgs, call["args"]), reply.tools
         if isinstance(wanted, str):
             return wanted
-        if wanted.to != SUPERIOR and not tools.has_sibling(wanted.to):
+        others = [name for name in self._siblings if name != tools.name]
+        if wanted.to not in (SUPERIOR, *others):
             beside = _list_spawned_siblings(reply)
             if wanted.to not in beside:
-                shown = [*tools.siblings, *sorted(beside)][:MAX_SHOWN_SIBLINGS]
+                shown = [*self._siblings, *sorted(beside)][:MAX_SHOWN_SIBLINGS]
                 names = ", ".join((SUPERIOR, *(name for name in shown if name != tools.name)))
                 return f"no agent beside you is called {wanted.to!r}; name one of: {names}"
         return ""

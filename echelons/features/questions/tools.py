@@ -370,7 +370,9 @@ def _build_missed_update(
         text = f"{text}; taken instead: {render_value(default)}"
     answer = mark_notice(_build_answer(call, text))
     if default is None and require_identity(config).request_id:
-        metadata = {**answer.response_metadata, UNANSWERED_KEY: _build_passed_on(question)}
+        # The superior's answer has no deadline.
+        passed_on = question.model_copy(update={"deadline": None, "default": None})
+        metadata = {**answer.response_metadata, UNANSWERED_KEY: passed_on.stored()}
         answer = answer.model_copy(update={"response_metadata": metadata})
     return {"messages": [_mark_answer(answer, question, text)]}
 
@@ -380,11 +382,6 @@ def _mark_answer(message: ToolMessage, question: AgentQuestion, text: str) -> To
     told = [UserAnswer.shorten(question.text, text).stored()]
     metadata = {**message.response_metadata, USER_ANSWERS_KEY: told}
     return message.model_copy(update={"response_metadata": metadata})
-
-
-def _build_passed_on(question: AgentQuestion) -> dict[str, Any]:
-    """Return a question as it goes to the superior, whose answer has no deadline."""
-    return question.model_copy(update={"deadline": None, "default": None}).stored()
 
 
 def _build_answer(call: ToolCall, text: str) -> ToolMessage:
