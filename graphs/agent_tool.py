@@ -67,8 +67,8 @@ def build_agent_tool(agent: Agent, name: str | None, description: str | None) ->
 def _build_input(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return the input of the tree: a text as it is, other fields as JSON."""
     plain = {
-        key: each.model_dump(mode="json", by_alias=True) if isinstance(each, BaseModel) else each
-        for key, each in fields.items()
+        key: value.model_dump(mode="json", by_alias=True) if isinstance(value, BaseModel) else value
+        for key, value in fields.items()
     }
     only = next(iter(plain.values())) if len(plain) == 1 else None
     task = only if isinstance(only, str) else json.dumps(plain, ensure_ascii=False, default=str)

@@ -133,16 +133,16 @@ class AgentGraph(EditableGraph):
         around = self.merge_call_config(config)
         if self.async_only and get_background_loop(around) is None:
             raise EventLoopMissing(self.async_only)
-        given, stored, hidden = input, None, Hidden()
+        validated, stored, hidden = input, None, Hidden()
         if not _is_checked(around):
             self._check_features()
-            given = validate_input(input, around)
-            stored = check_resume(self.agent, self.checkpointer, given, around)
+            validated = validate_input(input, around)
+            stored = check_resume(self.agent, self.checkpointer, validated, around)
             hidden = find_hidden(self.checkpointer, around)
         entry, options = self._enter(config, around, stored, kwargs)
         hidden.add_to(entry.gate)
         run = partial(super().stream, **options)
-        return stream_until_settled(run, _add_mark(given), entry)
+        return stream_until_settled(run, _add_mark(validated), entry)
 
     def astream(
         self, input: Any, config: RunnableConfig | None = None, **kwargs: Any
@@ -156,21 +156,21 @@ class AgentGraph(EditableGraph):
 
     async def _acheck_and_stream(
         self,
-        given: Any,
+        input: Any,
         config: RunnableConfig | None,
         around: RunnableConfig,
         kwargs: dict[str, Any],
     ) -> AsyncIterator[Any]:
-        stored = await acheck_resume(self.agent, self.checkpointer, given, around)
+        stored = await acheck_resume(self.agent, self.checkpointer, input, around)
         hidden = await afind_hidden(self.checkpointer, around)
-        run = self._astream_settled(given, config, around, kwargs, stored, hidden)
+        run = self._astream_settled(input, config, around, kwargs, stored, hidden)
         async with aclosing(run) as parts:
             async for part in parts:
                 yield part
 
     def _astream_settled(
         self,
-        given: Any,
+        input: Any,
         config: RunnableConfig | None,
         around: RunnableConfig,
         kwargs: dict[str, Any],
@@ -180,7 +180,7 @@ class AgentGraph(EditableGraph):
         entry, options = self._enter(config, around, stored, kwargs)
         hidden.add_to(entry.gate)
         run = partial(super().astream, **options)
-        return astream_until_settled(run, _add_mark(given), entry)
+        return astream_until_settled(run, _add_mark(input), entry)
 
     def get_input_jsonschema(self, config: RunnableConfig | None = None) -> dict[str, Any]:
         """Return the schema of an input, without what the tree adds itself."""
@@ -215,15 +215,15 @@ class AgentGraph(EditableGraph):
         configurable, metadata = around["configurable"], around.get("metadata") or {}
         turn = get_turn(configurable)
         # Inside another tree, it is below the agent whose node runs it.
-        above = Identity.from_metadata(metadata) if configurable.get("checkpoint_ns") else None
+        outer = Identity.from_metadata(metadata) if configurable.get("checkpoint_ns") else None
         return Identity(
             agent=self.agent.name,
-            path=(*(above.path if above else ()), self.agent.name),
+            path=(*(outer.path if outer else ()), self.agent.name),
             thread_id=_resolve_thread_id(configurable, self.agent.name),
             tree=self.fingerprint,
-            superior_thread_id=above.thread_id if above else "",
+            superior_thread_id=outer.thread_id if outer else "",
             thread_name=str(metadata.get("thread_name", "")),
-            turn=turn.id if turn else above.turn if above else "",
+            turn=turn.id if turn else outer.turn if outer else "",
         )
 
 
@@ -240,10 +240,10 @@ def compile_tree(
     if not issubclass(type(context_schema), type | None):
         why = "it is no class; give a pydantic model, a dataclass or a TypedDict"
         raise invalid_option("context_schema", shorten_repr(context_schema), why)
-    given: object = redactor
-    if not callable(given):
+    callback: object = redactor
+    if not callable(callback):
         why = "it is no function from text to text; leave it out for the default"
-        raise invalid_option("redactor", shorten_repr(given), why)
+        raise invalid_option("redactor", shorten_repr(callback), why)
     levels = _get_levels(agent)
     saver: Any = open_checkpointer(checkpointer)
     root = levels.root
@@ -422,7 +422,7 @@ class _LevelFactory:
     def build_level(
         self,
         agent: Agent,
-        above: RulesByName,
+        rules_above: RulesByName,
         superior: str = "",
         siblings: tuple[str, ...] = (),
         is_spawned: bool = False,
@@ -431,12 +431,12 @@ class _LevelFactory:
 
         Args:
             agent: The agent.
-            above: The approval rules of its superiors.
+            rules_above: The approval rules of its superiors.
             superior: Name of its superior; empty for the root.
             siblings: Names of the agents with the same superior, its own included.
             is_spawned: Whether the agent was made at run time.
         """
-        rules = extend_rules(above, agent.permissions)
+        rules = extend_rules(rules_above, agent.permissions)
         names = tuple(
             subordinate.name for subordinate in agent.subordinates if isinstance(subordinate, Agent)
         )
@@ -544,21 +544,21 @@ class _LevelFactory:
         return build_foreign_level(member, self.history, self.journal)
 
 
-def resolve_deriver(tree: str, given: Deriver | None) -> tuple[Deriver, Any]:
+def resolve_deriver(tree: str, deriver: Deriver | None) -> tuple[Deriver, Any]:
     """Return a tree's capability deriver, and the saver that it caches its results with, if any.
 
     A `ModelDeriver` caches its results in the ledger of the run's saver.
     """
-    if isinstance(given, ModelDeriver):
+    if isinstance(deriver, ModelDeriver):
         saver = get_saver(get_config().get("configurable", {}))
         if saver:
-            return given.with_store(CapabilityCache(get_ledger(saver), tree)), saver
-    return given or derive_from_names, None
+            return deriver.with_store(CapabilityCache(get_ledger(saver), tree)), saver
+    return deriver or derive_from_names, None
 
 
-def _add_mark(given: Any) -> Any:
+def _add_mark(input: Any) -> Any:
     """Return an input with a mark, which a thread that has none keeps."""
-    return {**given, MARK_KEY: create_mark()} if isinstance(given, Mapping) else given
+    return {**input, MARK_KEY: create_mark()} if isinstance(input, Mapping) else input
 
 
 def _is_checked(around: RunnableConfig) -> bool:
@@ -568,11 +568,11 @@ def _is_checked(around: RunnableConfig) -> bool:
 
 
 def _resolve_thread_id(configurable: Mapping[str, Any], agent: str) -> str:
-    given, namespace = configurable.get("thread_id"), configurable.get("checkpoint_ns")
-    if given is None:
+    thread_id, namespace = configurable.get("thread_id"), configurable.get("checkpoint_ns")
+    if thread_id is None:
         return str(uuid4())
     if not namespace:
-        return str(given)
+        return str(thread_id)
     # Embedded as a node of another graph, several runs and trees share the host's thread id.
     # That may hold lone surrogates, which `uuid5` rejects; the saver reports them, if any.
-    return str(uuid5(ECHELONS_NS, sanitize_value(f"{given}/{namespace}/{agent}")))
+    return str(uuid5(ECHELONS_NS, sanitize_value(f"{thread_id}/{namespace}/{agent}")))

@@ -137,8 +137,8 @@ def build_spawned_agent(
         tools = list(base.tools)
     else:
         base = Agent(spec.name, spec.role)
-        known = {_get_tool_name(tool): tool for tool in superior.tools}
-        if missing := [name for name in spec.tools if name not in known]:
+        tools_by_name = {_get_tool_name(tool): tool for tool in superior.tools}
+        if missing := [name for name in spec.tools if name not in tools_by_name]:
             raise MissingAgents(
                 "{agent!r} was spawned with the tools {names:each}, which its superior does not "
                 "have in this process; declare them again. Nothing was changed",
@@ -149,7 +149,7 @@ def build_spawned_agent(
             )
         # Those that its superior may not give any more are left out.
         given = allowed.tools if allowed else ()
-        tools = [known[name] for name in spec.tools if name in given]
+        tools = [tools_by_name[name] for name in spec.tools if name in given]
     tools = [tool for tool in tools if grant.allows_tool(_get_tool_name(tool))]
     names = {_get_tool_name(tool) for tool in tools}
     may_contact = superior.permissions.contact_user
@@ -173,12 +173,12 @@ def build_spawned_agent(
 
 
 def _narrow(
-    spec: AgentSpecification, allowed: Spawn | None, own: Spawn | None, tools: set[str]
+    spec: AgentSpecification, allowed: Spawn | None, grant_within: Spawn | None, tools: set[str]
 ) -> Spawn | None:
     """Return what a spawned agent may spawn itself."""
     if allowed is None or spec.kind == "drone" or spec.levels == 0:
         return None
-    rules = allowed.narrow(own)
+    rules = allowed.narrow(grant_within)
     return rules and rules.model_copy(
         update={
             "levels": min(rules.levels, spec.levels),
@@ -246,8 +246,8 @@ def build_delegation_graph(
         spawned = SpawnedLevels(superior, build_spawned_level, build_subordinate)
         build_spawned = spawned.get_subordinate
 
-    def compile_nodes(own: Collection[str]) -> dict[str, Any]:
-        nodes: dict[str, Node] = {name: subordinates[name] for name in own}
+    def compile_nodes(names: Collection[str]) -> dict[str, Any]:
+        nodes: dict[str, Node] = {name: subordinates[name] for name in names}
         if build_spawned or DISPATCH in queue.nodes.values():
             nodes[DISPATCH] = Dispatch(subordinates, build_spawned)
         nodes[REFUSE] = Refuse(queue)
@@ -277,11 +277,11 @@ class DelegationGraph(DirectGraph):
         """The copy that runs one request."""
         return InlineGraph(**store_whole(self.run_fields))
 
-    def _prepare_run(self, given: Any, config: RunnableConfig | None) -> tuple[InlineGraph, Any]:
+    def _prepare_run(self, input: Any, config: RunnableConfig | None) -> tuple[InlineGraph, Any]:
         # The task of a run has the same input again when it is resumed.
-        if type(given) is not dict or WAITING in given:
-            return super()._prepare_run(given, config)
-        return self.single_runner, self._start(given, config)
+        if type(input) is not dict or WAITING in input:
+            return super()._prepare_run(input, config)
+        return self.single_runner, self._start(input, config)
 
 
 class CrowdGraph(DelegationGraph):
@@ -307,9 +307,9 @@ class CrowdGraph(DelegationGraph):
     ) -> Iterator[Any]:
         """Run the graph, see `CompiledStateGraph.stream`."""
         resumed = _find_resumed_saver(config)
-        own = run_plan(resumed, self._find_own_nodes(config)) if resumed else ()
-        if own:
-            return self._with_nodes(own).stream(input, config, **kwargs)
+        node_names = run_plan(resumed, self._find_own_nodes(config)) if resumed else ()
+        if node_names:
+            return self._with_nodes(node_names).stream(input, config, **kwargs)
         return super().stream(input, config, **kwargs)
 
     async def astream(
@@ -317,22 +317,22 @@ class CrowdGraph(DelegationGraph):
     ) -> AsyncIterator[Any]:
         """Async version of `stream`."""
         resumed = _find_resumed_saver(config)
-        own = await arun_plan(resumed, self._find_own_nodes(config)) if resumed else ()
-        run = self._with_nodes(own).astream if own else super().astream
+        node_names = await arun_plan(resumed, self._find_own_nodes(config)) if resumed else ()
+        run = self._with_nodes(node_names).astream if node_names else super().astream
         # LangGraph's is a generator, and ends its tasks when it is closed.
         async with aclosing(cast("AsyncGenerator[Any]", run(input, config, **kwargs))) as parts:
             async for part in parts:
                 yield part
 
     def _find_own_nodes(self, config: RunnableConfig | None) -> ReadPlan[tuple[str, ...]]:
-        given = (config or {}).get("configurable") or {}
-        namespace = str(given.get("checkpoint_ns") or "")
-        forked = (given.get(CHECKPOINT_MAP_KEY) or {}).get(namespace)
-        saved = yield OneCheckpoint(str(given["thread_id"]), namespace, forked)
+        configurable = (config or {}).get("configurable") or {}
+        namespace = str(configurable.get("checkpoint_ns") or "")
+        forked = (configurable.get(CHECKPOINT_MAP_KEY) or {}).get(namespace)
+        saved = yield OneCheckpoint(str(configurable["thread_id"]), namespace, forked)
         waiting = list_triggered_nodes(saved.checkpoint["channel_values"]) if saved else ()
         return tuple(name for name in dict.fromkeys(waiting) if name in self._members)
 
 
 def _find_resumed_saver(config: RunnableConfig | None) -> Saver | None:
-    given = (config or {}).get("configurable") or {}
-    return get_saver(given) if is_resuming(given) else None
+    configurable = (config or {}).get("configurable") or {}
+    return get_saver(configurable) if is_resuming(configurable) else None

@@ -231,7 +231,7 @@ def _build_delegation_sends(
 
 
 def _build_input(queue: list[dict[str, Any]], head: Head | None) -> dict[str, Any]:
-    given: dict[str, Any] = {"queue": queue[:1], "head": dict(head or {})}
+    state: dict[str, Any] = {"queue": queue[:1], "head": dict(head or {})}
     if waiting := queue[1:]:
-        given["waiting"] = waiting
-    return given
+        state["waiting"] = waiting
+    return state

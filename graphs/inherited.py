@@ -48,8 +48,8 @@ def resolve_models(root: Agent, inherited: Any = None) -> dict[str, Any]:
         elif agent.model is not None:
             models[agent.name] = agent.model
         else:
-            above = models[place.path[-2]] if len(place.path) > 1 else inherited
-            models[agent.name] = resolve_model(None) if above is None else above
+            model_above = models[place.path[-2]] if len(place.path) > 1 else inherited
+            models[agent.name] = resolve_model(None) if model_above is None else model_above
         if (agent.tools or agent.subordinates) and not supports_tool_calls(models[agent.name]):
             raise model_cannot_call(agent.name, type(models[agent.name]).__name__)
     return models
@@ -65,8 +65,8 @@ def resolve_policies(
     rules: dict[str, DelegationPolicy] = {}
     for place in walk_tree(root):
         if isinstance(place.member, Agent):
-            above = rules[place.path[-2]] if len(place.path) > 1 else inherited
-            rules[place.member.name] = place.member.delegation or above
+            policy_above = rules[place.path[-2]] if len(place.path) > 1 else inherited
+            rules[place.member.name] = place.member.delegation or policy_above
     return rules
 
 
@@ -77,9 +77,9 @@ def resolve_guidance(
     guidance: dict[str, str | Mapping[str, str] | None] = {}
     for place in walk_tree(root):
         if isinstance(place.member, Agent):
-            above = guidance[place.path[-2]] if len(place.path) > 1 else inherited
-            own = place.member.guidance
-            guidance[place.member.name] = above if own is None else own
+            guidance_above = guidance[place.path[-2]] if len(place.path) > 1 else inherited
+            text = place.member.guidance
+            guidance[place.member.name] = guidance_above if text is None else text
     return guidance
 
 
@@ -95,10 +95,10 @@ def resolve_middleware(root: Agent, inherited: tuple[Any, ...] = ()) -> dict[str
     for place in walk_tree(root):
         if isinstance(place.member, Agent):
             agent = place.member
-            above = middleware[place.path[-2]] if len(place.path) > 1 else inherited
-            own = {each.name for each in agent.middleware}
-            kept = above if agent.inherit_middleware else ()
-            left = (each for each in kept if each.name not in own)
+            middleware_above = middleware[place.path[-2]] if len(place.path) > 1 else inherited
+            names = {layer.name for layer in agent.middleware}
+            kept = middleware_above if agent.inherit_middleware else ()
+            left = (layer for layer in kept if layer.name not in names)
             middleware[agent.name] = (*left, *agent.middleware)
             check_middleware_tools(agent, middleware[agent.name])
     return middleware
@@ -109,12 +109,12 @@ def find_budgeted(root: Agent, inherited: bool = False) -> frozenset[str]:
 
     `inherited` says whether the superior of the root is among them.
     """
-    found: set[str] = set()
+    names: set[str] = set()
     for place in walk_tree(root):
-        above = place.path[-2] in found if len(place.path) > 1 else inherited
-        if above or get_permissions(place.member).budget:
-            found.add(place.member.name)
-    return frozenset(found)
+        is_below = place.path[-2] in names if len(place.path) > 1 else inherited
+        if is_below or get_permissions(place.member).budget:
+            names.add(place.member.name)
+    return frozenset(names)
 
 
 def check_budgets(

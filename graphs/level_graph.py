@@ -272,15 +272,15 @@ class _LevelTools(NamedTuple):
 
 
 def _collect_tools(
-    position: LevelPosition, own: Sequence[BaseTool], features: Sequence[AgentHooks]
+    position: LevelPosition, tools_by_name: Sequence[BaseTool], features: Sequence[AgentHooks]
 ) -> _LevelTools:
     agent, results = position.agent, LongResults(position.result_tokens)
-    taken = {tool.name for tool in own} | get_inputs(_name_members(agent)).keys()
+    taken = {tool.name for tool in tools_by_name} | get_inputs(_name_members(agent)).keys()
     built_in = list_built_in_tools(position, features, taken, results)
     offered = choose_shown_tools(agent, built_in)
-    shown = list_shown_tools(agent, own, offered, needs_roster=position.guidance == "")
+    shown = list_shown_tools(agent, tools_by_name, offered, needs_roster=position.guidance == "")
     names = tuple(tool.name for tool in offered)
-    return _LevelTools(own, {tool.name: tool for tool in built_in}, names, shown, results)
+    return _LevelTools(tools_by_name, {tool.name: tool for tool in built_in}, names, shown, results)
 
 
 def _build_model(position: LevelPosition, tools: _LevelTools) -> AgentModel:

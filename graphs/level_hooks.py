@@ -94,8 +94,8 @@ class LevelHooks:
     def _build_nodes(self, hook: str, direct_tools: frozenset[str]) -> list[HookNode]:
         history = self._position.history
         return [
-            HookNode(each, hook, history, self._state_keys, direct_tools)
-            for each in self._middleware.find(hook)
+            HookNode(middleware, hook, history, self._state_keys, direct_tools)
+            for middleware in self._middleware.find(hook)
         ]
 
     def _chain(

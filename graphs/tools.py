@@ -48,16 +48,20 @@ def probe_tree(root: Agent) -> dict[int, BaseTool]:
     tools: dict[int, BaseTool] = {}
     for place in walk_tree(root):
         if isinstance(place.member, Agent):
-            for each in place.member.tools:
-                if id(each) not in tools and not get_provider_tool_name(each):
-                    tools[id(each)] = _probe_tool(each, place.path_text)
+            for tool_or_function in place.member.tools:
+                if id(tool_or_function) not in tools and not get_provider_tool_name(
+                    tool_or_function
+                ):
+                    tools[id(tool_or_function)] = _probe_tool(tool_or_function, place.path_text)
     return tools
 
 
-def _probe_tool(given: Any, path: str) -> BaseTool:
-    name = getattr(given, "name", None) or getattr(given, "__name__", "")
+def _probe_tool(tool_or_function: Any, path: str) -> BaseTool:
+    name = getattr(tool_or_function, "name", None) or getattr(tool_or_function, "__name__", "")
     try:
-        made = given if isinstance(given, BaseTool) else tool(given)
+        made = (
+            tool_or_function if isinstance(tool_or_function, BaseTool) else tool(tool_or_function)
+        )
         convert_to_openai_tool(made)
     # It reads the caller's annotations and models.
     except Exception as error:

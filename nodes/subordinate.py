@@ -127,17 +127,17 @@ class Subordinate(Node):
             run = partial(around, config=config, proceed=run)
         attempt: Attempt | QueuedRequest = yield from run(order)
         if isinstance(attempt, QueuedRequest):
-            own = self._build_config(order, config)
-            head = yield build_head_step(history, own)
+            config_below = self._build_config(order, config)
+            head = yield build_head_step(history, config_below)
             return self._advance(state, NextStep(order, config, next_attempt=attempt), head)
-        own = attempt.config or self._build_config(order, config)
-        head = yield build_head_step(history, own)
+        config_below = attempt.config or self._build_config(order, config)
+        head = yield build_head_step(history, config_below)
         step = self._decide_next_step(order, attempt, config)
         kept: dict[str, Any] = {}
         for settle in attempt.settles:
-            kept |= yield from settle(attempt.answer, step, state, own)
+            kept |= yield from settle(attempt.answer, step, state, config_below)
         if entry := _get_winning_entry(step):
-            races = get_races(own)
+            races = get_races(config_below)
             place = yield build_step(partial(races.place, entry), races.arun)
             step = step._replace(place=place)
         return self._advance(state, step, head, attempt, kept)
@@ -148,51 +148,54 @@ class Subordinate(Node):
         contract, request = self._contract, order.request
         if contract is None or contract.input is None or request.route:
             return order
-        given = request.input
-        if given is None and order.continues:
+        fields = request.input
+        if fields is None and order.continues:
             # A message on a thread goes on with the input with which its conversation began.
-            given = (order.get_head(state) or {}).get("input")
+            fields = (order.get_head(state) or {}).get("input")
         try:
-            if given is None:
+            if fields is None:
                 payload = contract.read_task(request.task)
             else:
-                payload = contract.read_input(given)
+                payload = contract.read_input(fields)
         except InvalidInput:
             # The attempt says so: it is no attempt of the subordinate.
             return order
-        known = request.model_copy(update={"input": given or dump_model(payload)})
-        return replace(order, request=known.with_payload(payload))
+        whole = request.model_copy(update={"input": fields or dump_model(payload)})
+        return replace(order, request=whole.with_payload(payload))
 
     def _attempt(
         self, state: Mapping[str, Any], config: RunnableConfig, order: QueuedRequest
     ) -> Plan[Attempt]:
         """Run a request once with the subordinate, within the hooks of features."""
-        own = self._build_config(order, config)
-        options, failure = self._build_options(order, own, config)
-        begun, gate = monotonic() if options.begun is None else options.begun, get_gate(own)
+        config_below = self._build_config(order, config)
+        options, failure = self._build_options(order, config_below, config)
+        begun, gate = (
+            monotonic() if options.begun is None else options.begun,
+            get_gate(config_below),
+        )
         if gate.backpressure:
-            yield gate.backpressure.build_start_step(own["configurable"][TASK_ID_KEY])
+            yield gate.backpressure.build_start_step(config_below["configurable"][TASK_ID_KEY])
         head, mark = order.get_head(state), order.get_mark(state)
-        step = AttemptStep(order, head, mark, own, gate, options, failure)
+        step = AttemptStep(order, head, mark, config_below, gate, options, failure)
         done: Attempt = yield from self._enter_within(step)
         # A feature may count more.
         return done._replace(spent=max(done.spent, monotonic() - begun))
 
     def _enter(self, step: AttemptStep) -> Plan[Attempt]:
         """Run an attempt that was admitted with what it claims."""
-        order, own, gate, history = step.order, step.config, step.gate, self._queue.history
-        enter = partial(gate.enter, Step.SUBORDINATE, own, step.claims)
+        order, config, gate, history = step.order, step.config, step.gate, self._queue.history
+        enter = partial(gate.enter, Step.SUBORDINATE, config, step.claims)
         halt, failure = (yield build_step(enter, gate.arun)), step.failure
         if halt and not failure:
-            failure = _reject_halted(halt, (yield build_head_step(history, own)))
+            failure = _reject_halted(halt, (yield build_head_step(history, config)))
         if failure:
             result = AttemptResult(failure)
         else:
             start = build_level_input(order, step.head, step.mark)
             if self._carried_keys and "previous" in start:
-                start |= self._carry((yield build_past_step(history, start["previous"], own)))
+                start |= self._carry((yield build_past_step(history, start["previous"], config)))
             result = yield from self._run_within(replace(step, start=start))
-        return self._build_attempt(order, result, own)._replace(refused=failure is not None)
+        return self._build_attempt(order, result, config)._replace(refused=failure is not None)
 
     def _run_level(self, step: AttemptStep) -> Plan[AttemptResult]:
         return attempt(self._level, step.start, step.config, step.options)
@@ -200,7 +203,7 @@ class Subordinate(Node):
     def _build_config(self, order: QueuedRequest, config: RunnableConfig) -> RunnableConfig:
         """Return the config of the subordinate for a request."""
         superior, request = require_identity(config), order.request
-        own = replace(
+        identity = replace(
             superior,
             agent=self._agent,
             path=(*superior.path, self._agent),
@@ -210,15 +213,15 @@ class Subordinate(Node):
         )
         is_spawned = self._agent in order.spawned
         context = get_context(config).enter_level(request, self._grant, is_spawned=is_spawned)
-        named = with_identity(with_context(config, context), own)
+        named = with_identity(with_context(config, context), identity)
         return with_race_gate(named, order.race_entry) if order.race_entry else named
 
     def _build_options(
-        self, order: QueuedRequest, own: RunnableConfig, config: RunnableConfig
+        self, order: QueuedRequest, config_below: RunnableConfig, config: RunnableConfig
     ) -> tuple[AttemptOptions, LevelFailure | None]:
         """Return the options of an attempt, and why it must not run, if so."""
         request, held = order.request, get_gate(config).held_attempts
-        named: Any = own
+        named: Any = config_below
         path = named["metadata"]["agent_path"]
         options = AttemptOptions(
             path=self._find_circuit(path) if self._circuit else path,
@@ -276,7 +279,7 @@ class Subordinate(Node):
         return left if left is not None and (timeout is None or left < timeout) else timeout
 
     def _build_attempt(
-        self, order: QueuedRequest, result: AttemptResult, own: RunnableConfig
+        self, order: QueuedRequest, result: AttemptResult, config: RunnableConfig
     ) -> Attempt:
         answer = build_response(order.request, result.outcome, self._confidence)
         if self._contract and self._contract.output and not order.request.route:
@@ -287,15 +290,17 @@ class Subordinate(Node):
         ended = result.outcome if isinstance(result.outcome, Mapping) else {}
         mark = str(ended.get(MARK_KEY) or "")
         end = classify_outcome(result.outcome)
-        return Attempt(answer, result.stop_reason, config=own, mark=mark, end=end)
+        return Attempt(answer, result.stop_reason, config=config, mark=mark, end=end)
 
     def _decide_next_step(
         self, order: QueuedRequest, attempt: Attempt, config: RunnableConfig
     ) -> NextStep:
-        entry, own = order.race_entry, attempt.config
+        entry, config_below = order.race_entry, attempt.config
         # A subordinate that was stopped because others have won needs no fallback. Its gate has
         # read the race already, so this does not block.
-        has_lost = own and entry and entry.enough and get_races(own).has_lost(entry)
+        has_lost = (
+            config_below and entry and entry.enough and get_races(config_below).has_lost(entry)
+        )
         may_retry = not (attempt.stop_reason or has_lost)
         return self._queue.decide_next_step(
             order, attempt.answer, config, attempt.spent, may_retry=may_retry
@@ -310,31 +315,31 @@ class Subordinate(Node):
         kept: Mapping[str, Any] = NOTHING_KEPT,
     ) -> Any:
         # A failed segment is part of the thread too; one without rows leaves the old head.
-        known: Head | None = step.order.get_head(state)
+        kept_head: Head | None = step.order.get_head(state)
         if head:
-            known = {**head, **build_head(self._agent, join_path(step.order.request.route))}
+            kept_head = {**head, **build_head(self._agent, join_path(step.order.request.route))}
             if "side" in (state.get("head") or ()):
                 # So is the thread of another candidate for the same task.
-                known["side"] = True
+                kept_head["side"] = True
             if self._contract and step.order.request.input is not None:
-                known["input"] = step.order.request.input
-        if known and (mark := step.order.get_mark(state) or (done.mark if done else "")):
-            known = Head(**{**known, "notice_mark": mark})
-        if known and not self._head_keys.isdisjoint(known):
-            left = {key: value for key, value in known.items() if key not in self._head_keys}
-            known = cast("Head", left)
+                kept_head["input"] = step.order.request.input
+        if kept_head and (mark := step.order.get_mark(state) or (done.mark if done else "")):
+            kept_head = Head(**{**kept_head, "notice_mark": mark})
+        if kept_head and not self._head_keys.isdisjoint(kept_head):
+            left = {key: value for key, value in kept_head.items() if key not in self._head_keys}
+            kept_head = cast("Head", left)
         if kept:
-            known = cast("Head", {**(known or build_head(self._agent, "")), **kept})
+            kept_head = cast("Head", {**(kept_head or build_head(self._agent, "")), **kept})
         if self._agent in step.order.spawned:
-            known = Head(**(known or build_head(self._agent, "")))
-            known["spawned"] = step.order.spawned[self._agent]
+            kept_head = Head(**(kept_head or build_head(self._agent, "")))
+            kept_head["spawned"] = step.order.spawned[self._agent]
             if done and (head or not done.refused):
-                known["status"] = str(done.answer.status)
+                kept_head["status"] = str(done.answer.status)
             elif done:
                 # What was never allowed to begin is not there: it would be called unasked.
-                known.setdefault("status", NEVER_BEGUN)
+                kept_head.setdefault("status", NEVER_BEGUN)
                 step = step._replace(order=replace(step.order, spawned={}))
-        return self._queue.advance(state, step, known)
+        return self._queue.advance(state, step, kept_head)
 
 
 def _get_winning_entry(step: NextStep) -> RaceEntry | None:
@@ -429,43 +434,43 @@ def build_response(
     )
     usage = sum(map(read_spent_usage, messages), Usage())
     last = messages[-1] if messages else None
-    said = read_final_answer(reported, messages)
+    answer_fields = read_final_answer(reported, messages)
     # A subordinate that is no agent has asked by itself.
-    asked = [*results, last] if isinstance(last, AIMessage) else results
-    status, reason = Status(said["status"]), said.get("reason", "")
+    askers = [*results, last] if isinstance(last, AIMessage) else results
+    status, reason = Status(answer_fields["status"]), answer_fields.get("reason", "")
     if last and not reason and UNASKED_KEY in last.response_metadata:
         reason = f"no subordinate was asked: {request.current} answered by itself"
     default = 0.0 if status is Status.UNABLE else confidence
     return base.model_copy(
         update={
             "status": status,
-            "result": said.get("result", ""),
-            "confidence": said.get("confidence", default),
+            "result": answer_fields.get("result", ""),
+            "confidence": answer_fields.get("confidence", default),
             "reason": reason,
             # The agent did not report an empty or interrupted answer itself.
             "failed": status is Status.UNABLE
-            and (HALT_KEY in said or said.get(END_KEY) == "empty"),
-            "end": said.get(END_KEY, ""),
-            "usage": sum((each.usage for each in below), usage),
+            and (HALT_KEY in answer_fields or answer_fields.get(END_KEY) == "empty"),
+            "end": answer_fields.get(END_KEY, ""),
+            "usage": sum((below_response.usage for below_response in below), usage),
             "questions": tuple(
-                AgentQuestion.load(each).model_copy(update={"path": request.path})
-                for each in said.get("questions", ())
+                AgentQuestion.load(below_response).model_copy(update={"path": request.path})
+                for below_response in answer_fields.get("questions", ())
             ),
             "user_answers": tuple(
                 answer.model_copy(update={"path": request.path})
-                for answer in _iter_user_answers(asked, below)
+                for answer in _iter_user_answers(askers, below)
             ),
             "subordinate_responses": without_results(below),
-            "partial_results": _list_partial_results(said, results),
+            "partial_results": _list_partial_results(answer_fields, results),
         }
     )
 
 
 def _list_partial_results(
-    said: Mapping[str, Any], results: Iterable[ToolMessage]
+    answer_fields: Mapping[str, Any], results: Iterable[ToolMessage]
 ) -> tuple[str, ...]:
     """Return the results of the calls of an agent whose budget is used up, in order."""
-    if said.get(HALT_KEY) != "budget":
+    if answer_fields.get(HALT_KEY) != "budget":
         return ()
     return tuple(str(result.text) for result in results if result.status == "success")
 
@@ -507,6 +512,6 @@ def with_identity(config: RunnableConfig, identity: Identity) -> RunnableConfig:
 
     What LangGraph noted of the superior's task is left out; it notes as much of every task below.
     """
-    given = (config.get("metadata") or {}).items()
-    known = {key: value for key, value in given if key not in EXCLUDED_METADATA_KEYS}
-    return {**config, "metadata": {**known, **identity.to_metadata()}}
+    metadata = (config.get("metadata") or {}).items()
+    kept = {key: value for key, value in metadata if key not in EXCLUDED_METADATA_KEYS}
+    return {**config, "metadata": {**kept, **identity.to_metadata()}}

@@ -112,8 +112,8 @@ def describe_open_turn(status: ThreadStatus, left: str = "") -> tuple[TurnStatus
         return "paused", f"{left}: the run ended after its current step; `resume` continues it"
     if work.questions:
         paths = dict.fromkeys(PATH_SEPARATOR.join(question.path) for question in work.questions)
-        asked = f"question: an answer is needed by {', '.join(paths)}"
-        return "asking", "; ".join(filter(None, (asked, held)))
+        needed = f"question: an answer is needed by {', '.join(paths)}"
+        return "asking", "; ".join(filter(None, (needed, held)))
     return "paused", held or "cut short: `resume` continues the turn"
 
 
@@ -220,21 +220,21 @@ class RunRecord:
         """Note that orders were given before the run."""
         self._orders_noted = len(orders.given)
 
-    def note_orders(self, given: Sequence[GivenOrder]) -> None:
+    def note_orders(self, orders: Sequence[GivenOrder]) -> None:
         """Note the orders of the turn; each becomes an event once. Any thread may call it."""
-        new, self._orders_noted = given[self._orders_noted :], len(given)
-        self._noted += [build_order_event(each) for each in new]
+        new, self._orders_noted = orders[self._orders_noted :], len(orders)
+        self._noted += [build_order_event(order) for order in new]
 
-    def skip_dismissals(self, found: Iterable[Dismissal]) -> None:
+    def skip_dismissals(self, dismissals: Iterable[Dismissal]) -> None:
         """Note that agents were dismissed before the run."""
-        self._dismissals_noted.update(found)
+        self._dismissals_noted.update(dismissals)
 
     def note_dismissals(self, new: Iterable[Dismissal]) -> None:
         """Note dismissals; each becomes an event once. Any thread may call it."""
-        for each in new:
-            if each not in self._dismissals_noted:
-                self._dismissals_noted.add(each)
-                self._noted.append(build_dismissal_event(each))
+        for dismissal in new:
+            if dismissal not in self._dismissals_noted:
+                self._dismissals_noted.add(dismissal)
+                self._noted.append(build_dismissal_event(dismissal))
 
     def note_call(self, call: NotedCall) -> None:
         """Note a model call that may not be in the stream. Any thread may call it."""
@@ -359,7 +359,9 @@ def settle_run(
         record.held = False
         answered = settled.resume if settled else ()
         paths = [question.path for question in status.questions if question.id in answered]
-        above = {PATH_SEPARATOR.join(path[:end]) for path in paths for end in range(len(path) + 1)}
-        mark.held_attempts.restart(above)
+        paths_above = {
+            PATH_SEPARATOR.join(path[:end]) for path in paths for end in range(len(path) + 1)
+        }
+        mark.held_attempts.restart(paths_above)
         record.backpressure.forget_starts()
     return settled  # type: ignore[no-any-return]  # a plan is sent what it asked for

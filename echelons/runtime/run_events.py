@@ -199,10 +199,14 @@ class EventTranslator:
             # A graph that streams no tasks of its own writes for the one around it.
             while namespace and namespace not in self._origins:
                 namespace = namespace[:-1]
-            who = self._origins[namespace]
+            origin = self._origins[namespace]
             data = {"value": payload}
             yield RunEvent(
-                who.path, RunEventKind.CUSTOM, str(payload), thread_id=who.thread_id, data=data
+                origin.path,
+                RunEventKind.CUSTOM,
+                str(payload),
+                thread_id=origin.thread_id,
+                data=data,
             )
         elif "input" in payload:
             yield from self._translate_start(namespace, payload)
@@ -215,12 +219,12 @@ class EventTranslator:
         if mode != "tasks":
             return usage
         if "input" in payload:
-            self._origins[namespace] = who = _TaskOrigin("", "", payload["name"])
-            self._tasks[payload["id"]] = who, payload["input"]
+            self._origins[namespace] = origin = _TaskOrigin("", "", payload["name"])
+            self._tasks[payload["id"]] = origin, payload["input"]
         elif (task := self._tasks.pop(payload["id"], None)) and payload["name"] != "delegate":
-            for message, own in self._read_messages(namespace, payload, task[1]):
+            for message, used in self._read_messages(namespace, payload, task[1]):
                 if isinstance(message, AIMessage):
-                    usage += own
+                    usage += used
         return usage
 
     def _read_messages(
@@ -252,19 +256,19 @@ class EventTranslator:
         self, namespace: tuple[str, ...], payload: Mapping[str, Any]
     ) -> Iterator[RunEvent]:
         metadata = payload.get("metadata") or {}
-        who = _TaskOrigin(
+        origin = _TaskOrigin(
             str(metadata.get("agent_path", "")),
             str(metadata.get("agent_thread_id", "")),
             payload["name"],
             _queued_request(payload["input"]),
         )
-        self._origins[namespace] = who
-        self._tasks[payload["id"]] = who, payload["input"]
-        if order := who.stored_request:
+        self._origins[namespace] = origin
+        self._tasks[payload["id"]] = origin, payload["input"]
+        if order := origin.stored_request:
             self._calls[order["thread_id"]] = order["call_id"]
-        segment = f"{who.thread_id}/{metadata.get('request_id', '')}"
+        segment = f"{origin.thread_id}/{metadata.get('request_id', '')}"
         # A segment begins with its first node; a delegation graph below it is no beginning.
-        first = who.node in ("reason", "run") or _is_hook(who.node)
+        first = origin.node in ("reason", "run") or _is_hook(origin.node)
         if first and segment not in self._begun:
             self._begun.add(segment)
             state = payload["input"]
@@ -280,10 +284,12 @@ class EventTranslator:
             data: dict[str, Any] = {}
             if messages and messages[-1] is not task:
                 data["resumed"] = True
-            known: Mapping[str, Any] = task.response_metadata if task else {}
-            if below := known.get(ADDRESSEE_KEY):
-                data["to"] = PATH_SEPARATOR.join((who.path, *below))
-            yield RunEvent(who.path, RunEventKind.TASK, text, thread_id=who.thread_id, data=data)
+            before: Mapping[str, Any] = task.response_metadata if task else {}
+            if below := before.get(ADDRESSEE_KEY):
+                data["to"] = PATH_SEPARATOR.join((origin.path, *below))
+            yield RunEvent(
+                origin.path, RunEventKind.TASK, text, thread_id=origin.thread_id, data=data
+            )
 
     def _translate_end(
         self, namespace: tuple[str, ...], payload: Mapping[str, Any]
@@ -291,32 +297,35 @@ class EventTranslator:
         task = self._tasks.pop(payload["id"], None)
         if task is None:
             return
-        who, state = task
+        origin, state = task
         if payload["interrupts"]:
-            yield from self._translate_questions(namespace, who, payload["interrupts"])
+            yield from self._translate_questions(namespace, origin, payload["interrupts"])
         if (error := payload["error"]) is not None:
             text, server = read_error_text(error), find_server(error)
             text = self._redact(f"{text} ({server})" if server else text)
-            yield RunEvent(who.path, RunEventKind.ERROR, text, thread_id=who.thread_id)
+            yield RunEvent(origin.path, RunEventKind.ERROR, text, thread_id=origin.thread_id)
         # The subordinate's node reports the responses of a delegation, and `delegate` repeats them.
-        if who.node != "delegate":
+        if origin.node != "delegate":
             for message, usage in self._read_messages(namespace, payload, state):
-                yield from _message_events(who, message, usage)
-            if who.stored_request:
-                order = QueuedRequest.load(who.stored_request)
+                yield from _message_events(origin, message, usage)
+            if origin.stored_request:
+                order = QueuedRequest.load(origin.stored_request)
                 if order.race_entry and _is_last_place(order.race_entry, payload["result"]):
                     self._decided_races.add(order.race_entry.race)
-                yield from _response_events(who, order, payload["result"])
+                yield from _response_events(origin, order, payload["result"])
 
     def _translate_questions(
-        self, namespace: tuple[str, ...], who: _TaskOrigin, interrupts: Iterable[Mapping[str, Any]]
+        self,
+        namespace: tuple[str, ...],
+        origin: _TaskOrigin,
+        interrupts: Iterable[Mapping[str, Any]],
     ) -> Iterator[RunEvent]:
         for interrupt in interrupts:
             if is_pause(interrupt["value"]):
                 continue
             # A question passes through every level; the first task that reports it asks it.
             if interrupt["id"] not in self._questions:
-                self._questions[interrupt["id"]] = _question_event(who, interrupt)
+                self._questions[interrupt["id"]] = _question_event(origin, interrupt)
             question = self._questions[interrupt["id"]]
             if question and self._is_found(namespace):
                 self._questions[interrupt["id"]] = None
@@ -359,16 +368,16 @@ def build_answer_event(question: Question, answer: StoredAnswer) -> RunEvent:
     return build_action_event(kind, path, question.thread_id, {**data, "at": answer.at})
 
 
-def build_order_event(given: GivenOrder) -> RunEvent:
+def build_order_event(order: GivenOrder) -> RunEvent:
     """Return the event of an order."""
-    data = {"order": given.order, "path": given.path, "by": given.by, "at": given.at}
-    return build_action_event(EventKind.ORDER, given.path, "", data)
+    data = {"order": order.order, "path": order.path, "by": order.by, "at": order.at}
+    return build_action_event(EventKind.ORDER, order.path, "", data)
 
 
 def build_dismissal_event(new: Dismissal) -> RunEvent:
     """Return the event of a dismissal, which is an order, too."""
-    given = GivenOrder("dismiss", new.path, new.by, new.at)
-    event = build_order_event(given)
+    data = GivenOrder("dismiss", new.path, new.by, new.at)
+    event = build_order_event(data)
     return replace(event, data={**event.data, "graceful": new.graceful})
 
 
@@ -380,15 +389,15 @@ def build_action_event(
     return RunEvent(path, RunEventKind(kind), text, thread_id=thread_id, data=data)
 
 
-def _question_event(who: _TaskOrigin, asked: Mapping[str, Any]) -> RunEvent:
-    value, facts = asked["value"], dict[str, Any]()
+def _question_event(origin: _TaskOrigin, interrupt: Mapping[str, Any]) -> RunEvent:
+    value, facts = interrupt["value"], dict[str, Any]()
     if question := read_question_value(value):
         value, facts = question.text, question.facts
-    data = {"id": asked["id"], "value": value, **facts}
-    if isinstance(schema := asked.get("response_schema"), Mapping):
+    data = {"id": interrupt["id"], "value": value, **facts}
+    if isinstance(schema := interrupt.get("response_schema"), Mapping):
         data["schema"] = schema
     text = str(value)
-    return RunEvent(who.path, RunEventKind.QUESTION, text, thread_id=who.thread_id, data=data)
+    return RunEvent(origin.path, RunEventKind.QUESTION, text, thread_id=origin.thread_id, data=data)
 
 
 def _token_events(
@@ -423,7 +432,7 @@ def _is_foreign(namespace: tuple[str, ...]) -> bool:
     return any(each.startswith((f"{RUN}:", "act:")) for each in namespace)
 
 
-def _message_events(who: _TaskOrigin, message: BaseMessage, usage: Usage) -> Iterator[RunEvent]:
+def _message_events(origin: _TaskOrigin, message: BaseMessage, usage: Usage) -> Iterator[RunEvent]:
     if isinstance(message, AIMessage):
         data = {"model": str(message.response_metadata.get("model_name", ""))}
         if CUT_KEY in message.response_metadata:
@@ -431,71 +440,77 @@ def _message_events(who: _TaskOrigin, message: BaseMessage, usage: Usage) -> Ite
         if END_KEY in message.response_metadata:
             data["end"] = message.response_metadata[END_KEY]
         yield RunEvent(
-            who.path,
+            origin.path,
             RunEventKind.MESSAGE,
             str(message.text),
             _reasoning_text(message),
             usage,
-            who.thread_id,
+            origin.thread_id,
             data,
         )
-        yield from _call_events(who, message)
+        yield from _call_events(origin, message)
     elif isinstance(message, HumanMessage) and MAIL_KEY in message.response_metadata:
         mail = load_mail(str(message.text), message.response_metadata[MAIL_KEY])
         if mail.kind != "notice":
-            yield build_mail_event(who.path, who.thread_id, mail)
+            yield build_mail_event(origin.path, origin.thread_id, mail)
     elif isinstance(message, ToolMessage) and WARNING_KEY in message.response_metadata:
         text, about = message.response_metadata[WARNING_KEY], {"id": message.tool_call_id}
-        yield RunEvent(who.path, RunEventKind.WARNING, text, thread_id=who.thread_id, data=about)
+        yield RunEvent(
+            origin.path, RunEventKind.WARNING, text, thread_id=origin.thread_id, data=about
+        )
     # A message that `reason` wrote or joined itself is no response of a subordinate.
-    elif isinstance(message, ToolMessage) and who.stored_request is None:
+    elif isinstance(message, ToolMessage) and origin.stored_request is None:
         facts = {"id": message.tool_call_id, "status": message.status, "name": message.name}
         content = str(message.text)
         yield RunEvent(
-            who.path, RunEventKind.TOOL_RESULT, content, thread_id=who.thread_id, data=facts
+            origin.path, RunEventKind.TOOL_RESULT, content, thread_id=origin.thread_id, data=facts
         )
         asked = message.artifact if message.name in (ASK, ASK_LATER) else None
         if isinstance(asked, Mapping) and {*asked} == {"id", "question"}:
             question = AgentQuestion.load(asked["question"])
-            own: dict[str, Any] = {"id": asked["id"], "value": question.text, **question.facts}
+            later: dict[str, Any] = {"id": asked["id"], "value": question.text, **question.facts}
             yield RunEvent(
-                who.path,
+                origin.path,
                 RunEventKind.QUESTION,
                 question.text,
-                thread_id=who.thread_id,
-                data={**own, "later": True},
+                thread_id=origin.thread_id,
+                data={**later, "later": True},
             )
         # What the root tells the user, who has no mailbox.
         if message.name == SEND_MESSAGE and isinstance(sent := message.artifact, Mapping):
-            told = {"kind": "message", "from": who.path, "to": sent["to"]}
+            notice = {"kind": "message", "from": origin.path, "to": sent["to"]}
             yield RunEvent(
-                who.path, RunEventKind.MAIL, sent["text"], thread_id=who.thread_id, data=told
+                origin.path,
+                RunEventKind.MAIL,
+                sent["text"],
+                thread_id=origin.thread_id,
+                data=notice,
             )
 
 
-def _call_events(who: _TaskOrigin, message: AIMessage) -> Iterator[RunEvent]:
-    agent = who.path.rpartition(PATH_SEPARATOR)[2]
-    begun = load_sent_requests(message, agent, who.thread_id)
+def _call_events(origin: _TaskOrigin, message: AIMessage) -> Iterator[RunEvent]:
+    agent = origin.path.rpartition(PATH_SEPARATOR)[2]
+    begun = load_sent_requests(message, agent, origin.thread_id)
     threads: Mapping[str, str] = message.response_metadata.get(THREADS_KEY) or {}
     for call in message.tool_calls:
-        asked = [(call["id"] or "", call["args"])]
+        question = [(call["id"] or "", call["args"])]
         kind = (
             RunEventKind.DELEGATION
             if call["name"] in _CALLING_TOOLS or is_typed_call(message, call)
             else RunEventKind.TOOL_CALL
         )
         if parted := load_fan_out(message, call["id"] or ""):
-            asked = [(part.call_id, part.arguments) for part in parted.parts if part.subordinate]
+            question = [(part.call_id, part.arguments) for part in parted.parts if part.subordinate]
             kind = RunEventKind.DELEGATION
-        for each, arguments in asked:
+        for each, arguments in question:
             data = {"id": each, "arguments": arguments}
             if each in begun:
                 data["request"] = begun[each].stored()
                 data["thread_id"] = threads[each]
-            yield RunEvent(who.path, kind, call["name"], thread_id=who.thread_id, data=data)
+            yield RunEvent(origin.path, kind, call["name"], thread_id=origin.thread_id, data=data)
 
 
-def _response_events(who: _TaskOrigin, order: QueuedRequest, result: Any) -> Iterator[RunEvent]:
+def _response_events(origin: _TaskOrigin, order: QueuedRequest, result: Any) -> Iterator[RunEvent]:
     """Yield the responses of subordinates, final or followed by another candidate."""
     if not isinstance(result, dict):
         return
@@ -503,7 +518,7 @@ def _response_events(who: _TaskOrigin, order: QueuedRequest, result: Any) -> Ite
     next_ = QueuedRequest.load(following) if following else None
     if next_ and next_.request.id == order.request.id:
         tried = next_.earlier_responses
-        yield _response_event(who, order, tried[-1], tried, final=False)
+        yield _response_event(origin, order, tried[-1], tried, final=False)
         return
     artifacts = [
         message.artifact for message in _list_messages(result) if isinstance(message, ToolMessage)
@@ -515,11 +530,11 @@ def _response_events(who: _TaskOrigin, order: QueuedRequest, result: Any) -> Ite
             response for response in whole.subordinate_responses if response.agent != whole.agent
         )
         own = (other for other in others if other.thread_id == order.thread_id)
-        yield _response_event(who, order, next(own, whole), [whole], final=True)
+        yield _response_event(origin, order, next(own, whole), [whole], final=True)
 
 
 def _response_event(
-    who: _TaskOrigin,
+    origin: _TaskOrigin,
     order: QueuedRequest,
     response: DelegationResponse,
     cost: Iterable[DelegationResponse],
@@ -540,7 +555,7 @@ def _response_event(
     if response.end:
         data["end"] = response.end
     return RunEvent(
-        f"{who.path}/{order.request.current}",
+        f"{origin.path}/{order.request.current}",
         RunEventKind.RESPONSE,
         response.result,
         usage=sum((each.usage for each in cost), Usage()),

@@ -143,12 +143,12 @@ class RunOptions:
         }
 
 
-def _check_texts(option: str, given: Any) -> tuple[str, ...]:
+def _check_texts(option: str, value: Any) -> tuple[str, ...]:
     """Return the texts of an argument."""
-    with _refuse_unreadable_option(option, given):
-        if isinstance(given, (str, bytes, Mapping)) or not hasattr(given, "__iter__"):
-            raise invalid_option(option, shorten_repr(given), "it is no list of texts")
-        texts = list_items(given)
+    with _refuse_unreadable_option(option, value):
+        if isinstance(value, (str, bytes, Mapping)) or not hasattr(value, "__iter__"):
+            raise invalid_option(option, shorten_repr(value), "it is no list of texts")
+        texts = list_items(value)
     for text in texts:
         if not is_label(text):
             raise invalid_option(option, shorten_repr(text), "it is no text that can be printed")

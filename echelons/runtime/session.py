@@ -800,15 +800,15 @@ class Session:
 
     def _give_order(self, order: ControlOrder, path: str | None, by: str | None) -> ReadPlan[str]:
         name = choose_user_name(by)
-        known = self._list_kinds()
+        kinds = self._list_kinds()
         with self._name_thread_in_errors():
-            return (yield from give_order(order, self.thread_id, path, known, name))
+            return (yield from give_order(order, self.thread_id, path, kinds, name))
 
     def _dismiss(self, path: str, graceful: bool, by: str | None) -> ReadPlan[DismissedSubtree]:
         if type(graceful) is not bool:
             raise invalid_option("graceful", shorten_repr(graceful), "give True or False")
-        known, name = self._list_kinds(), choose_user_name(by)
-        dismissed = yield from dismiss_agent(self.thread_id, path, known, name, graceful=graceful)
+        kinds, name = self._list_kinds(), choose_user_name(by)
+        dismissed = yield from dismiss_agent(self.thread_id, path, kinds, name, graceful=graceful)
         return (yield from add_changes(self.thread_id, dismissed))
 
     def _post_spawn(self, path: str, name: str) -> ReadPlan[str]:

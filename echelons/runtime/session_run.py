@@ -114,8 +114,10 @@ class Result:
         """The answer, or what must be answered first, or why there is neither; never empty."""
         if self.text.strip():
             return self.text
-        asked = (f"{'/'.join(question.path)} asks: {question.value}" for question in self.questions)
-        return "\n".join(asked) or self.reason or self.status
+        waiting = (
+            f"{'/'.join(question.path)} asks: {question.value}" for question in self.questions
+        )
+        return "\n".join(waiting) or self.reason or self.status
 
 
 class _TurnRun:

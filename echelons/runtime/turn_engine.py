@@ -125,16 +125,16 @@ class TurnEngine:
             if isinstance(begun, RunEnd):
                 record.run_end = begun
                 return
-            given, turn, mark, options = begun
+            graph_input, turn, mark, options = begun
             try:
                 for hooks in record.hooks:
                     hooks.start()
                 while record.run_end is None:
                     yield from record.take_noted()
-                    yield from self._stream_events(given, turn, mark, options, record)
+                    yield from self._stream_events(graph_input, turn, mark, options, record)
                     yield from record.take_noted()
                     settling = settle_run(turn, mark, record, self.thread.confidence)
-                    given = run_plan(self.saver, settling)
+                    graph_input = run_plan(self.saver, settling)
             finally:
                 record.add_noted_calls()
                 record.close_hooks()
@@ -157,7 +157,7 @@ class TurnEngine:
             if isinstance(begun, RunEnd):
                 record.run_end = begun
                 return
-            given, turn, mark, options = begun
+            graph_input, turn, mark, options = begun
             try:
                 for hooks in record.hooks:
                     hooks.start()
@@ -165,14 +165,14 @@ class TurnEngine:
                     for event in record.take_noted():
                         yield event
                     async with aclosing(
-                        self._astream_events(given, turn, mark, options, record)
+                        self._astream_events(graph_input, turn, mark, options, record)
                     ) as events:
                         async for event in events:
                             yield event
                     for event in record.take_noted():
                         yield event
                     settling = settle_run(turn, mark, record, self.thread.confidence)
-                    given = await arun_plan(self.saver, settling)
+                    graph_input = await arun_plan(self.saver, settling)
             finally:
                 record.add_noted_calls()
                 if record.hooks:
@@ -284,8 +284,8 @@ class TurnEngine:
         if isinstance(decision, RunEnd):
             return decision
         options = self.options.complete(decision.stored_keys)
-        given, status = decision.graph_input, decision.status_before
-        if not isinstance(given, Mapping):
+        graph_input, status = decision.graph_input, decision.status_before
+        if not isinstance(graph_input, Mapping):
             yield from check_checkpoint(
                 self.graph.agent, OneCheckpoint(self.thread.id), self.spawnable
             )
@@ -301,16 +301,16 @@ class TurnEngine:
             note_dismissals=record.note_dismissals,
             note_usage=record.note_call,
         )
-        answers = given.resume if isinstance(given, Command) else None
+        answers = graph_input.resume if isinstance(graph_input, Command) else None
         write = yield from request.plan_writes(self.thread, decision)
 
         def begin(open_: Transaction) -> tuple[list[str], list[str]]:
             mark.open(open_)
-            if not isinstance(given, Mapping):
+            if not isinstance(graph_input, Mapping):
                 record.skip_orders(read_orders(open_, turn.thread_id, turn.id))
             write(open_)
             budget = request.budget if isinstance(request, SendRequest) else None
-            if budget or not isinstance(given, Mapping):
+            if budget or not isinstance(graph_input, Mapping):
                 currency = self.prices.currency if self.prices else ""
                 root = self.graph.agent.name
                 turn.root.allowance = grant_turn(
@@ -333,19 +333,19 @@ class TurnEngine:
             messages = yield from read_hidden_messages(self.thread.id)
             turn = replace(turn, hidden_dismissals=hidden, hidden_messages=messages)
         if self.graph.made:
-            config, is_new = options.build_config(self.thread), isinstance(given, Mapping)
+            config, is_new = options.build_config(self.thread), isinstance(graph_input, Mapping)
             run = RunScope(
                 self.graph, self.saver, turn, config, is_new, record.note_event, self.prices
             )
             yield LedgerQuery(lambda _: record.open_hooks(run))
-        return given, turn, mark, options
+        return graph_input, turn, mark, options
 
     def _stream_events(
-        self, given: Any, turn: Turn, mark: AnswerMark, options: RunOptions, record: RunRecord
+        self, input: Any, turn: Turn, mark: AnswerMark, options: RunOptions, record: RunRecord
     ) -> Generator[RunEvent]:
         """Run the tree until it is idle, and yield the events."""
         try:
-            with closing(self._stream(given, turn, options, record)) as parts:
+            with closing(self._stream(input, turn, options, record)) as parts:
                 for part in parts:
                     yield from record.record_part(part)
         except GraphDrained:
@@ -354,11 +354,11 @@ class TurnEngine:
             self._end_failed_turn(error)
 
     async def _astream_events(
-        self, given: Any, turn: Turn, mark: AnswerMark, options: RunOptions, record: RunRecord
+        self, input: Any, turn: Turn, mark: AnswerMark, options: RunOptions, record: RunRecord
     ) -> AsyncGenerator[RunEvent]:
         """Async version of `_stream_events`."""
         try:
-            async with aclosing(self._astream(given, turn, options, record)) as parts:
+            async with aclosing(self._astream(input, turn, options, record)) as parts:
                 async for part in parts:
                     for event in record.record_part(part):
                         yield event
@@ -368,28 +368,28 @@ class TurnEngine:
             await self._aend_failed_turn(error)
 
     def _stream(
-        self, given: Any, turn: Turn, options: RunOptions, record: RunRecord
+        self, input: Any, turn: Turn, options: RunOptions, record: RunRecord
     ) -> Generator[Any]:
-        arguments = self._build_arguments(given, turn, options, record, self.loop)
+        arguments = self._build_arguments(input, turn, options, record, self.loop)
         parts = self.graph.stream(**arguments)
         return cast("Generator[Any]", parts)
 
     def _astream(
-        self, given: Any, turn: Turn, options: RunOptions, record: RunRecord
+        self, input: Any, turn: Turn, options: RunOptions, record: RunRecord
     ) -> AsyncGenerator[Any]:
-        parts = self.graph.astream(**self._build_arguments(given, turn, options, record))
+        parts = self.graph.astream(**self._build_arguments(input, turn, options, record))
         return cast("AsyncGenerator[Any]", parts)
 
     def _build_arguments(
         self,
-        given: Any,
+        input: Any,
         turn: Turn,
         options: RunOptions,
         record: RunRecord,
         loop: BackgroundLoop | None = None,
     ) -> dict[str, Any]:
-        if isinstance(given, Command) and isinstance(given.resume, dict):
-            record.delivered.update(given.resume)
+        if isinstance(input, Command) and isinstance(input.resume, dict):
+            record.delivered.update(input.resume)
         config = options.build_config(self.thread)
         # Not within that of a session around it, whose tool may run this one.
         config["configurable"][CONTEXT_KEY] = RunContext(
@@ -401,7 +401,7 @@ class TurnEngine:
             prices=self.prices,
         )
         return {
-            "input": given,
+            "input": input,
             "config": config,
             "context": options.context,
             **record.stream_options,

@@ -119,8 +119,8 @@ def enter_tree(
     )
     if outer.allowance:
         context = context._replace(allowance=get_allowance({}, gate))
-    own = _build_config(config or {}, around, identity, context)
-    return TreeEntry(own, gate, races, graph.failures, saver)
+    config_within = _build_config(config or {}, around, identity, context)
+    return TreeEntry(config_within, gate, races, graph.failures, saver)
 
 
 def _join_turn(gate: TreeGate, turn: Turn, configurable: Mapping[str, Any]) -> None:
@@ -145,22 +145,22 @@ def _find_outer_context(around: RunnableConfig) -> RunContext:
 
 
 def _build_config(
-    given: RunnableConfig, around: RunnableConfig, identity: Identity, context: RunContext
+    config: RunnableConfig, around: RunnableConfig, identity: Identity, context: RunContext
 ) -> RunnableConfig:
     """Return the config of a run with its identity and its context."""
-    own: RunnableConfig = {
-        **given,
+    whole: RunnableConfig = {
+        **config,
         "metadata": {
-            **(given.get("metadata") or {}),
+            **(config.get("metadata") or {}),
             **hide_library_metadata(around.get("metadata") or {}),
             **identity.to_metadata(),
         },
         "configurable": {**around["configurable"], CONTEXT_KEY: context},
     }
     # LangGraph's own default is a subclass of `int`, which subgraphs inherit.
-    if type(given.get("recursion_limit")) is not int:
-        own["recursion_limit"] = NO_RECURSION_LIMIT
-    return own
+    if type(config.get("recursion_limit")) is not int:
+        whole["recursion_limit"] = NO_RECURSION_LIMIT
+    return whole
 
 
 def separate_tool_call(options: dict[str, Any]) -> dict[str, Any]:
@@ -179,22 +179,22 @@ def separate_tool_call(options: dict[str, Any]) -> dict[str, Any]:
         return options
     # As if each call were a task of the node.
     node, _, task_id = configurable["checkpoint_ns"].rpartition(":")
-    own = {
+    changed = {
         **configurable,
         "checkpoint_ns": f"{node}:{uuid5(ECHELONS_NS, sanitize_value(f'{task_id}/{call_id}'))}",
         SCRATCHPAD_KEY: replace(pad, subgraph_counter=lambda: 0),
     }
-    return {**options, "config": {**config, "configurable": own}}
+    return {**options, "config": {**config, "configurable": changed}}
 
 
 def stream_until_settled(
-    run: Callable[..., Iterator[Any]], given: Any, entry: TreeEntry
+    run: Callable[..., Iterator[Any]], graph_input: Any, entry: TreeEntry
 ) -> Iterator[Any]:
     """Yield the parts of a run, and of its reruns until no interrupt is obsolete.
 
     Args:
         run: Starts a run with an input and the keyword `config`.
-        given: The input of the first run; reruns get `None`.
+        graph_input: The input of the first run; reruns get `None`.
         entry: The run. Its gate is closed at the end, also after an error; reruns begin at the
             checkpoint that the run before has ended with.
     """
@@ -204,24 +204,24 @@ def stream_until_settled(
             entry.races.begin()
             questions: list[Any] = []
             try:
-                for part in run(given, config=config):
+                for part in run(graph_input, config=config):
                     if _is_root_interrupt(part):
                         questions.append(part)
                     else:
                         yield part
             except Exception as error:
                 if is_failure(error):
-                    own = with_saver(config, entry.saver)
-                    entry.failures.record(error, own, leaves=True)
+                    failed_config = with_saver(config, entry.saver)
+                    entry.failures.record(error, failed_config, leaves=True)
                 raise
             if not entry.races.has_obsolete_question:
                 yield from questions
                 return
-            given, config = None, _without_checkpoint(config)
+            graph_input, config = None, _without_checkpoint(config)
 
 
 async def astream_until_settled(
-    run: Callable[..., AsyncIterator[Any]], given: Any, entry: TreeEntry
+    run: Callable[..., AsyncIterator[Any]], graph_input: Any, entry: TreeEntry
 ) -> AsyncGenerator[Any]:
     """Async version of `stream_until_settled`."""
     config = entry.config
@@ -232,7 +232,7 @@ async def astream_until_settled(
             try:
                 # Closed with this generator: LangGraph cancels at once, not at garbage collection.
                 async with aclosing(
-                    cast("AsyncGenerator[Any]", run(given, config=config))
+                    cast("AsyncGenerator[Any]", run(graph_input, config=config))
                 ) as parts:
                     async for part in parts:
                         if _is_root_interrupt(part):
@@ -241,14 +241,14 @@ async def astream_until_settled(
                             yield part
             except Exception as error:
                 if is_failure(error):
-                    own = with_saver(config, entry.saver)
-                    await entry.failures.arecord(error, own, leaves=True)
+                    failed_config = with_saver(config, entry.saver)
+                    await entry.failures.arecord(error, failed_config, leaves=True)
                 raise
             if not entry.races.has_obsolete_question:
                 for question in questions:
                     yield question
                 return
-            given, config = None, _without_checkpoint(config)
+            graph_input, config = None, _without_checkpoint(config)
 
 
 def _without_checkpoint(config: RunnableConfig) -> RunnableConfig:

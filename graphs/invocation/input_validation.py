@@ -123,14 +123,18 @@ def validate_messages(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
         what = f"message {place} of the input"
         _check_message(message, what, calls)
         if isinstance(message, AIMessage):
-            calls |= {each["id"] for each in (*message.tool_calls, *message.invalid_tool_calls)}
+            calls |= {
+                accepted["id"] for accepted in (*message.tool_calls, *message.invalid_tool_calls)
+            }
         size += _measure_message(message, what)
         if size > INPUT_BYTES:
             raise input_too_large("the input", size, INPUT_BYTES)
     # Our own metadata, such as the threads of calls, must not come from outside.
     return [
-        each.model_copy(update={"id": str(uuid4()), "response_metadata": strip_own_metadata(each)})
-        for each in messages
+        accepted.model_copy(
+            update={"id": str(uuid4()), "response_metadata": strip_own_metadata(accepted)}
+        )
+        for accepted in messages
     ]
 
 

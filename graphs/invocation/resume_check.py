@@ -49,7 +49,9 @@ from echelons.tree.names import PATH_SEPARATOR, RUN, get_provider_tool_name
 from echelons.tree.permission_rules import get_permissions
 
 
-def check_resume(agent: Agent, own: Any, given: Any, config: Mapping[str, Any]) -> Identity | None:
+def check_resume(
+    agent: Agent, saver: Any, input: Any, config: Mapping[str, Any]
+) -> Identity | None:
     """Check that a tree can resume a thread; return the identity of the stored run.
 
     Only an input that resumes, or a config that names a checkpoint, is checked; the identity is
@@ -57,8 +59,8 @@ def check_resume(agent: Agent, own: Any, given: Any, config: Mapping[str, Any]) 
 
     Args:
         agent: The tree's root.
-        own: The saver that the tree was compiled with.
-        given: The run's input.
+        saver: The saver that the tree was compiled with.
+        input: The run's input.
         config: The run's config, merged with the config around the call.
 
     Raises:
@@ -66,15 +68,15 @@ def check_resume(agent: Agent, own: Any, given: Any, config: Mapping[str, Any]) 
         InvalidInput: There is a saver, but the config names no thread.
         MissingAgents: The thread waits in agents or nodes that the tree does not have.
     """
-    planned = _plan_check(agent, own, given, config)
+    planned = _plan_check(agent, saver, input, config)
     return run_plan(*planned) if planned else None
 
 
 async def acheck_resume(
-    agent: Agent, own: Any, given: Any, config: Mapping[str, Any]
+    agent: Agent, saver: Any, input: Any, config: Mapping[str, Any]
 ) -> Identity | None:
     """Async version of `check_resume`."""
-    planned = _plan_check(agent, own, given, config)
+    planned = _plan_check(agent, saver, input, config)
     return await arun_plan(*planned) if planned else None
 
 
@@ -104,22 +106,22 @@ class Hidden(NamedTuple):
 NOTHING_HIDDEN: Final = Hidden()
 
 
-def find_hidden(own: Any, config: Mapping[str, Any]) -> Hidden:
+def find_hidden(graph_saver: Any, config: Mapping[str, Any]) -> Hidden:
     """Return what a run does not see of its thread.
 
     Args:
-        own: The saver that the tree was compiled with.
+        graph_saver: The saver that the tree was compiled with.
         config: The run's config, merged with the config around the call.
     """
-    saver, thread_id, begin = _find_begin(own, config)
+    saver, thread_id, begin = _find_begin(graph_saver, config)
     if saver is None or not get_ledger(saver).query(partial(_list_keys, thread_id=thread_id)):
         return Hidden()
     return run_plan(saver, Hidden.read(thread_id, begin))
 
 
-async def afind_hidden(own: Any, config: Mapping[str, Any]) -> Hidden:
+async def afind_hidden(graph_saver: Any, config: Mapping[str, Any]) -> Hidden:
     """Async version of `find_hidden`."""
-    saver, thread_id, begin = _find_begin(own, config)
+    saver, thread_id, begin = _find_begin(graph_saver, config)
     if saver is None:
         return Hidden()
     ledger, list_keys = get_ledger(saver), partial(_list_keys, thread_id=thread_id)
@@ -132,10 +134,14 @@ def _list_keys(open_: Transaction, thread_id: str) -> list[str]:
     return [*list_dismissal_keys(open_, thread_id), *list_repair_keys(open_, thread_id)]
 
 
-def _find_begin(own: Any, config: Mapping[str, Any]) -> tuple[Saver | None, str, str | None]:
+def _find_begin(
+    graph_saver: Any, config: Mapping[str, Any]
+) -> tuple[Saver | None, str, str | None]:
     """Return the saver of a run, its thread, and the checkpoint that it begins from, if named."""
     configurable = config.get("configurable") or {}
-    saver = get_saver(configurable) or (own if isinstance(own, BaseCheckpointSaver) else None)
+    saver = get_saver(configurable) or (
+        graph_saver if isinstance(graph_saver, BaseCheckpointSaver) else None
+    )
     begin = configurable.get("checkpoint_id")
     if is_embedded(configurable):
         begin = get_root_checkpoint(configurable)
@@ -143,16 +149,18 @@ def _find_begin(own: Any, config: Mapping[str, Any]) -> tuple[Saver | None, str,
 
 
 def _plan_check(
-    agent: Agent, own: Any, given: Any, config: Mapping[str, Any]
+    agent: Agent, graph_saver: Any, input: Any, config: Mapping[str, Any]
 ) -> tuple[Saver, ReadPlan[Identity | None]] | None:
     """Return the saver and the plan of the check, if there is anything to check."""
     configurable = config.get("configurable") or {}
-    saver = get_saver(configurable) or (own if isinstance(own, BaseCheckpointSaver) else None)
+    saver = get_saver(configurable) or (
+        graph_saver if isinstance(graph_saver, BaseCheckpointSaver) else None
+    )
     if saver is None:
         return None
     if configurable.get("thread_id") is None:
         raise invalid_id("thread_id", "None")
-    resumes = given is None or isinstance(given, Command) or is_resuming(configurable)
+    resumes = input is None or isinstance(input, Command) or is_resuming(configurable)
     named = () if is_embedded(configurable) else list_named_checkpoints(configurable)
     if not resumes and not named:
         return None
@@ -224,47 +232,47 @@ def find_missing_agents(
     lost: dict[str, None] = {}
     spawned: set[tuple[str, ...]] = set()
     profiles: dict[tuple[str, ...], Member] = {}
-    for each in waiting:
-        made = {(*each.path, name) for name in each.spawned}
-        for name, spec in each.spawned.items():
-            known = spawnable.get(str(spec.get("profile"))) if isinstance(spec, Mapping) else None
-            if known:
-                profiles[(*each.path, name)] = known.member
-        around = {path for path in spawned if each.path[: len(path)] == path}
+    for agent in waiting:
+        made = {(*agent.path, name) for name in agent.spawned}
+        for name, spec in agent.spawned.items():
+            profile = spawnable.get(str(spec.get("profile"))) if isinstance(spec, Mapping) else None
+            if profile:
+                profiles[(*agent.path, name)] = profile.member
+        around = {path for path in spawned if agent.path[: len(path)] == path}
         if around:
             spawned |= made
             # It is made anew from its specification, which stands in the thread.
-            above_all = members.get(min(around, key=len)[:-1])
-            allowed = get_permissions(above_all).spawn if above_all else None
+            maker = members.get(min(around, key=len)[:-1])
+            allowed = get_permissions(maker).spawn if maker else None
             levels = allowed.levels if allowed else 0
             if len(around) >= levels:
                 lost |= {PATH_SEPARATOR.join(path): None for path in sorted(made)}
             # One without a profile has made all that are below it itself.
             top = max(around, key=len)
             if top in profiles:
-                lost |= dict.fromkeys(_list_missing_below(profiles[top], each, len(top)))
+                lost |= dict.fromkeys(_list_missing_below(profiles[top], agent, len(top)))
             continue
-        member = members.get(each.path)
+        member = members.get(agent.path)
         if member is None:
-            lost[PATH_SEPARATOR.join(each.path)] = None
+            lost[PATH_SEPARATOR.join(agent.path)] = None
             continue
         nodes = _list_nodes(member)
         below = {subordinate.name for subordinate in member.subordinates}
         if get_permissions(member).spawn:
             spawned |= made
-            below.update(each.spawned)
-        gone = [name for name in each.nodes if name not in nodes]
-        gone += [name for name in each.subordinates if name not in below]
-        lost |= {PATH_SEPARATOR.join((*each.path, name)): None for name in gone}
+            below.update(agent.spawned)
+        gone = [name for name in agent.nodes if name not in nodes]
+        gone += [name for name in agent.subordinates if name not in below]
+        lost |= {PATH_SEPARATOR.join((*agent.path, name)): None for name in gone}
     return list(lost)
 
 
-def _list_missing_below(profile: Member, waiting: OpenAgent, above: int) -> list[str]:
+def _list_missing_below(profile: Member, waiting: OpenAgent, depth: int) -> list[str]:
     """Return the paths below a spawned agent that has so many names that its profile lacks."""
     member: Member | None = profile
-    for name in waiting.path[above:]:
-        found = member.subordinates if member else ()
-        member = next((each for each in found if each.name == name), None)
+    for name in waiting.path[depth:]:
+        subordinates = member.subordinates if member else ()
+        member = next((candidate for candidate in subordinates if candidate.name == name), None)
     if member is None:
         return [PATH_SEPARATOR.join(waiting.path)]
     below = {*waiting.spawned, *(subordinate.name for subordinate in member.subordinates)}
@@ -276,13 +284,13 @@ def _list_nodes(member: Member) -> set[str]:
     """Return the nodes of a member's level and of its delegation graph."""
     if not isinstance(member, Agent):
         return {RUN}
-    own = {"reason"}
+    nodes = {"reason"}
     if not all(map(get_provider_tool_name, member.tools)):
-        own.add("act")
+        nodes.add("act")
     if member.permissions.spawn:
-        own |= {"act", "delegate", REFUSE, DISPATCH}
+        nodes |= {"act", "delegate", REFUSE, DISPATCH}
     if member.subordinates:
         taking = assign_nodes([subordinate.name for subordinate in member.subordinates])
         # Of very many, a resumed graph has the nodes of those that a run waits in, too.
-        own |= {"delegate", REFUSE, *taking, *taking.values()}
-    return own
+        nodes |= {"delegate", REFUSE, *taking, *taking.values()}
+    return nodes

@@ -207,12 +207,12 @@ class InlineLoop(SyncPregelLoop):
             return owner.wait()
         return self._pooled(work, *args, **kwargs)
 
-    def _store_writes(self, store: Callable[..., Any], *given: Any) -> Future[Any]:
+    def _store_writes(self, store: Callable[..., Any], *arguments: Any) -> Future[Any]:
         # Another thread must not see an event of writes that are not stored yet.
-        if self._saver and not self._is_watched and holds_writes(self, given[1], given[2]):
-            self._held_writes = given
+        if self._saver and not self._is_watched and holds_writes(self, arguments[1], arguments[2]):
+            self._held_writes = arguments
             return _STORED
-        return self._store(store, *given)
+        return self._store(store, *arguments)
 
     def _store(self, work: Callable[..., Any], *args: Any) -> Future[Any]:
         try:
@@ -225,17 +225,17 @@ class InlineLoop(SyncPregelLoop):
         return _STORED
 
     def _put_step(
-        self, previous: Future[Any] | None, writes: Sequence[Future[Any]], *given: Any
+        self, previous: Future[Any] | None, writes: Sequence[Future[Any]], *arguments: Any
     ) -> None:
         if self._saver is None:
-            self._checkpointer_put_after_previous(previous, writes, *given)
+            self._checkpointer_put_after_previous(previous, writes, *arguments)
             return
         held, self._held_writes = self._held_writes, None
         for each in (*writes, previous):
             if each is not None and each is not _STORED:
                 each.result()
-        if not ends_delegation(self, held, given[1]):
-            self._saver.put_step(held, *given[:3])
+        if not ends_delegation(self, held, arguments[1]):
+            self._saver.put_step(held, *arguments[:3])
 
     def __exit__(self, *error: Any) -> bool | None:
         if self._held_writes is not None and self._saver is not None:
@@ -283,14 +283,14 @@ class AsyncInlineLoop(AsyncPregelLoop):
         future: asyncio.Future[Any] = self._pooled(work, *args, **kwargs)
         return future
 
-    def _store_writes(self, saver: SqliteCheckpointer, *given: Any) -> asyncio.Future[Any]:
-        if holds_writes(self, given[1], given[2]):
-            self._held_writes = given
+    def _store_writes(self, saver: SqliteCheckpointer, *arguments: Any) -> asyncio.Future[Any]:
+        if holds_writes(self, arguments[1], arguments[2]):
+            self._held_writes = arguments
             return self._stored
         try:
-            saver.run_at_once(saver.put_writes, *given)
+            saver.run_at_once(saver.put_writes, *arguments)
         except DatabaseBusy:
-            return self._make_task(saver.aput_writes, *given)
+            return self._make_task(saver.aput_writes, *arguments)
         except Exception as error:  # noqa: BLE001  raised by the future's reader
             return self._make_task(_raise_error, error)
         return self._stored
@@ -300,13 +300,13 @@ class AsyncInlineLoop(AsyncPregelLoop):
         saver: SqliteCheckpointer,
         previous: asyncio.Future[Any] | None,
         writes: Sequence[asyncio.Future[Any]],
-        *given: Any,
+        *arguments: Any,
     ) -> asyncio.Future[Any]:
         held, self._held_writes = self._held_writes, None
-        step = held, *given[:3]
+        step = held, *arguments[:3]
         before = [each for each in (*writes, previous) if each not in (None, self._stored)]
         if not before:
-            if ends_delegation(self, held, given[1]):
+            if ends_delegation(self, held, arguments[1]):
                 return self._stored
             try:
                 saver.run_at_once(saver.put_step, *step)
@@ -330,8 +330,8 @@ class AsyncInlineLoop(AsyncPregelLoop):
 async def _put_step_after(
     before: Sequence[asyncio.Future[Any]], saver: SqliteCheckpointer, *step: Any
 ) -> None:
-    for each in before:
-        await each
+    for write in before:
+        await write
     await saver.aput_step(*step)
 
 

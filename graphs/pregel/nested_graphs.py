@@ -58,8 +58,8 @@ class EditableGraph(InlineGraph):
                 of an agent whose node is `dispatch`.
         """
         around = self.merge_call_config(config)
-        found = self._find_edited_checkpoint(around)
-        stored = run_plan(found[0], _read_stored_identity(found[1], around)) if found else None
+        place = self._find_edited_checkpoint(around)
+        stored = run_plan(place[0], _read_stored_identity(place[1], around)) if place else None
         identity = stored or self._build_initial_identity(around)
         with _with_identity_in_context(identity, config, around) as named:
             return super().bulk_update_state(named, _convert_messages(supersteps))
@@ -69,9 +69,9 @@ class EditableGraph(InlineGraph):
     ) -> RunnableConfig:
         """Async version of `bulk_update_state`."""
         around = self.merge_call_config(config)
-        found = self._find_edited_checkpoint(around)
+        place = self._find_edited_checkpoint(around)
         stored = (
-            await arun_plan(found[0], _read_stored_identity(found[1], around)) if found else None
+            await arun_plan(place[0], _read_stored_identity(place[1], around)) if place else None
         )
         identity = stored or self._build_initial_identity(around)
         with _with_identity_in_context(identity, config, around) as named:
@@ -84,10 +84,10 @@ class EditableGraph(InlineGraph):
             InvalidInput: A key of its `configurable` is no text.
         """
         with refuse_unreadable(lambda why: invalid_option("config", shorten_repr(config), why)):
-            given: Any = (config or {}).get("configurable") or {}
-            if not isinstance(given, Mapping):
-                raise invalid_option("configurable", shorten_repr(given), "it is no mapping")
-            for key in list_items(given):
+            configurable: Any = (config or {}).get("configurable") or {}
+            if not isinstance(configurable, Mapping):
+                raise invalid_option("configurable", shorten_repr(configurable), "it is no mapping")
+            for key in list_items(configurable):
                 if not isinstance(key, str):
                     raise invalid_option("configurable", shorten_repr(key), "a key is a text")
             # Few graphs have a config of their own, and merging makes every config whole first.
@@ -98,12 +98,15 @@ class EditableGraph(InlineGraph):
         return None
 
     def _find_edited_checkpoint(self, around: RunnableConfig) -> tuple[Saver, OneCheckpoint] | None:
-        given = around["configurable"]
-        saver, thread_id = get_saver(given) or self.checkpointer, given.get("thread_id")
+        configurable = around["configurable"]
+        saver, thread_id = (
+            get_saver(configurable) or self.checkpointer,
+            configurable.get("thread_id"),
+        )
         if not isinstance(saver, BaseCheckpointSaver) or thread_id is None:
             return None
-        namespace = str(given.get("checkpoint_ns") or "")
-        nodes = (each.partition(":")[0] for each in split_namespace(namespace))
+        namespace = str(configurable.get("checkpoint_ns") or "")
+        nodes = (part.partition(":")[0] for part in split_namespace(namespace))
         if DISPATCH in nodes:
             # LangGraph looks for one graph of the node, and it has as many as agents.
             why = (
@@ -111,7 +114,9 @@ class EditableGraph(InlineGraph):
                 "message (Session.send_message, Session.steer), or edit its superior's state"
             )
             raise invalid_option("checkpoint_ns", namespace, why)
-        return saver, OneCheckpoint(str(thread_id), namespace, given.get("checkpoint_id") or None)
+        return saver, OneCheckpoint(
+            str(thread_id), namespace, configurable.get("checkpoint_id") or None
+        )
 
 
 def _convert_messages(supersteps: Supersteps) -> Supersteps:
@@ -133,19 +138,19 @@ def _read_stored_identity(
 def _with_identity_in_context(
     identity: Identity | None, config: RunnableConfig, around: RunnableConfig
 ) -> Iterator[RunnableConfig]:
-    own: dict[str, str | None] = {**hide_library_metadata(around.get("metadata") or {})}
-    own |= identity.to_metadata() if identity else {}
+    metadata: dict[str, str | None] = {**hide_library_metadata(around.get("metadata") or {})}
+    metadata |= identity.to_metadata() if identity else {}
     # LangGraph drops a config's metadata after the first of several steps; the config around
     # the call reaches them all.
-    token = parent_config.set(_with_metadata(own, parent_config.get() or {}))
+    token = parent_config.set(_with_metadata(metadata, parent_config.get() or {}))
     try:
-        yield _with_metadata(own, config)
+        yield _with_metadata(metadata, config)
     finally:
         parent_config.reset(token)
 
 
-def _with_metadata(own: Mapping[str, str | None], config: RunnableConfig) -> RunnableConfig:
-    return {**config, "metadata": {**(config.get("metadata") or {}), **own}}
+def _with_metadata(metadata: Mapping[str, str | None], config: RunnableConfig) -> RunnableConfig:
+    return {**config, "metadata": {**(config.get("metadata") or {}), **metadata}}
 
 
 EntrySelector: TypeAlias = Callable[[Mapping[str, Any], Mapping[str, Any]], str]
@@ -171,24 +176,24 @@ class DirectGraph(EditableGraph):
         self, input: Any, config: RunnableConfig | None = None, **kwargs: Any
     ) -> Iterator[Any]:
         """Run the graph, see `CompiledStateGraph.stream`."""
-        runner, given = self._prepare_run(input, config)
-        return runner.stream(given, _without_inherited(config), **kwargs)
+        runner, triggered = self._prepare_run(input, config)
+        return runner.stream(triggered, _without_inherited(config), **kwargs)
 
     def astream(
         self, input: Any, config: RunnableConfig | None = None, **kwargs: Any
     ) -> AsyncIterator[Any]:
         """Async version of `stream`."""
-        runner, given = self._prepare_run(input, config)
-        return runner.astream(given, _without_inherited(config), **kwargs)
+        runner, triggered = self._prepare_run(input, config)
+        return runner.astream(triggered, _without_inherited(config), **kwargs)
 
-    def _prepare_run(self, given: Any, config: RunnableConfig | None) -> tuple[InlineGraph, Any]:
+    def _prepare_run(self, input: Any, config: RunnableConfig | None) -> tuple[InlineGraph, Any]:
         """Return the copy that runs an input, and the input as it takes it."""
-        started = self._start(given, config) if isinstance(given, Mapping) else given
+        started = self._start(input, config) if isinstance(input, Mapping) else input
         return self.runner, started
 
-    def _start(self, given: Mapping[str, Any], config: RunnableConfig | None) -> dict[str, Any]:
+    def _start(self, input: Mapping[str, Any], config: RunnableConfig | None) -> dict[str, Any]:
         """Return an input with the trigger of the first node."""
-        return {**given, f"{BRANCH_PREFIX}{self.entry(given, config or {})}": None}
+        return {**input, f"{BRANCH_PREFIX}{self.entry(input, config or {})}": None}
 
 
 def _without_inherited(config: RunnableConfig | None) -> RunnableConfig | None:

@@ -119,5 +119,5 @@ def stream_only_tokens(manager: Any, gate: Any) -> None:
     """
     handlers = manager.inheritable_handlers if manager else []
     if handlers and type(handlers[-1]) is StreamMessagesHandler:
-        own = gate if isinstance(gate, TreeGate) else None
-        handlers[-1] = TokenHandler(handlers[-1].stream, handlers[-1].subgraphs, own)
+        tree_gate = gate if isinstance(gate, TreeGate) else None
+        handlers[-1] = TokenHandler(handlers[-1].stream, handlers[-1].subgraphs, tree_gate)

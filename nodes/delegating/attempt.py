@@ -163,10 +163,12 @@ def attempt(
     note = partial(circuits.note, options.path, admission)
     begun = monotonic() if options.begun is None else options.begun
     try:
-        own: Any = with_deadline(config, options.target, options.timeout, monotonic, options.begun)
+        timed_config: Any = with_deadline(
+            config, options.target, options.timeout, monotonic, options.begun
+        )
         outcome = yield PlanStep(
-            partial(run_level, level, level_input, own),
-            partial(arun_level, level, level_input, own),
+            partial(run_level, level, level_input, timed_config),
+            partial(arun_level, level, level_input, timed_config),
         )
     except BaseException as ended:
         _note_hold(config, begun, ended)
@@ -182,9 +184,9 @@ def classify_outcome(outcome: Any | LevelFailure) -> AttemptOutcome:
     """Return how an outcome counts for the subordinate's circuit breaker."""
     if isinstance(outcome, LevelFailure):
         return outcome.end
-    said: Mapping[str, Any] = outcome.get("response") or {}
+    response: Mapping[str, Any] = outcome.get("response") or {}
     # A thread cannot be cancelled: in a sync run the level itself may end at its deadline.
-    match said.get(HALT_KEY):
+    match response.get(HALT_KEY):
         case "timeout":
             return AttemptOutcome.FAILED
         case "dismissed":
@@ -254,8 +256,8 @@ def run_level(
     halt = None if "forward" in level_input else find_timeout(config, monotonic)
     if halt is None:
         return outcome
-    said = {} if isinstance(outcome, LevelFailure) else outcome.get("response") or {}
-    return outcome if HALT_KEY in said else LevelFailure(halt.reason)
+    response = {} if isinstance(outcome, LevelFailure) else outcome.get("response") or {}
+    return outcome if HALT_KEY in response else LevelFailure(halt.reason)
 
 
 async def arun_level(

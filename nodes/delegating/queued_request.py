@@ -146,9 +146,9 @@ class QueuedRequest:
 
     def get_head(self, state: Mapping[str, Any]) -> Head | None:
         """Return the head of its thread, as far as the delegation's state knows."""
-        known: Mapping[str, Head] = state.get("heads") or {}
-        if self.thread_id in known:
-            return known[self.thread_id]
+        heads: Mapping[str, Head] = state.get("heads") or {}
+        if self.thread_id in heads:
+            return heads[self.thread_id]
         return None if self.earlier_responses or self.waiting else state.get("head")
 
     def get_mark(self, state: Mapping[str, Any]) -> str:

@@ -75,11 +75,11 @@ class RequestApprovals(AttemptHooks):
             return (yield from proceed(step))
         if (yield build_step(partial(gate.enter, Step.APPROVAL, config), gate.arun)):
             return (yield from proceed(step))
-        failure, told = yield from self.plan(order, config)
+        failure, notices = yield from self.plan(order, config)
         done = yield from proceed(replace(step, failure=failure))
-        if not told:
+        if not notices:
             return done
-        answers = (*told, *done.answer.user_answers)
+        answers = (*notices, *done.answer.user_answers)
         answer = done.answer.model_copy(update={"user_answers": answers})
         return done._replace(answer=answer)
 
@@ -160,9 +160,9 @@ def _build_wait_step(race: RaceEntry, config: RunnableConfig) -> PlanStep:
 
 def _build_verdict(answer: ApprovalAnswer, order: QueuedRequest) -> RequestVerdict:
     request = order.request
-    told = build_approval_answer("subordinate", request.current, answer)
+    notice = build_approval_answer("subordinate", request.current, answer)
     failure = (
         None if answer.verdict == "allowed" else LevelFailure(answer.reason, AttemptOutcome.NOTHING)
     )
     path = request.path[:-1]
-    return RequestVerdict(failure, (told.model_copy(update={"path": path}),) if told else ())
+    return RequestVerdict(failure, (notice.model_copy(update={"path": path}),) if notice else ())

@@ -78,14 +78,16 @@ def _settle(
     config: RunnableConfig,
 ) -> Plan[Mapping[str, Any]]:
     """Give back what an attempt has not spent, unless its agent has asked and is to go on."""
-    given = config["configurable"]
+    configurable = config["configurable"]
     if not (step.next_attempt or state["queue"][1:] or state.get("waiting")):
         # The end of a delegation graph is not stored: the answer is, with the task that runs it.
-        task = given["checkpoint_ns"].split(NS_SEP)[-2].rpartition(NS_END)[2]
-        given = {**given, TASK_ID_KEY: task}
+        task = configurable["checkpoint_ns"].split(NS_SEP)[-2].rpartition(NS_END)[2]
+        configurable = {**configurable, TASK_ID_KEY: task}
     ended, gate = grants.list_ended(has_next=step.next_attempt is not None), get_gate(config)
-    asks, own = is_asking(answer), {**config, "configurable": given}
-    end = partial(get_budgets(gate).end, () if asks else ended, ended if asks else (), own)
+    asks, config_of_task = is_asking(answer), {**config, "configurable": configurable}
+    end = partial(
+        get_budgets(gate).end, () if asks else ended, ended if asks else (), config_of_task
+    )
     yield build_step(end, gate.arun)
     return {"grants": grants.store(require_identity(config).turn)} if asks else {}
 

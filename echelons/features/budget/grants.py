@@ -96,7 +96,7 @@ class RequestGrants(NamedTuple):
     @property
     def requests(self) -> tuple[GrantRequest, ...]:
         """The grants, in the order in which they are opened."""
-        return tuple(each for each in (self.request, self.agent) if each)
+        return tuple(grant for grant in (self.request, self.agent) if grant)
 
     def with_allowance(self, config: RunnableConfig) -> RunnableConfig:
         """Return the config of the agent with what it may spend."""
@@ -151,13 +151,13 @@ def _read_earlier(head: Head | None, turn: str) -> dict[str, tuple[str, tuple[Un
     kept: Any = (head or {}).get("grants")
     if not kept or not isinstance(kept, Mapping) or kept.get("turn") != turn:
         return {}
-    found: dict[str, tuple[str, tuple[Unit, ...]]] = {}
+    grants: dict[str, tuple[str, tuple[Unit, ...]]] = {}
     for name in ("request", "agent"):
         match kept.get(name):
             case None:
                 pass
             case [str(id_), *units] if all(isinstance(unit, str) for unit in units):
-                found[name] = id_, tuple(units)
+                grants[name] = id_, tuple(units)
             case _:
                 raise UnreadableRecord("grants", f"the head of a thread has {name!r} damaged")
-    return found
+    return grants

@@ -34,9 +34,9 @@ def build_hook_state(
     return {**shown, "messages": [*past.messages, *state["messages"]]}
 
 
-def find_foreign_key(update: Mapping[str, Any], known: frozenset[str]) -> str:
+def find_foreign_key(update: Mapping[str, Any], keys: frozenset[str]) -> str:
     """Return the first key of an update that others must not write; empty if there is none."""
-    return next((str(key) for key in update if key in PRIVATE_KEYS or key not in known), "")
+    return next((str(key) for key in update if key in PRIVATE_KEYS or key not in keys), "")
 
 
 def change_conversation(
@@ -54,8 +54,8 @@ def change_conversation(
         NotImplementedError, ValueError: LangChain cannot convert it to messages.
     """
     before = [*past.messages, *state["messages"], *added]
-    known = {each.id for each in before}
-    new = [_complete(each, known) for each in convert_to_messages(_list_messages(given))]
+    ids = {each.id for each in before}
+    new = [_complete(each, ids) for each in convert_to_messages(_list_messages(given))]
     removes = any(isinstance(each, RemoveMessage) for each in new)
     earlier = {message.id for message in past.messages}
     if not removes and earlier.isdisjoint(each.id for each in new):
@@ -97,9 +97,9 @@ def mark_returned(message: AIMessage) -> AIMessage:
     return message.model_copy(update={"response_metadata": metadata})
 
 
-def _complete(message: BaseMessage, known: Collection[str | None]) -> BaseMessage:
+def _complete(message: BaseMessage, ids: Collection[str | None]) -> BaseMessage:
     whole = accept_message(message, {})
     if not isinstance(whole, AIMessage):
         return whole
     whole = assign_call_ids(whole)
-    return whole if whole.id in known else mark_returned(whole)
+    return whole if whole.id in ids else mark_returned(whole)

@@ -135,16 +135,16 @@ class DelegationCalls(AttemptHooks):
         run = _Run(order, require_identity(config).thread_id)
 
         def handle(request: DelegationRequest) -> DelegationResponse:
-            if (known := run.replay("response")) is not None:
-                return self._type(DelegationResponse.load(known))
+            if (stored := run.replay("response")) is not None:
+                return self._type(DelegationResponse.load(stored))
             return self._type(run.note_attempt(attempt(self._build_order(run, request, config))))
 
         def ask(agent: str, task: str) -> DelegationResponse:
             return self._type(run.ask(agent, task))
 
         def once(function: Callable[[], Any]) -> Any:
-            if (known := run.replay("value")) is not None:
-                return known[0]
+            if (stored := run.replay("value")) is not None:
+                return stored[0]
             return run.note_value(function())
 
         vars(handle).update(once=once, ask=ask)
@@ -167,14 +167,14 @@ class DelegationCalls(AttemptHooks):
         run = _Run(order, require_identity(config).thread_id)
 
         async def handle(request: DelegationRequest) -> DelegationResponse:
-            if (known := run.replay("response")) is not None:
-                return self._type(DelegationResponse.load(known))
+            if (stored := run.replay("response")) is not None:
+                return self._type(DelegationResponse.load(stored))
             made = await attempt(self._build_order(run, request, config))
             return self._type(run.note_attempt(made))
 
         async def once(function: Callable[[], Awaitable[Any]]) -> Any:
-            if (known := run.replay("value")) is not None:
-                return known[0]
+            if (stored := run.replay("value")) is not None:
+                return stored[0]
             return run.note_value(await function())
 
         async def ask(agent: str, task: str) -> DelegationResponse:
@@ -255,13 +255,13 @@ class _Run:
 
     def build_order(self, request: DelegationRequest) -> QueuedRequest:
         """Return the queued request of the next attempt: a new one on the same thread."""
-        earlier = sum("response" in each for each in self._log)
+        earlier = sum("response" in entry for entry in self._log)
         first = self._order.request
         # Who it goes to, and when it has to be answered, is not the middleware's to change.
         changed = first.model_copy(update={"task": request.task, "context": request.context})
         if earlier:
-            own = derive_request_id(self._order.thread_id, first.id, f"again/{earlier}")
-            changed = changed.model_copy(update={"id": own})
+            request_id = derive_request_id(self._order.thread_id, first.id, f"again/{earlier}")
+            changed = changed.model_copy(update={"id": request_id})
         continues = self._order.continues or earlier > 0
         # Approved is what has run once already.
         log = self._order.wrap_log if earlier else ()
@@ -286,23 +286,23 @@ class _Run:
 
     def build_next_step(self) -> QueuedRequest:
         """Return the request with all that the wraps have had, or what they ask meanwhile."""
-        own = replace(self._order, wrap_log=tuple(self._log), continues=self._has_run())
-        return own.build_side_request(*self._asked, self._thread_id) if self._asked else own
+        order = replace(self._order, wrap_log=tuple(self._log), continues=self._has_run())
+        return order.build_side_request(*self._asked, self._thread_id) if self._asked else order
 
     def _has_run(self) -> bool:
-        return self._order.continues or any("response" in each for each in self._log)
+        return self._order.continues or any("response" in entry for entry in self._log)
 
     def finish(self, answer: DelegationResponse) -> Attempt:
         """Return the attempt with the answer of the outermost wrap, and the usage of all."""
-        responses, asked = (
-            [DelegationResponse.load(each[kind]) for each in self._log if kind in each]
+        responses, side_responses = (
+            [DelegationResponse.load(entry[kind]) for entry in self._log if kind in entry]
             for kind in ("response", "asked")
         )
         answer = answer.model_copy(
             update={
                 "request_id": self._order.request.id,
-                "usage": sum((each.usage for each in (*responses, *asked)), Usage()),
-                "side_responses": without_results(asked),
+                "usage": sum((entry.usage for entry in (*responses, *side_responses)), Usage()),
+                "side_responses": without_results(side_responses),
             }
         )
         last = self._attempt

@@ -60,7 +60,7 @@ class LevelMiddleware:
 
     def find(self, hook: str) -> list[AgentMiddleware[Any, Any]]:
         """Return those that define a hook, in its sync or its async form."""
-        return [each for each in self.every if defines(each, hook) or defines(each, f"a{hook}")]
+        return [layer for layer in self.every if defines(layer, hook) or defines(layer, f"a{hook}")]
 
     def build_schemas(self, state: Any, given: Any, output: Any) -> tuple[Any, Any, Any]:
         """Return the state, the input and the output of a level with what the middleware adds.
@@ -82,12 +82,12 @@ class LevelMiddleware:
 
     def _collect_state(self) -> dict[str, Any]:
         """Return the types of the state keys that the middleware adds."""
-        found: dict[str, Any] = {}
-        for each in self.every:
-            for key, hint in get_type_hints(each.state_schema, include_extras=True).items():
+        hints: dict[str, Any] = {}
+        for layer in self.every:
+            for key, hint in get_type_hints(layer.state_schema, include_extras=True).items():
                 if key not in _BASE_KEYS:
-                    found[key] = self._guard_reducer(hint, key, each.name)
-        return found
+                    hints[key] = self._guard_reducer(hint, key, layer.name)
+        return hints
 
     def _guard_reducer(self, hint: Any, key: str, middleware: str) -> Any:
         """Return the type of a state key whose reducer, if it has one, fails as its middleware.
@@ -122,14 +122,16 @@ def defines(middleware: Any, method: str) -> bool:
 
     Hooks that are not LangChain's are marked in the base class that declares them.
     """
-    own = getattr(type(middleware), method, None)
-    is_declared = own is getattr(AgentMiddleware, method, None)
-    return own is not None and not (is_declared or getattr(own, "is_empty_hook", False))
+    method_of_class = getattr(type(middleware), method, None)
+    is_declared = method_of_class is getattr(AgentMiddleware, method, None)
+    return method_of_class is not None and not (
+        is_declared or getattr(method_of_class, "is_empty_hook", False)
+    )
 
 
 def list_names(middleware: Iterable[AgentMiddleware[Any, Any]]) -> str:
     """Return the names of some middleware, for an error."""
-    return ", ".join(each.name for each in middleware)
+    return ", ".join(layer.name for layer in middleware)
 
 
 def _build_schema(name: str, hints: Mapping[str, Any]) -> Any:

@@ -118,14 +118,14 @@ class ModelCalls(AgentHooks):
 
         def execute(changed: Any) -> ModelResponse[Any]:
             answer.updates.clear()
-            own = self._bind(bound, request, changed, config)
+            bound_model = self._bind(bound, request, changed, config)
             # The first call has passed the gate already.
             if next(calls) and (verdict := gate.enter(Step.MODEL, config)):
                 raise CallRefused(verdict)
             watch = _Watch(self._watchers, config)
             messages = _list_input(changed)
-            reply = run_plan_steps(ask(own, messages, watch.config))
-            heard.append(_Heard(own, messages, reply))
+            reply = run_plan_steps(ask(bound_model, messages, watch.config))
+            heard.append(_Heard(bound_model, messages, reply))
             watch.end(reply)
             answer.halt = gate.leave(reply, config) or answer.halt
             return ModelResponse(result=[reply])
@@ -152,15 +152,15 @@ class ModelCalls(AgentHooks):
 
         async def execute(changed: Any) -> ModelResponse[Any]:
             answer.updates.clear()
-            own = self._bind(bound, request, changed, config)
+            bound_model = self._bind(bound, request, changed, config)
             if next(calls):
                 verdict = await gate.arun(lambda: gate.enter(Step.MODEL, config))
                 if verdict:
                     raise CallRefused(verdict)
             watch = _Watch(self._watchers, config)
             messages = _list_input(changed)
-            reply = await arun_plan_steps(ask(own, messages, watch.config))
-            heard.append(_Heard(own, messages, reply))
+            reply = await arun_plan_steps(ask(bound_model, messages, watch.config))
+            heard.append(_Heard(bound_model, messages, reply))
             watch.end(reply)
             answer.halt = await gate.arun(lambda: gate.leave(reply, config)) or answer.halt
             return ModelResponse(result=[reply])
@@ -266,8 +266,8 @@ class ModelCalls(AgentHooks):
         if given.tool_choice is not None:
             settings["tool_choice"] = given.tool_choice
         model = given.model
-        own = model.bind_tools(shown, **settings) if shown else model.bind(**settings)
-        return BoundModel.from_runnable(own, model if takes_timeout(model) else None)
+        bound_model = model.bind_tools(shown, **settings) if shown else model.bind(**settings)
+        return BoundModel.from_runnable(bound_model, model if takes_timeout(model) else None)
 
     def _fail(self, why: str, config: RunnableConfig) -> EchelonsError:
         return build_failure(config, list_names(self._wraps), WRAP, why)

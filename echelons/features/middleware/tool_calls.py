@@ -64,11 +64,11 @@ class CallEntry:
 
     def build_config(self) -> RunnableConfig:
         """Return the config of the task in which its answers begin at their first place."""
-        given, context = self.config["configurable"], get_context(self.config)
-        pad = replace(given[SCRATCHPAD_KEY], interrupt_counter=self.places)
+        configurable, context = self.config["configurable"], get_context(self.config)
+        pad = replace(configurable[SCRATCHPAD_KEY], interrupt_counter=self.places)
         context = context._replace(first_place=self.places.first)
-        own = {**given, SCRATCHPAD_KEY: pad, CONTEXT_KEY: context}
-        return {**self.config, "configurable": own}
+        changed = {**configurable, SCRATCHPAD_KEY: pad, CONTEXT_KEY: context}
+        return {**self.config, "configurable": changed}
 
 
 class ToolCalls:

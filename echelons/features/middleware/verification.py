@@ -106,9 +106,9 @@ class VerificationMiddleware(DelegationMiddleware):
         self, request: DelegationRequest
     ) -> Generator[DelegationRequest | DelegationResponse, Any, DelegationResponse]:
         """Yield requests to send and responses to verify, and return the response."""
-        asked, left = request, self._max_attempts
+        request_again, left = request, self._max_attempts
         while True:
-            response: DelegationResponse = yield asked
+            response: DelegationResponse = yield request_again
             if response.status is not Status.FULFILLED:
                 return response
             verdict: DelegationResponse | str | Halt | Pause = yield response
@@ -125,7 +125,7 @@ class VerificationMiddleware(DelegationMiddleware):
             if not (left and can_tell):
                 return self._ask_user(request, response, why)
             task = f"Your answer was rejected: {why}\nDo the task again: {request.task}"
-            asked = request.model_copy(update={"task": task})
+            request_again = request.model_copy(update={"task": task})
 
     def _read_verdict(self, verdict: DelegationResponse | str) -> str:
         """Return what is wrong; of what a model says, nothing counts as right but the word OK."""
@@ -166,5 +166,5 @@ def _ask_model(model: BaseChatModel, question: list[BaseMessage]) -> Plan[str]:
 
 
 def _build_question(request: DelegationRequest, response: DelegationResponse) -> list[BaseMessage]:
-    told = json.dumps({"task": request.task, "answer": response.result}, ensure_ascii=False)
-    return [SystemMessage(load_governance_texts()["verify"]), HumanMessage(told)]
+    exchange = json.dumps({"task": request.task, "answer": response.result}, ensure_ascii=False)
+    return [SystemMessage(load_governance_texts()["verify"]), HumanMessage(exchange)]

@@ -174,8 +174,8 @@ class MonitorLedger:
     def _find_order(self, open_: Transaction) -> Halt | Pause | None:
         """Return the dismissal or the order that it is under, or an agent above it."""
         path, thread_id = self._placed.path, self._turn.thread_id
-        if found := find_dismissal(open_, thread_id, path, self._turn.hidden_dismissals):
-            return Halt("dismissed", found.why)
+        if dismissal := find_dismissal(open_, thread_id, path, self._turn.hidden_dismissals):
+            return Halt("dismissed", dismissal.why)
         return read_orders(open_, thread_id, self._turn.id).find_order(path)
 
     def store_verdict(
@@ -250,7 +250,7 @@ class MonitorLedger:
     def _ask(self, open_: Transaction, alert: Alert, after: str, count: int) -> None:
         """Put an alert into the inbox, where an answer to it is a message to the superior."""
         text = AgentQuestion(text=f"alert about {alert.path}: {alert.reason}")
-        asked = LaterQuestion(
+        question = LaterQuestion(
             text.stored(),
             alert.monitor,
             self.thread_id,
@@ -260,24 +260,24 @@ class MonitorLedger:
             self._placed.superior,
         )
         id_ = uuid5(ECHELONS_NS, f"later/{self._key}/{count}").hex
-        LATER.add(open_, asked, self._turn.thread_id, id_)
+        LATER.add(open_, question, self._turn.thread_id, id_)
 
     def _stop(self, open_: Transaction, alert: Alert, after: str) -> bool:
         """Order an agent to stop; return whether it was not stopped yet."""
         orders, path = read_orders(open_, self._turn.thread_id, self._turn.id), alert.path
         if isinstance(orders.find_order(path), Halt):
             return False
-        given = GivenOrder("stop", path, alert.monitor, open_.now)
+        order = GivenOrder("stop", path, alert.monitor, open_.now)
         # With the root's thread, as all orders.
         where = self._locate(path, after, self._turn.thread_id)
         stopped = replace(orders, stopped=(*orders.stopped, path))
-        record_order(open_, stopped, given, where, self._turn.id)
+        record_order(open_, stopped, order, where, self._turn.id)
         return True
 
     def _add_reply(self, open_: Transaction, reply: AIMessage, after: str, call: int) -> None:
         """Add a reply as an event, by which its usage is known; what it calls is no tool."""
-        own = reply.model_copy(update={"id": f"{self._key}/call/{call}"})
-        event, *_ = build_thread_events([own], self._placed.monitor.name, self.thread_id)
+        stored = reply.model_copy(update={"id": f"{self._key}/call/{call}"})
+        event, *_ = build_thread_events([stored], self._placed.monitor.name, self.thread_id)
         where = self._locate(self._placed.path, after, self.thread_id)
         open_.add_event(where, replace(event, data={**event.data, "monitor": True}))
 

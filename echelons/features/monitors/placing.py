@@ -56,26 +56,28 @@ def place_monitors(
     paths = {place.member.name: place.path_text for place in walk_tree(root)}
     placed: list[PlacedMonitor] = []
     # Those whose model, their own or an inherited one, somebody has given.
-    given: set[str] = set()
+    with_model: set[str] = set()
     for place in walk_tree(root):
         agent = place.member
         if not isinstance(agent, Agent):
             continue
-        if agent.model is not None or (len(place.path) > 1 and place.path[-2] in given):
-            given.add(agent.name)
-        for each in agent.monitors:
-            model = each.model
-            if model is None and (agent.name not in given or bind_state(models[agent.name])):
+        if agent.model is not None or (len(place.path) > 1 and place.path[-2] in with_model):
+            with_model.add(agent.name)
+        for monitor in agent.monitors:
+            model = monitor.model
+            if model is None and (agent.name not in with_model or bind_state(models[agent.name])):
                 why = "a chat model; the superior has none that could judge"
-                raise invalid_field(each.name, "model", None, why)
+                raise invalid_field(monitor.name, "model", None, why)
             if model is None:
                 model = models[agent.name]
             elif isinstance(model, str):
                 model = resolve_model(model)
             if not supports_tool_calls(model):
-                raise model_cannot_call(each.name, type(model).__name__)
-            watched = each.watches.rpartition(PATH_SEPARATOR)[2] or agent.name
-            path = PATH_SEPARATOR.join((*place.path, each.name))
+                raise model_cannot_call(monitor.name, type(model).__name__)
+            watched = monitor.watches.rpartition(PATH_SEPARATOR)[2] or agent.name
+            path = PATH_SEPARATOR.join((*place.path, monitor.name))
             rule = policies[agent.name].on_alert
-            placed.append(PlacedMonitor(each, path, place.path_text, paths[watched], model, rule))
+            placed.append(
+                PlacedMonitor(monitor, path, place.path_text, paths[watched], model, rule)
+            )
     return tuple(placed)

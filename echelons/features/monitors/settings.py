@@ -140,7 +140,7 @@ def decide_alert(
         'stop'
     """
     decision: object = rule(alert) if callable(rule) else rule
-    for known in get_args(AlertDecision):
-        if decision == known:
-            return known  # type: ignore[no-any-return]
+    for choice in get_args(AlertDecision):
+        if decision == choice:
+            return choice  # type: ignore[no-any-return]
     raise ValueError(f"on_alert returned {decision!r}, and may return 'tell', 'stop' or 'ignore'")

@@ -106,25 +106,25 @@ def build_verdict_tools() -> list[dict[str, Any]]:
 
 
 def read_verdict(
-    calls: Iterable[Mapping[str, Any]], placed: PlacedMonitor, known: Collection[str]
+    calls: Iterable[Mapping[str, Any]], placed: PlacedMonitor, paths: Collection[str]
 ) -> Verdict:
     """Return the verdict in the calls of a reply.
 
     Args:
         calls: The calls, each with its `name` and its `args`.
         placed: The monitor.
-        known: Paths of the agents that it watches.
+        paths: Paths of the agents that it watches.
     """
     alerts, reports, faults = dict[Alert, None](), list[str](), list[str]()
     for call in calls:
-        name, given = call.get("name"), call.get("args")
-        arguments = given if isinstance(given, Mapping) else {}
+        name, value = call.get("name"), call.get("args")
+        arguments = value if isinstance(value, Mapping) else {}
         if name == REPORT and (text := _read_words(arguments.get("text"))):
             reports.append(text)
         elif name == ALERT and (reason := _read_words(arguments.get("reason"))):
-            path = _find_agent(arguments.get("path"), known)
+            path = _find_agent(arguments.get("path"), paths)
             if path is None:
-                faults.append(_refuse_path(arguments.get("path"), placed, known))
+                faults.append(_refuse_path(arguments.get("path"), placed, paths))
             elif len(alerts) < MAX_ALERTS:
                 alerts[Alert(placed.path, path, reason)] = None
         else:
@@ -138,24 +138,24 @@ def shorten_words(text: str, length: int = MAX_EVENT_LENGTH) -> str:
     return text if len(text) <= length else f"{text[: length - 1]}…"
 
 
-def _find_agent(given: Any, known: Collection[str]) -> str | None:
+def _find_agent(value: Any, paths: Collection[str]) -> str | None:
     """Return the path of an agent that is named by its path, or by its name if only one has it."""
-    if not isinstance(given, str):
+    if not isinstance(value, str):
         return None
-    if given in known:
-        return given
-    named = [path for path in known if path.rpartition(PATH_SEPARATOR)[2] == given]
+    if value in paths:
+        return value
+    named = [path for path in paths if path.rpartition(PATH_SEPARATOR)[2] == value]
     return named[0] if len(named) == 1 else None
 
 
-def _refuse_path(given: Any, placed: PlacedMonitor, known: Collection[str]) -> str:
-    shown = shorten_words(_quote(sanitize_value(str(given))), 200)
-    listed = shorten_words(", ".join(sorted(known)))
+def _refuse_path(value: Any, placed: PlacedMonitor, paths: Collection[str]) -> str:
+    shown = shorten_words(_quote(sanitize_value(str(value))), 200)
+    listed = shorten_words(", ".join(sorted(paths)))
     return f"you watch no agent {shown}; the agents below {placed.watched} are {listed}"
 
 
-def _read_words(given: Any) -> str:
-    text = join_printable(sanitize_value(given)) if isinstance(given, str) else ""
+def _read_words(value: Any) -> str:
+    text = join_printable(sanitize_value(value)) if isinstance(value, str) else ""
     return shorten_words(text, MAX_REASON_LENGTH)
 
 

@@ -87,8 +87,13 @@ class StoredEvents:
         """Return the events after a number, see `EventSource`."""
         stored = self._saver.read_events(self._thread_id, after)
         return [
-            WatchedEvent(each.number, each.agent_path, each.event.kind, _describe_stored(each))
-            for each in stored
+            WatchedEvent(
+                stored_event.number,
+                stored_event.agent_path,
+                stored_event.event.kind,
+                _describe_stored(stored_event),
+            )
+            for stored_event in stored
         ]
 
 
@@ -282,11 +287,11 @@ class _Watcher:
         return False
 
     def _read_new(self) -> None:
-        for each in self._watch.source.read(self._read_up_to):
-            self._read_up_to = each.number
-            if is_under(each.path, self._placed.watched) and each.path not in self._monitors:
-                self._known.add(each.path)
-                self._unread.append(each)
+        for event in self._watch.source.read(self._read_up_to):
+            self._read_up_to = event.number
+            if is_under(event.path, self._placed.watched) and event.path not in self._monitors:
+                self._known.add(event.path)
+                self._unread.append(event)
 
     def _is_due(self) -> bool:
         monitor, now = self._placed.monitor, self._ledger.get_time()
@@ -317,7 +322,7 @@ class _Watcher:
         self._watch.add_usage(read_message_usage(reply).model_copy(update={"model_calls": 0}))
         used = read_usage(self._model.description, messages, reply, self._own)
         verdict = self._read_reply(reply)
-        decisions: list[AlertDecision] = [self._decide(each) for each in verdict.alerts]
+        decisions: list[AlertDecision] = [self._decide(raised) for raised in verdict.alerts]
         after = self._find_root_checkpoint()
         judged = JudgedEvents(events[-1].number, reply, used, after, asked_after)
         with self._watch.lock:
@@ -365,8 +370,8 @@ class _Watcher:
             "checkpoint_ns": "",
             CHECKPOINT_MAP_KEY: {"": after},
         }
-        own = {"agent_path": self.path, "agent_thread_id": self._record.thread_id}
-        return {"configurable": place, "metadata": own}
+        metadata = {"agent_path": self.path, "agent_thread_id": self._record.thread_id}
+        return {"configurable": place, "metadata": metadata}
 
     def _note_reply(self, reply: AIMessage) -> None:
         self._note(
@@ -393,8 +398,8 @@ class _Watcher:
     def _find_root_checkpoint(self) -> str:
         """Return the root's present checkpoint, after which a fork of its past sees nothing."""
         turn, saver = self._watch.run.turn, self._watch.run.saver
-        if own := turn.root.checkpoint_id:
-            return own
+        if checkpoint_id := turn.root.checkpoint_id:
+            return checkpoint_id
         # Another saver may only be read in its event loop; then all branches see it.
         with suppress(Exception):
             return LatestCheckpointId(turn.thread_id).get(saver) or ""
@@ -408,8 +413,8 @@ class _Watcher:
 
     def _say_end(self, halt: Halt) -> None:
         LOG.warning("monitor %s looks no more in this turn: %s", self.path, halt.reason)
-        said = f"looks no more: {halt.reason}"
-        self._note(self.path, "warning", said)
+        text = f"looks no more: {halt.reason}"
+        self._note(self.path, "warning", text)
 
 
 def _build_config(config: RunnableConfig, placed: PlacedMonitor) -> RunnableConfig:

@@ -139,7 +139,7 @@ def get_notes(config: Mapping[str, Any]) -> LedgerNotes:
     return notes
 
 
-def check_note_name(given: object) -> str:
+def check_note_name(value: object) -> str:
     """Return the name of a note.
 
     Raises:
@@ -149,10 +149,10 @@ def check_note_name(given: object) -> str:
         >>> check_note_name("hotels in Rome")
         'hotels in Rome'
     """
-    name = read_text(given) or ""
+    name = read_text(value) or ""
     if not 1 <= len(name) <= MAX_NAME or not name.isprintable() or name.strip() != name:
         why = f"a name has 1 to {MAX_NAME} characters that can be printed, no spaces at its ends"
-        raise note_refused(shorten_repr(given), why)
+        raise note_refused(shorten_repr(value), why)
     return name
 
 

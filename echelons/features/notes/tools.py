@@ -54,16 +54,16 @@ def _note_read(name: str) -> str:
     """
     with refuse_to_model():
         config = find_config()
-        found = get_notes(config).read(name, config)
-        if found is None:
+        note = get_notes(config).read(name, config)
+        if note is None:
             raise note_refused(repr(name), "there is none of that name; note_list shows them")
-    return f"[{found.author}, {found.at}]\n{found.text}"
+    return f"[{note.author}, {note.at}]\n{note.text}"
 
 
 def _note_list() -> str:
     """List the notes of yours, and of the agents that work beside you."""
     with refuse_to_model():
         config = find_config()
-        found = get_notes(config).list(config)
-    lines = (f"{each.name} [{each.author}, {each.at}]" for each in found)
+        notes = get_notes(config).list(config)
+    lines = (f"{note.name} [{note.author}, {note.at}]" for note in notes)
     return cut_text("\n".join(lines)) or "no notes"

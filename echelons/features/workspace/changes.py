@@ -185,11 +185,11 @@ class Changeset:
         """Return the files that the agent sees, sorted; with a folder, those in it."""
         under = check_path(under.removesuffix("/")) if under else ""
         changes, folder = self._load(), f"{under}/" if under else ""
-        found = {*self._workspace.list_files(under), *changes}
-        found -= {path for path, change in changes.items() if change.text is None}
+        files = {*self._workspace.list_files(under), *changes}
+        files -= {path for path, change in changes.items() if change.text is None}
         return sorted(
             path
-            for path in found
+            for path in files
             if path.startswith(folder) and self._is_granted(path) and not self._is_foreign(path)
         )
 
@@ -320,8 +320,8 @@ def _merge_file(workspace: Workspace, store: LedgerChanges, path: str) -> str:
             continue
         try:
             workspace.remove_leftovers(path)
-            found = workspace.read(path)
-            digest = found.digest if found else None
+            text = workspace.read(path)
+            digest = text.digest if text else None
             if digest not in change.bases:
                 why = CONFLICT
             else:

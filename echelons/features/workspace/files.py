@@ -47,7 +47,7 @@ _CONFUSED_SCRIPTS: Final = frozenset({"LATIN", "CYRILLIC", "GREEK", "ARMENIAN", 
 """Scripts with letters that look like those of another one."""
 
 
-def check_path(given: object) -> str:
+def check_path(value: object) -> str:
     """Return a path in a workspace as it is kept: its names in Unicode's form NFC, between slashes.
 
     Raises:
@@ -61,9 +61,9 @@ def check_path(given: object) -> str:
         Traceback (most recent call last):
         echelons.errors.WorkspaceError: '../plan.md' is no path of a workspace: ...
     """
-    text = read_text(given)
+    text = read_text(value)
     if text is None:
-        raise _invalid_path(shorten_repr(given), "it is no text")
+        raise _invalid_path(shorten_repr(value), "it is no text")
     if why := next(_find_faults(text), ""):
         raise _invalid_path(shorten_repr(text), why)
     return unicodedata.normalize("NFC", text)
@@ -76,8 +76,12 @@ def _find_faults(text: str) -> Iterator[str]:
     # A character has a byte at least; more are not worth a look.
     if len(text) > MAX_PATH_BYTES:
         yield f"it has more than {MAX_PATH_BYTES} bytes"
-    hidden = (each for each in text if unicodedata.category(each) in _REFUSED_CATEGORIES)
-    yield from (f"it holds U+{ord(each):04X}, a character that cannot be seen" for each in hidden)
+    hidden = (
+        character for character in text if unicodedata.category(character) in _REFUSED_CATEGORIES
+    )
+    yield from (
+        f"it holds U+{ord(character):04X}, a character that cannot be seen" for character in hidden
+    )
     if text.startswith("/"):
         yield "it is absolute"
     if "\\" in text or ":" in text:
@@ -117,7 +121,11 @@ def _mixes_scripts(name: str) -> bool:
     """Return whether a word of a name mixes scripts whose letters look alike."""
     words = (word for is_word, word in groupby(name, str.isalpha) if is_word)
     return any(
-        len({unicodedata.name(each, "").split(" ")[0] for each in word} & _CONFUSED_SCRIPTS) > 1
+        len(
+            {unicodedata.name(character, "").split(" ")[0] for character in word}
+            & _CONFUSED_SCRIPTS
+        )
+        > 1
         for word in words
     )
 
@@ -399,12 +407,12 @@ def _stat_entry(path: str, folder: int, name: str) -> os.stat_result | None:
     return found
 
 
-def _check_kind(path: str, found: os.stat_result) -> None:
-    if stat.S_ISLNK(found.st_mode):
+def _check_kind(path: str, status: os.stat_result) -> None:
+    if stat.S_ISLNK(status.st_mode):
         raise file_refused(path, "it is a link; name the file that it leads to")
-    if stat.S_ISDIR(found.st_mode):
+    if stat.S_ISDIR(status.st_mode):
         raise file_refused(path, "it is a folder; name a file in it")
-    if not stat.S_ISREG(found.st_mode):
+    if not stat.S_ISREG(status.st_mode):
         raise file_refused(path, "it is a device, a pipe or a socket, and no file")
 
 

@@ -173,16 +173,16 @@ class TreeWorkspace:
 
     def open_changeset(self, config: Mapping[str, Any], subordinate: str = "") -> Changeset:
         """Return the files as the agent of a run sees them, or as an agent below it does."""
-        given = config["configurable"]
+        configurable = config["configurable"]
         agent = PATH_SEPARATOR.join(require_identity(config).path)
         if subordinate:
             # Of others, whatever is named, only those below it.
             agent = f"{agent}/{subordinate.removeprefix(f'{agent}/')}"
-        thread_id = str(given.get("thread_id", ""))
+        thread_id = str(configurable.get("thread_id", ""))
         grant = get_context(config).grant or ALL_GRANTED
-        branch = run_plan(self.saver, read_branch(thread_id, get_root_checkpoint(given)))
+        branch = run_plan(self.saver, read_branch(thread_id, get_root_checkpoint(configurable)))
         ledger, root = get_ledger(self.saver), self.workspace.root
-        store = LedgerChanges(ledger, thread_id, agent, branch, get_turn(given), root)
+        store = LedgerChanges(ledger, thread_id, agent, branch, get_turn(configurable), root)
         return Changeset(self.workspace, agent, store, grant)
 
 
@@ -224,10 +224,10 @@ def list_changes(
 
 
 def merge_agent_changes(
-    workspace: Workspace, thread_id: str, path: str, known: Collection[str]
+    workspace: Workspace, thread_id: str, path: str, paths: Collection[str]
 ) -> ReadPlan[MergeResult]:
     """Plan: merge the changes of an agent into the folder, see `merge_changes`."""
-    _check_agent(path, (yield from find_changing_agents(thread_id)), known)
+    _check_agent(path, (yield from find_changing_agents(thread_id)), paths)
     branch = yield from read_latest_branch(thread_id)
 
     def merge(ledger: Ledger) -> MergeResult:
@@ -239,10 +239,10 @@ def merge_agent_changes(
 
 
 def discard_changes(
-    workspace: Workspace, thread_id: str, path: str, files: Sequence[str], known: Collection[str]
+    workspace: Workspace, thread_id: str, path: str, files: Sequence[str], paths: Collection[str]
 ) -> ReadPlan[list[str]]:
     """Plan: forget the changes of an agent, all of them or those of some files; return which."""
-    _check_agent(path, (yield from find_changing_agents(thread_id)), known)
+    _check_agent(path, (yield from find_changing_agents(thread_id)), paths)
     branch = yield from read_latest_branch(thread_id)
 
     def discard(ledger: Ledger) -> list[str]:
@@ -279,9 +279,9 @@ def find_root(ledger: Ledger, thread_id: str) -> str:
     return ""
 
 
-def _check_agent(path: str, changing: Collection[str], known: Collection[str]) -> None:
-    if path not in known and path not in changing:
-        raise UnknownPath(path, sorted({*changing, *known}))
+def _check_agent(path: str, changing: Collection[str], paths: Collection[str]) -> None:
+    if path not in paths and path not in changing:
+        raise UnknownPath(path, sorted({*changing, *paths}))
 
 
 def _hash_name(file: str) -> str:

@@ -107,9 +107,9 @@ def _send(
     """Return the reply to a request, and whether a budget was charged with it, see `ask`."""
     if account is None:
         return (yield from _call(model, request, config)), False
-    budgets, allowance, own, arun = account
+    budgets, allowance, account_config, arun = account
     estimate = estimate_call(model.description, request.messages, allowance)
-    reserve = partial(budgets.reserve, estimate, allowance, own)
+    reserve = partial(budgets.reserve, estimate, allowance, account_config)
     reserved = yield build_step(reserve, arun)
     if isinstance(reserved, Halt):
         raise CallRefused(reserved)
@@ -122,7 +122,7 @@ def _send(
         reserved = ""
         raise
     finally:
-        budgets.charge(reserved, used, own)
+        budgets.charge(reserved, used, account_config)
     return reply, bool(reserved)
 
 

@@ -66,13 +66,13 @@ class BoundModel:
         unbound: Any = None,
     ) -> BoundModel:
         """Return a model to which its tools are bound."""
-        own, arguments = _unwrap_binding(model)
-        described = ModelDescription.describe(own)
-        requests = RequestBuilder(describe_client(own, arguments))
-        takes_value = _takes_prompt_value(own)
+        chat_model, arguments = _unwrap_binding(model)
+        described = ModelDescription.describe(chat_model)
+        requests = RequestBuilder(describe_client(chat_model, arguments))
+        takes_value = _takes_prompt_value(chat_model)
         # What a server refuses is remembered for the client, so for the object of the user.
-        usage = StreamUsage.find(own, requests.rules, arguments)
-        kept = read_streams(own, requests.rules.wire_format)
+        usage = StreamUsage.find(chat_model, requests.rules, arguments)
+        kept = read_streams(chat_model, requests.rules.wire_format)
         return cls(kept, arguments, timed_model, takes_value, unbound, described, requests, usage)
 
     def build_step(self, request: list[BaseMessage], config: RunnableConfig) -> PlanStep:

@@ -45,17 +45,17 @@ def estimate_call(
     """
     if "tokens" not in allowance.grants and "money" not in allowance.grants:
         return CallEstimate(model.name)
-    known, begin = 0, 0
+    counted, begin = 0, 0
     for place in range(len(messages) - 1, -1, -1):
         message = messages[place]
         # By its type: most are none.
         if message.type != "ai" or not isinstance(message, AIMessage):
             continue
         if usage := get_whole_usage(message):
-            known = usage["input_tokens"] + usage["output_tokens"]
+            counted = usage["input_tokens"] + usage["output_tokens"]
             begin = place + 1
             break
-    return CallEstimate(model.name, known + estimate_tokens(messages[begin:]), model.reply_tokens)
+    return CallEstimate(model.name, counted + estimate_tokens(messages[begin:]), model.reply_tokens)
 
 
 def estimate_tokens(messages: Sequence[BaseMessage]) -> int:
@@ -85,14 +85,14 @@ def read_usage(
         return CallUsage(name, None, fault=f"usage unknown: {name} reports none")
     fault = f"usage unknown: {name} reports none, and the estimator of its budget"
     try:
-        given = allowance.estimator(list(messages), reply)
+        estimate = allowance.estimator(list(messages), reply)
     except Exception as error:  # noqa: BLE001  code of others
         return CallUsage(name, None, fault=f"{fault} has failed: {describe_error(error)}")
-    match given:
+    match estimate:
         case (int(read), int(written)) if read >= 0 and written >= 0:
             counted = {"input_tokens": read, "output_tokens": written}
             return CallUsage(name, counted, is_estimated=True)
-    return CallUsage(name, None, fault=f"{fault} returned {shorten_repr(given)}")
+    return CallUsage(name, None, fault=f"{fault} returned {shorten_repr(estimate)}")
 
 
 def build_noted_call(

@@ -141,8 +141,8 @@ def is_counted(config: RunnableConfig) -> bool:
 
 def _get_agent(metadata: Mapping[str, Any] | None) -> tuple[str, ...]:
     """Return what tells the agents at work apart; threads of two databases may have one id."""
-    known = metadata or {}
-    return tuple(str(known.get(key, "")) for key in ("agent_thread_id", "agent_path", "turn_id"))
+    facts = metadata or {}
+    return tuple(str(facts.get(key, "")) for key in ("agent_thread_id", "agent_path", "turn_id"))
 
 
 def _read_reply(response: LLMResult) -> AIMessage | None:

@@ -120,8 +120,8 @@ def clean_reply(reply: Any, mark: str) -> Any:
         return reply
     calls = f"{reply.tool_calls}{reply.invalid_tool_calls}{reply.additional_kwargs}"
     content: Any = reply.content
-    said = content if type(content) is str else _join(content)
-    if not may_have_mark(f"{reply.name} {said} {calls}"):
+    text = content if type(content) is str else _join(content)
+    if not may_have_mark(f"{reply.name} {text} {calls}"):
         return reply
     clean: AIMessage = _clean(reply, mark)
     held = {key: getattr(clean, key) for key in _CALL_FIELDS}
