@@ -36,7 +36,7 @@ from echelons.checkpoints.threads.segments import SavedHistory
 from echelons.delegation.policy import DEFAULT_POLICY, DelegationPolicy
 from echelons.errors import EventLoopMissing, SessionNeeded, invalid_option
 from echelons.features.approvals.records import LedgerDecisions
-from echelons.features.feature import Place
+from echelons.features.feature import Place, Reach
 from echelons.features.registry import Made, bind_features, compile_features
 from echelons.graphs.inherited import (
     check_budgets,
@@ -75,7 +75,7 @@ from echelons.graphs.tools import (
     choose_shown_tools,
     list_built_in_tools,
     probe_tree,
-    resolve_upward_tools,
+    resolve_reach,
 )
 from echelons.guards.limits import Limits
 from echelons.guards.permissions import RulesByName, extend_rules
@@ -382,7 +382,7 @@ def _build_levels(agent: Agent) -> _Levels:
         guidance=resolve_guidance(agent),
         middleware=resolve_middleware(agent),
         budgeted=find_budgeted(agent),
-        upward_tools=resolve_upward_tools(agent, resolve_policies(agent)),
+        reach=resolve_reach(agent, resolve_policies(agent)),
         limits=agent.limits,
         decisions=LedgerDecisions(),
     )
@@ -415,7 +415,7 @@ class _LevelFactory:
     guidance: Mapping[str, str | Mapping[str, str] | None]
     middleware: Mapping[str, tuple[Any, ...]]
     budgeted: frozenset[str]
-    upward_tools: Mapping[str, frozenset[str]]
+    reach: Mapping[str, Reach]
     limits: Limits
     decisions: LedgerDecisions
 
@@ -478,7 +478,7 @@ class _LevelFactory:
             max_depth=self.limits.depth,
             is_spawned=is_spawned,
             models=self.models,
-            upward_tools=self.upward_tools[agent.name],
+            reach=self.reach[agent.name],
         )
         return build_agent_level(position, below)
 
@@ -493,7 +493,7 @@ class _LevelFactory:
                 can_call=supports_tool_calls(model),
                 reports=bool(superior) or agent is not root,
                 policy=self.policies[agent.name],
-                upward_tools=self.upward_tools[agent.name],
+                reach=self.reach[agent.name],
             )
             tools = list_built_in_tools(place, bind_features(place), names, LongResults(None))
             return [tool.name for tool in choose_shown_tools(agent, tools)]
@@ -525,7 +525,7 @@ class _LevelFactory:
             guidance=resolve_guidance(spawned, self.guidance[superior]),
             middleware=resolve_middleware(spawned, self.middleware[superior]),
             budgeted=find_budgeted(spawned, superior in self.budgeted),
-            upward_tools=resolve_upward_tools(spawned, policies, superior),
+            reach=resolve_reach(spawned, policies, superior),
         )
         inner.check_tools(spawned, superior)
         return inner.build_level(spawned, above, superior, is_spawned=True)

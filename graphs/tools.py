@@ -19,7 +19,7 @@ from echelons.agent import Agent
 from echelons.delegation.contract import DelegationTool, get_contract, get_inputs
 from echelons.delegation.policy import DelegationPolicy
 from echelons.errors import invalid_field, invalid_tool
-from echelons.features.feature import AgentHooks, BuiltIn, Place
+from echelons.features.feature import AgentHooks, BuiltIn, Place, Reach
 from echelons.models import is_offline_planner
 from echelons.nodes.model_call.long_results import LongResults
 from echelons.nodes.planning.core_tools import build_subordinate_tool, list_core_tools
@@ -29,8 +29,6 @@ from echelons.tree.members import walk_tree
 from echelons.tree.names import (
     MAX_TOOLS,
     PATH_SEPARATOR,
-    REPORT,
-    SEND_MESSAGE,
     SHOWN_TOOLS,
     get_provider_tool_name,
 )
@@ -179,10 +177,10 @@ def _iterate_faults(
         yield last, f"it is one of {number} tools of the agent{own}, and OpenAI takes {MAX_TOOLS}"
 
 
-def resolve_upward_tools(
+def resolve_reach(
     root: Agent, policies: Mapping[str, DelegationPolicy], superior: str = ""
-) -> dict[str, frozenset[str]]:
-    """Return which of `report` and `send_message` the place of each agent needs.
+) -> dict[str, Reach]:
+    """Return how the place of each agent connects it with others.
 
     A task that names no subordinate goes to the best agent below, and to the next if that reports
     that it is unable: whoever it can reach needs `report`, also for tasks that name it, since tools
@@ -193,22 +191,18 @@ def resolve_upward_tools(
         policies: The delegation policies, by agent.
         superior: Name of the agent that has made the root at run time; empty if none has.
     """
-    needed: dict[str, frozenset[str]] = {
-        root.name: frozenset((REPORT, SEND_MESSAGE) if superior else ())
-    }
-    reached = {root.name: bool(superior)}
+    reach = {root.name: Reach(bool(superior), bool(superior))}
+    routed = {root.name: bool(superior)}
     for member in (place.member for place in walk_tree(root)):
         below, spawn = member.subordinates, get_permissions(member).spawn
         routes = bool(spawn) or len(below) > 1 or any(each.subordinates for each in below)
-        routes = routes or reached[member.name]
+        routes = routes or routed[member.name]
         agents = [each for each in below if isinstance(each, Agent)]
-        tools = {REPORT} if routes else set[str]()
-        if below and (len(agents) > 1 or spawn or policies[member.name].progress):
-            tools.add(SEND_MESSAGE)
+        has_listeners = bool(below and (len(agents) > 1 or spawn or policies[member.name].progress))
         for each in below:
-            reached[each.name] = routes
-            needed[each.name] = frozenset(tools | ({REPORT} if get_contract(each) else set()))
-    return needed
+            routed[each.name] = routes
+            reach[each.name] = Reach(routes or get_contract(each) is not None, has_listeners)
+    return reach
 
 
 def list_built_in_tools(

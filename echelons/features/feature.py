@@ -60,6 +60,19 @@ S = TypeVar("S")
 T = TypeVar("T")
 
 
+class Reach(NamedTuple):
+    """How the place of an agent connects it with others.
+
+    Attributes:
+        is_candidate: Whether its answer may lead to the next candidate for a task, or has a
+            contract: it has to say how its task has ended.
+        has_listeners: Whether others beside it, or a superior that shows progress, read messages.
+    """
+
+    is_candidate: bool = False
+    has_listeners: bool = False
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
     """An agent at its place in a tree, to which features are bound when the tree is compiled.
@@ -72,7 +85,7 @@ class Place:
         policy: Its delegation policy, its own or inherited.
         siblings: Names of the agents with the same superior, its own included.
         sibling_rule: The superior's rule about messages between them.
-        upward_tools: Which of `report` and `send_message` its place needs.
+        reach: How it can be reached, and whom it can tell.
         has_budget: Whether the agent or one above it has a budget, so that it may grant a part.
     """
 
@@ -83,7 +96,7 @@ class Place:
     policy: DelegationPolicy
     siblings: tuple[str, ...] = ()
     sibling_rule: SiblingRule = "copy"
-    upward_tools: frozenset[str] = frozenset()
+    reach: Reach = field(default_factory=Reach)
     has_budget: bool = False
 
 

@@ -346,7 +346,7 @@ def list_core_tools(place: Place, results: LongResults) -> list[BuiltIn]:
     if place.reports and place.can_call:
         output = agent.contract.output_schema if agent.contract else None
         # What the planner returns has a status, and it is charged for no tokens.
-        is_needed = is_offline_planner(place.model) or REPORT in place.upward_tools
+        is_needed = is_offline_planner(place.model) or place.reach.is_candidate
         tools.append(Report(output, is_needed=is_needed))
     return [*tools, ReadResult(results)]
 

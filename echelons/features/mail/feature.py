@@ -134,7 +134,7 @@ class MailHooks(AgentHooks):
 
     def __init__(self, place: Place) -> None:
         self._rule = place.sibling_rule
-        is_needed = place.reports and SEND_MESSAGE in place.upward_tools
+        is_needed = place.reports and place.reach.has_listeners
         send = SendMessage(place.siblings, is_needed=is_needed)
         self.tools: Sequence[BuiltIn] = (send,) if place.can_call else ()
 
