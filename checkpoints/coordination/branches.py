@@ -53,8 +53,8 @@ class Branch:
         A fork of it sees what was written there, and is another line of the conversation.
         """
         # Ids grow along the branch.
-        ways = ((each, then) for each, then in self.next_ones.items() if each >= after)
-        return self.sees(after) and all(self.first_children[each] == then for each, then in ways)
+        ways = ((start, end) for start, end in self.next_ones.items() if start >= after)
+        return self.sees(after) and all(self.first_children[start] == end for start, end in ways)
 
 
 START_BRANCH: Final = Branch("", {}, {}, (), "")
@@ -95,9 +95,9 @@ def build_branch(parents: Mapping[str, str | None], current: str) -> Branch:
     if place != current:
         next_ones[place] = current
         first_children.setdefault(place, current)
-    while (above := parents.get(place)) is not None and above in parents:
-        next_ones[above] = place
-        place = above
+    while (parent := parents.get(place)) is not None and parent in parents:
+        next_ones[parent] = place
+        place = parent
     return Branch(current, next_ones, first_children, parents, place)
 
 
@@ -119,13 +119,13 @@ def plan_moves(
         For each that changes, the one with which the kept branches see what they have seen before;
         `None` if none of them has seen it.
     """
-    left = {each: above for each, above in parents.items() if each in kept}
+    left = {checkpoint: parent for checkpoint, parent in parents.items() if checkpoint in kept}
     ends = sorted(left.keys() - left.values(), reverse=True)
     before = {end: build_branch(parents, end) for end in ends}
     then = {end: build_branch(left, end) for end in ends}
     oldest = sorted({branch.oldest for branch in then.values()})
     # What was written after the deleted parent of one is seen by all that came later.
-    places = [above for each in oldest if (above := left[each])] + oldest + [""]
+    places = [parent for checkpoint in oldest if (parent := left[checkpoint])] + oldest + [""]
     moves: dict[str, str | None] = {}
     for after in {*written}:
         # The latest counts most, where no place is right for all.
@@ -139,5 +139,5 @@ def plan_moves(
             return [sees(then[end], place) is wanted for end, wanted in seen.items()]
 
         if not all(rate(after)):
-            moves[after] = max(places, key=lambda each: (rate(each)[0], sum(rate(each))))
+            moves[after] = max(places, key=lambda place: (rate(place)[0], sum(rate(place))))
     return moves

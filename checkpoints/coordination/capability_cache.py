@@ -62,15 +62,15 @@ class CapabilityCache:
         read = self._ledger.query(
             lambda open_: {agent: _load_derivation(open_, key) for agent, key in keys.items()}
         )
-        return {agent: each for agent, each in read.items() if each}
+        return {agent: derivation for agent, derivation in read.items() if derivation}
 
     def write(self, derivations: Mapping[str, Derivation], /) -> None:
         """Store some derivations, replacing earlier ones."""
 
         def store(open_: Transaction) -> None:
-            for agent, each in derivations.items():
+            for agent, derivation in derivations.items():
                 open_.discard(self._build_key(agent))
-                open_.compare_and_set(self._build_key(agent), None, _to_json(each))
+                open_.compare_and_set(self._build_key(agent), None, _to_json(derivation))
 
         if derivations:
             self._ledger.commit(store)
@@ -87,8 +87,8 @@ def _to_json(derivation: Derivation) -> Json:
     return {
         "fingerprint": derivation.fingerprint,
         "capabilities": {
-            name: {"confidence": each.confidence, "examples": list(each.examples)}
-            for name, each in derivation.capabilities.items()
+            name: {"confidence": capability.confidence, "examples": list(capability.examples)}
+            for name, capability in derivation.capabilities.items()
         },
     }
 
@@ -96,12 +96,12 @@ def _to_json(derivation: Derivation) -> Json:
 def _load_derivation(open_: Transaction, key: str) -> Derivation | None:
     """Return a stored derivation, `None` if it is missing or damaged: then it is derived again."""
     try:
-        if not (found := open_.get_record(DERIVED, key)):
+        if not (stored := open_.get_record(DERIVED, key)):
             return None
         capabilities = {
-            name: Capability(each.confidence, each.examples)
-            for name, each in found.value.capabilities.items()
+            name: Capability(capability.confidence, capability.examples)
+            for name, capability in stored.value.capabilities.items()
         }
-        return Derivation(found.value.fingerprint, check_capabilities("", capabilities).full)
+        return Derivation(stored.value.fingerprint, check_capabilities("", capabilities).full)
     except (LedgerDamaged, ConfigurationError):
         return None

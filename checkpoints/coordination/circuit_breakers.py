@@ -141,8 +141,8 @@ class TreeBreakers(Circuits):
         if self._rules.intensity is None:
             return 0
         name = "/".join((INTENSITY.name, self._scope, superior))
-        known, version = _load_record(open_, INTENSITY, name, [])
-        recent = [then for then in known if abs(at - then) < self._rules.period]
+        times, version = _load_record(open_, INTENSITY, name, [])
+        recent = [then for then in times if abs(at - then) < self._rules.period]
         recent = [*recent, at][-self._rules.intensity - 1 :]
         _store_record(open_, name, version, recent)
         return len(recent) if len(recent) > self._rules.intensity else 0
@@ -160,7 +160,7 @@ def list_circuits(ledger: Ledger, clock: Clock = utc_now) -> list[CircuitStatus]
     Each is judged by the rules that opened it: the tree's own rules are not known here.
     """
     at = clock().timestamp()
-    found: list[CircuitStatus] = []
+    statuses: list[CircuitStatus] = []
     for name, (scope, path) in ledger.query(_list_places).items():
         circuit, _ = ledger.query(partial(_load_record, kind=CIRCUIT, name=name, empty=Circuit()))
         rules = BreakerPolicy(seconds=circuit.seconds)
@@ -169,8 +169,8 @@ def list_circuits(ledger: Ledger, clock: Clock = utc_now) -> list[CircuitStatus]
         status = CircuitStatus(
             names[0], names[-1], state, circuit.failures, admission.wait, path, scope
         )
-        found.append(status)
-    return found
+        statuses.append(status)
+    return statuses
 
 
 def close_circuits(ledger: Ledger, agent: str) -> None:
@@ -207,12 +207,12 @@ def close_circuits(ledger: Ledger, agent: str) -> None:
 
 def _list_places(open_: Transaction) -> dict[str, tuple[str, str]]:
     """Return the scope and path of each circuit, by key."""
-    found: dict[str, tuple[str, str]] = {}
+    places: dict[str, tuple[str, str]] = {}
     for name in open_.list_keys(f"{CIRCUIT.name}/"):
         match name.split("/", 2):
             case [_, scope, path]:
-                found[name] = scope, path
-    return found
+                places[name] = scope, path
+    return places
 
 
 def _load_record(
@@ -223,11 +223,11 @@ def _load_record(
     A circuit is shared by all threads of a tree, and none of them may end because of it.
     """
     try:
-        found = open_.get_record(kind, name)
+        record = open_.get_record(kind, name)
     except LedgerDamaged as error:
         _log_damage(str(error))
-        found = None
-    return (found.value, found.version) if found else (empty, None)
+        record = None
+    return (record.value, record.version) if record else (empty, None)
 
 
 def _store_record(open_: Transaction, name: str, version: int | None, value: Json) -> None:

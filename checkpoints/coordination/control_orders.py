@@ -64,7 +64,7 @@ class ControlOrders:
 
     def lift_pauses(self, path: str | None) -> ControlOrders:
         """Return the orders without the pauses of an agent and all below it, or without any."""
-        left = (each for each in self.paused if path is not None and not is_under(each, path))
+        left = (paused for paused in self.paused if path is not None and not is_under(paused, path))
         return replace(self, paused=tuple(left))
 
 
@@ -78,21 +78,21 @@ def read_orders(open_: Transaction, thread_id: str, turn: str) -> ControlOrders:
 
 
 def record_order(
-    open_: Transaction, orders: ControlOrders, given: GivenOrder, where: WriteLocation, turn: str
+    open_: Transaction, orders: ControlOrders, order: GivenOrder, where: WriteLocation, turn: str
 ) -> None:
     """Store the orders of a turn after one that was given, with its event."""
     thread_id = where.thread_id
-    version = ORDERS.put(open_, replace(orders, given=(*orders.given, given)), thread_id, turn)
-    data = {"order": given.order, "path": given.path, "by": given.by}
+    version = ORDERS.put(open_, replace(orders, given=(*orders.given, order)), thread_id, turn)
+    data = {"order": order.order, "path": order.path, "by": order.by}
     key = f"{ORDERS.key(thread_id, turn)}/{version}"
     open_.add_event(where, ThreadEvent(EventKind.ORDER, key, data))
 
 
-def is_under(path: str, above: str) -> bool:
+def is_under(path: str, ancestor: str) -> bool:
     """Return whether a path is another, or below it.
 
     Examples:
         >>> is_under("head/north/camp", "head/north"), is_under("head/northern", "head/north")
         (True, False)
     """
-    return path == above or path.startswith(above + PATH_SEPARATOR)
+    return path == ancestor or path.startswith(ancestor + PATH_SEPARATOR)

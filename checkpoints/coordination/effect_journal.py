@@ -108,7 +108,7 @@ def lost_result_to_json(
 
 
 def load_entry(
-    serde: SerializerProtocol, name: str, found: VersionedValue[StoredCall] | Record[StoredCall]
+    serde: SerializerProtocol, name: str, record: VersionedValue[StoredCall] | Record[StoredCall]
 ) -> JournalEntry:
     """Return a stored entry with its values.
 
@@ -116,7 +116,7 @@ def load_entry(
         LedgerDamaged: A value in it is none.
         CheckpointTampered: A value in it is damaged, or may not be loaded.
     """
-    stored = found.value
+    stored = record.value
     try:
         result = stored.result and _restore_commands(_deserialize(serde, stored.result))
         answers = tuple(_deserialize(serde, stored.answers)) if stored.answers else ()
@@ -125,7 +125,7 @@ def load_entry(
     return JournalEntry(
         state=stored.state,
         at=stored.at,
-        version=found.version,
+        version=record.version,
         result=result,
         lost=stored.lost,
         answers=answers,
@@ -157,7 +157,7 @@ def _build_answers(serde: SerializerProtocol, entry: JournalEntry) -> EntryJson:
     if entry.ours:
         value["ours"] = list(entry.ours)
     if entry.told:
-        value["told"] = [asdict(each) for each in entry.told]
+        value["told"] = [asdict(question) for question in entry.told]
     return value
 
 
@@ -174,7 +174,7 @@ def _deserialize(serde: SerializerProtocol, packed: _Serialized) -> Any:
 def _split_commands(result: Any) -> list[Any]:
     """Return a result with its commands as lists: a checkpoint must not hold a `Command`."""
     if isinstance(result, list):
-        return ["list", [_split_commands(each) for each in result]]
+        return ["list", [_split_commands(part) for part in result]]
     if isinstance(result, Command):
         return ["command", result.graph, result.update, result.resume, result.goto]
     return ["value", result]
@@ -183,7 +183,7 @@ def _split_commands(result: Any) -> list[Any]:
 def _restore_commands(parts: Any) -> Any:
     kind, *rest = parts
     if kind == "list":
-        return [_restore_commands(each) for each in rest[0]]
+        return [_restore_commands(part) for part in rest[0]]
     if kind == "command":
         graph, update, resume, goto = rest
         return Command(graph=graph, update=update, resume=resume, goto=goto or ())
@@ -211,7 +211,10 @@ class CompletedCalls:
     def add(self, task_id: str, key: str, version: int) -> None:
         """Remember the completed call of a task."""
         entries = self._done.setdefault(task_id, [])
-        entries[:] = [*(each for each in entries if each.key != key), CompletedCall(key, version)]
+        entries[:] = [
+            *(entry for entry in entries if entry.key != key),
+            CompletedCall(key, version),
+        ]
 
     def remove_entry(
         self, cursor: sqlite3.Cursor, task_id: str, writes: Sequence[tuple[str, Any]]
@@ -219,9 +222,9 @@ class CompletedCalls:
         """Remove the entries of a call, in the transaction that stores the writes of its task."""
         if task_id not in self._done or any(channel in (ERROR, INTERRUPT) for channel, _ in writes):
             return
-        own = SqliteTransaction(cursor, utc_now, MAX_RECORD_SIZE)
+        open_ = SqliteTransaction(cursor, utc_now, MAX_RECORD_SIZE)
         for done in self._done.pop(task_id):
-            own.delete(done.key, done.version)
+            open_.delete(done.key, done.version)
 
     def drop_oldest(self, ledger: Ledger) -> None:
         """Remove the oldest entries, but for the latest `MAX_KEPT_RESULTS`."""
@@ -240,9 +243,9 @@ def removes_entries(saver: BaseCheckpointSaver[Any]) -> bool:
 
 def get_completed_calls(saver: BaseCheckpointSaver[Any]) -> CompletedCalls:
     """Return the completed calls of a saver, the same object every time."""
-    own = getattr(saver, "unsettled", None)
-    if isinstance(own, CompletedCalls):
-        return own
+    calls = getattr(saver, "unsettled", None)
+    if isinstance(calls, CompletedCalls):
+        return calls
     return _FOREIGN_CALLS.setdefault(saver, CompletedCalls())
 
 
@@ -255,14 +258,14 @@ class LedgerJournal:
 
     def keeps(self, config: Config) -> bool:
         """Return whether a run has a saver that stores each step."""
-        given = config.get("configurable") or {}
-        return get_saver(given) is not None and stores_each_step(given)
+        configurable = config.get("configurable") or {}
+        return get_saver(configurable) is not None and stores_each_step(configurable)
 
     def find(self, call: EffectCall, config: Config) -> JournalEntry | None:
         """Return the entry of a call, `None` if it has not begun."""
         saver, name = _require_saver(config), build_call_key(call)
-        found = get_ledger(saver).get_record(EFFECT, name)
-        return load_entry(saver.serde, name, found) if found else None
+        record = get_ledger(saver).get_record(EFFECT, name)
+        return load_entry(saver.serde, name, record) if record else None
 
     def begin(self, call: EffectCall, config: Config, answers: Sequence[Any] = ()) -> CallStart:
         """Record that a call is started, or return its existing entry.
@@ -295,15 +298,15 @@ class LedgerJournal:
             # Without a version the call was begun before; in this transaction it cannot change.
             return open_.get_record(EFFECT, name) or 0 if version is None else version
 
-        found = ledger.commit(work)
-        if isinstance(found, Halt):
-            return CallStart(fresh, fresh=True, halt=found)
-        if isinstance(found, int):
+        outcome = ledger.commit(work)
+        if isinstance(outcome, Halt):
+            return CallStart(fresh, fresh=True, halt=outcome)
+        if isinstance(outcome, int):
             entry = JournalEntry(
-                CallState.STARTED, fresh.at, found, answers=fresh.answers, ours=fresh.ours
+                CallState.STARTED, fresh.at, outcome, answers=fresh.answers, ours=fresh.ours
             )
             return CallStart(entry, fresh=True)
-        entry = load_entry(saver.serde, name, found)
+        entry = load_entry(saver.serde, name, outcome)
         if entry.state is CallState.DONE:
             get_completed_calls(saver).add(call.task_id, name, entry.version)
         return CallStart(entry, fresh=False)
@@ -378,26 +381,26 @@ def _take_earlier(open_: Transaction, call: EffectCall) -> Any:
     if call.entry > 1:
         return None
     name = EFFECT.key(call.thread_id, call.path, call.call_id)
-    found, kept = open_.get_record(EFFECT, name), open_.get(name)
-    if found is None or kept is None:
+    call_record, kept = open_.get_record(EFFECT, name), open_.get(name)
+    if call_record is None or kept is None:
         return None
-    digest = found.value.arguments
-    if found.value.tool != call.tool or digest not in (None, call.digest):
+    digest = call_record.value.arguments
+    if call_record.value.tool != call.tool or digest not in (None, call.digest):
         return None
-    open_.delete(name, found.version)
+    open_.delete(name, call_record.version)
     # Without a journal a call that waits for its first answer has not come past its question.
     is_suspended = digest is None and open_.get(build_key(call.thread_id, "asked", call.task_id))
     return None if is_suspended else kept.value
 
 
 def _find_started_version(
-    found: VersionedValue[StoredCall] | None, entry: JournalEntry
+    record: VersionedValue[StoredCall] | None, entry: JournalEntry
 ) -> int | None:
     """Return the version of a call that is still started, whether a human was asked or not."""
-    if found is None or found.version == entry.version:
-        return found and found.version
-    asked = found.value.state is CallState.STARTED and found.value.at == entry.at
-    return found.version if asked else None
+    if record is None or record.version == entry.version:
+        return record and record.version
+    is_same = record.value.state is CallState.STARTED and record.value.at == entry.at
+    return record.version if is_same else None
 
 
 def _require_saver(config: Config) -> BaseCheckpointSaver[Any]:

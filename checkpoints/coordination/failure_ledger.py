@@ -84,15 +84,15 @@ def read_failures(thread_id: str) -> ReadPlan[tuple[LoggedFailure, ...]]:
 
 
 def _plan_store(failure: LoggedFailure, config: Mapping[str, Any]) -> Callable[[Transaction], None]:
-    given = config["configurable"]
-    turn, thread_id = get_turn(given), str(given.get("thread_id", ""))
-    own = "" if failure.thread_id == thread_id else failure.thread_id
+    configurable = config["configurable"]
+    turn, thread_id = get_turn(configurable), str(configurable.get("thread_id", ""))
+    agent_thread = "" if failure.thread_id == thread_id else failure.thread_id
 
     def store(open_: Transaction) -> None:
         if turn:
             open_.require_lease(turn.fence)
         number = FAILURE_COUNT.change(open_, lambda count: (count or 0) + 1, thread_id)
-        stored = StoredFailure(**{**asdict(failure), "thread_id": own}, number=number)
+        stored = StoredFailure(**{**asdict(failure), "thread_id": agent_thread}, number=number)
         FAILURE.put(open_, stored, thread_id, str(number % MAX_KEPT_FAILURES))
 
     return store

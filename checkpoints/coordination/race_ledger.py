@@ -72,12 +72,12 @@ class TreeRaces:
         placed = self._ledger.commit(record)
         with self._lock:
             # Of two that commit at the same time, the first may be the last to get here.
-            known = self._places.get(entrant.race, [])
-            self._places[entrant.race] = max(known, placed, key=len)
+            earlier = self._places.get(entrant.race, [])
+            self._places[entrant.race] = max(earlier, placed, key=len)
             self.has_obsolete_question = self.has_obsolete_question or any(
                 map(self._is_lost, self._waiting)
             )
-            losers = [tell for tell, each in self._listeners.items() if self._is_lost(each)]
+            losers = [tell for tell, entry in self._listeners.items() if self._is_lost(entry)]
         for tell in losers:
             tell()
         return placed.index(entrant.group) + 1

@@ -103,8 +103,8 @@ class TaskChanges:
 
 def get_task_changes(saver: object) -> TaskChanges | None:
     """Return what collects the changes of tasks; `None` if a saver shares no transaction."""
-    found: TaskChanges | None = getattr(saver, "task_changes", None)
-    return found
+    changes: TaskChanges | None = getattr(saver, "task_changes", None)
+    return changes
 
 
 def commit_with_task(
@@ -118,9 +118,9 @@ def commit_with_task(
     Raises:
         LeaseLost: Another run has the thread now.
     """
-    given = config["configurable"]
-    if collected and stores_each_step(given):
-        collected.add(given[TASK_ID_KEY], changes)
+    configurable = config["configurable"]
+    if collected and stores_each_step(configurable):
+        collected.add(configurable[TASK_ID_KEY], changes)
     else:
         commit_changes(ledger, changes, config)
 

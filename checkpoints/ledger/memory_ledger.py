@@ -84,12 +84,12 @@ class MemoryTransaction(Transaction):
         return self._stored.streams.get(stream, [])[after:until]
 
     def _read_value(self, key: str) -> tuple[str, int] | None:
-        found = self._stored.values.get(key)
-        return found[:2] if found else None
+        stored = self._stored.values.get(key)
+        return stored[:2] if stored else None
 
     def _read_version(self, key: str) -> int | None:
-        found = self._stored.values.get(key)
-        return found[1] if found else None
+        stored = self._stored.values.get(key)
+        return stored[1] if stored else None
 
     def _store_value(self, key: str, version: int, at: str, text: str) -> None:
         self._add_undo(self._stored.values, key)

@@ -111,8 +111,8 @@ class RecordKind(Generic[T]):
             return self._validate_json(text, strict=True)
         except ValidationError as error:
             # Without what was stored, which may be long or secret.
-            found = error.errors(include_url=False, include_context=False, include_input=False)[0]
-            why = ": ".join((*map(str, found["loc"]), found["msg"]))
+            fault = error.errors(include_url=False, include_context=False, include_input=False)[0]
+            why = ": ".join((*map(str, fault["loc"]), fault["msg"]))
             raise LedgerDamaged(where, why, self.name) from None
 
     @cached_property
@@ -163,7 +163,7 @@ def _is_deeper(value: Json, limit: int) -> bool:
 
 
 def _list_containers(values: Iterable[Any]) -> list[dict[str, Any] | list[Any]]:
-    return [each for each in values if isinstance(each, (dict, list))]
+    return [container for container in values if isinstance(container, (dict, list))]
 
 
 def _invalid_name(name: str, why: str) -> LedgerError:

@@ -23,9 +23,9 @@ _MEMORY_LOCK = Lock()
 
 def get_ledger(saver: BaseCheckpointSaver[Any]) -> Ledger:
     """Return the ledger of a saver, the same object every time."""
-    own = getattr(saver, "ledger", None)
-    if isinstance(own, Ledger):
-        return own
+    ledger = getattr(saver, "ledger", None)
+    if isinstance(ledger, Ledger):
+        return ledger
     with _MEMORY_LOCK:
         return _MEMORY_LEDGERS.setdefault(saver, MemoryLedger())
 

@@ -184,14 +184,14 @@ class SqliteTransaction(Transaction):
 
     def _read_value(self, key: str) -> tuple[str | bytes, int] | None:
         query = "SELECT CAST(value AS BLOB), version FROM ledger_values WHERE key = ?"
-        found: tuple[bytes, int] | None = self._cursor.execute(query, (key,)).fetchone()
-        return found
+        row: tuple[bytes, int] | None = self._cursor.execute(query, (key,)).fetchone()
+        return row
 
     def _read_version(self, key: str) -> int | None:
         # Whatever it is: a damaged one equals no version that is expected.
         query = "SELECT coalesce(version, -1) FROM ledger_values WHERE key = ?"
-        found = self._cursor.execute(query, (key,)).fetchone()
-        return found[0] if found else None
+        row = self._cursor.execute(query, (key,)).fetchone()
+        return row[0] if row else None
 
     def _store_value(self, key: str, version: int, at: str, text: str) -> None:
         # Not `OR REPLACE`: that would write another row, and its index.
@@ -205,9 +205,9 @@ class SqliteTransaction(Transaction):
         self._cursor.execute("DELETE FROM ledger_values WHERE key = ?", (key,))
 
     def _read_floor(self) -> int:
-        found = self._cursor.execute("SELECT version FROM ledger_floor").fetchone()
-        if found and type(found[0]) is int and 0 <= found[0] < MAX_FLOOR:
-            return found[0]
+        row = self._cursor.execute("SELECT version FROM ledger_floor").fetchone()
+        if row and type(row[0]) is int and 0 <= row[0] < MAX_FLOOR:
+            return row[0]
         # It is every thread's, so it is made again, far above all versions that there were.
         self._cursor.execute("DELETE FROM ledger_floor")
         self._cursor.execute(
@@ -237,8 +237,8 @@ class SqliteTransaction(Transaction):
             yield _decode_text(key), _decode_text(at), value or b""
 
     def _read_holder(self, name: str) -> LeaseHolder | None:
-        found = self._cursor.execute(f"{SELECT_LEASES} WHERE name = ?", (name,)).fetchone()
-        return load_holder(found) if found else None
+        row = self._cursor.execute(f"{SELECT_LEASES} WHERE name = ?", (name,)).fetchone()
+        return load_holder(row) if row else None
 
     def _store_holder(self, name: str, holder: LeaseHolder) -> None:
         self._cursor.execute(

@@ -177,10 +177,10 @@ class Transaction(ABC):
         Raises:
             LedgerDamaged: A stored record is no JSON.
         """
-        found = self._read_entries(validate_name(stream), after, limit)
+        rows = self._read_entries(validate_name(stream), after, limit)
         return [
             StreamEntry(check_number(stream, sequence), at, ANY_RECORD.decode(stream, text))
-            for sequence, at, text in found
+            for sequence, at, text in rows
         ]
 
     def get_last_sequence(self, stream: str) -> int:
@@ -201,10 +201,10 @@ class Transaction(ABC):
         Raises:
             LedgerDamaged: What is stored is no record of the kind.
         """
-        found = self._read_value(validate_name(key))
-        if found is None:
+        stored = self._read_value(validate_name(key))
+        if stored is None:
             return None
-        return VersionedValue(kind.decode(key, found[0]), check_number(key, found[1], kind.name))
+        return VersionedValue(kind.decode(key, stored[0]), check_number(key, stored[1], kind.name))
 
     def compare_and_set(self, key: str, expected: int | None, value: Json) -> int | None:
         """Set a key if it still has the expected version, `None` if it must not exist.

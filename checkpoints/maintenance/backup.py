@@ -101,7 +101,7 @@ def _reserve_file(path: str) -> Iterator[str]:
         yield part
         Path(part).replace(path)
     except BaseException:
-        for each in (part, path):
+        for file in (part, path):
             with suppress(OSError):
-                Path(each).unlink()
+                Path(file).unlink()
         raise

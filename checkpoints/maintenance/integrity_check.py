@@ -137,14 +137,14 @@ class IntegrityCheck:
             except (*READ_ERRORS, EchelonsError) as error:
                 yield IntegrityFault(f"row {number} of {table}", str(error))
 
-    def _check_write(self, found: tuple[Any, ...]) -> None:
-        *columns, seal = found
+    def _check_write(self, stored: tuple[Any, ...]) -> None:
+        *columns, seal = stored
         row = WriteRow(*columns)
         self._seals.check_row(row, seal)
         load_write(row, self._serde)
 
-    def _check_value(self, found: tuple[Any, ...]) -> None:
-        key, value, version = found
+    def _check_value(self, stored: tuple[Any, ...]) -> None:
+        key, value, version = stored
         if type(key) is not str:
             raise LedgerDamaged(repr(key), "its key is no text")
         kind = find_record_kind(key)
@@ -154,15 +154,15 @@ class IntegrityCheck:
         elif kind is TURN:
             record.value.load_end()
 
-    def _check_checkpoint(self, found: tuple[Any, ...]) -> None:
-        *columns, seal = found
+    def _check_checkpoint(self, stored: tuple[Any, ...]) -> None:
+        *columns, seal = stored
         row = CheckpointRow(*columns)
         self._seals.check_row(row, seal)
         before = list_unresolved_channels(row, self._serde)
         if not before or not row.parent_checkpoint_id:
             return
-        above = (row.thread_id, row.checkpoint_ns, row.parent_checkpoint_id)
-        if self._connection.execute(_SELECT_PARENT, above).fetchone() is None:
+        parent = (row.thread_id, row.checkpoint_ns, row.parent_checkpoint_id)
+        if self._connection.execute(_SELECT_PARENT, parent).fetchone() is None:
             parts = ", ".join(sorted(before))
             why = f"checkpoint {row.parent_checkpoint_id!r}, of which its {parts} is made, is gone"
             raise CheckpointTampered(row.description, why)
@@ -208,8 +208,8 @@ class IntegrityCheck:
             self._connection.text_factory = str
 
 
-def _check_entry(found: tuple[Any, ...]) -> None:
-    stream, sequence, record = found
+def _check_entry(stored: tuple[Any, ...]) -> None:
+    stream, sequence, record = stored
     check_number(stream, sequence)
     ANY_RECORD.decode(stream, record)
 

@@ -114,14 +114,14 @@ class KeepTurns(Strategy):
 
     def chosen(self, rows: Sequence[CheckpointTuple], at: datetime) -> Iterator[CheckpointTuple]:
         """Yield all checkpoints since the input of the first kept turn."""
-        own = [row for row in rows if not _get_namespace(row)]
+        root_rows = [row for row in rows if not _get_namespace(row)]
         begun: dict[str, str] = {}
-        for row in own:
+        for row in root_rows:
             if row.metadata.get("source") == "input":
                 # Ids grow with time. Outside of sessions a turn has no id but its input's.
                 input_id = row.checkpoint["id"]
                 begun[str(row.metadata.get("turn_id") or input_id)] = input_id
-        count = self.count + bool(own and has_work_left(own[0]))
+        count = self.count + bool(root_rows and has_work_left(root_rows[0]))
         if count >= len(begun):
             yield from rows
         elif count:
@@ -129,17 +129,17 @@ class KeepTurns(Strategy):
             yield from (row for row in rows if row.checkpoint["id"] >= first)
 
 
-def _is_count(given: Any, least: int) -> bool:
-    return isinstance(given, int) and not isinstance(given, bool) and given >= least
+def _is_count(value: Any, least: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least
 
 
 def _get_namespace(row: CheckpointTuple) -> str:
     return str(row.config["configurable"]["checkpoint_ns"])
 
 
-def _refuse_invalid(wrong: bool, name: str, given: object, limit: str) -> None:
+def _refuse_invalid(wrong: bool, name: str, value: object, limit: str) -> None:
     if wrong:
-        raise invalid_strategy(f"{name}({shorten_repr(given)})", f"takes {limit}")
+        raise invalid_strategy(f"{name}({shorten_repr(value)})", f"takes {limit}")
 
 
 POINTER_KEYS = frozenset({"previous", "head"})
@@ -195,8 +195,8 @@ def plan_run_removal(thread_id: str, runs: Collection[str]) -> ReadPlan[Retentio
 
 def get_place(row: CheckpointTuple) -> NamespacePlace:
     """Return the namespace and id of a checkpoint."""
-    given = row.config["configurable"]
-    return NamespacePlace(given["checkpoint_ns"], given["checkpoint_id"])
+    configurable = row.config["configurable"]
+    return NamespacePlace(configurable["checkpoint_ns"], configurable["checkpoint_id"])
 
 
 def find_levels(rows: Sequence[CheckpointTuple]) -> set[str]:
@@ -235,13 +235,13 @@ def _find_first_inputs(
 def _plan_kept(
     rows: Sequence[CheckpointTuple], wanted: Collection[NamespacePlace], levels: Collection[str]
 ) -> ReadPlan[Retention]:
-    found = {get_place(row): row for row in rows}
+    by_place = {get_place(row): row for row in rows}
     changed: dict[NamespacePlace, CheckpointTuple] = {}
     kept: set[NamespacePlace] = set()
     waiting = list(wanted)
     while waiting:
         place = waiting.pop()
-        row = found.get(place)
+        row = by_place.get(place)
         if row is None or place in kept:
             continue
         kept.add(place)
@@ -250,13 +250,13 @@ def _plan_kept(
         if level and not stands and set() < _list_rebuilt_channels(row) <= DELTA_CHANNELS.keys():
             row = changed[place] = yield from _add_snapshots(row)
         waiting += _list_needed(row)
-    return Retention(found.keys() - kept, changed)
+    return Retention(by_place.keys() - kept, changed)
 
 
 def _list_needed(row: CheckpointTuple) -> Iterator[NamespacePlace]:
-    above = _get_parent(row)
-    if above and _list_rebuilt_channels(row):
-        yield above
+    parent = _get_parent(row)
+    if parent and _list_rebuilt_channels(row):
+        yield parent
     writes = ((channel, value) for _, channel, value in row.pending_writes or ())
     for channel, value in chain(row.checkpoint["channel_values"].items(), writes):
         held = value.value if isinstance(value, DeltaSnapshot) else value
@@ -271,8 +271,8 @@ def _list_needed(row: CheckpointTuple) -> Iterator[NamespacePlace]:
 def _get_parent(row: CheckpointTuple) -> NamespacePlace | None:
     if not row.parent_config:
         return None
-    given = row.parent_config["configurable"]
-    return NamespacePlace(given["checkpoint_ns"], given["checkpoint_id"])
+    configurable = row.parent_config["configurable"]
+    return NamespacePlace(configurable["checkpoint_ns"], configurable["checkpoint_id"])
 
 
 def _list_rebuilt_channels(row: CheckpointTuple) -> set[str]:

@@ -96,8 +96,8 @@ def copy_thread_rows(
 
 
 def _get_key_range(thread_id: str, *parts: str) -> tuple[str, str]:
-    own = build_key(thread_id, *parts)
-    return f"{own}/", f"{own}{_AFTER_SLASH}"
+    prefix = build_key(thread_id, *parts)
+    return f"{prefix}/", f"{prefix}{_AFTER_SLASH}"
 
 
 def _build_rename(column: str) -> str:
@@ -266,8 +266,8 @@ class ThreadAdmin(CachedSaver):
                 for thread_id in map(str, thread_ids):
                     delete_thread_rows(cursor, thread_id)
         else:
-            known = ", ".join((KEEP_LATEST, *DELETE_STRATEGIES))
-            raise invalid_strategy(repr(strategy), f"is no strategy; use one of {known}")
+            strategies = ", ".join((KEEP_LATEST, *DELETE_STRATEGIES))
+            raise invalid_strategy(repr(strategy), f"is no strategy; use one of {strategies}")
 
     async def aprune(
         self, thread_ids: Sequence[str], *, strategy: str | Strategy = KEEP_LATEST
@@ -305,16 +305,20 @@ class ThreadAdmin(CachedSaver):
             for thread_id in map(str, thread_ids):
                 kept = run_plan(reader, plan_retention(thread_id, keep, self._clock()))
                 parents = CheckpointParents(thread_id).get(reader)
-                gone = {each.checkpoint_id for each in kept.gone if not each.checkpoint_ns}
+                gone = {
+                    checkpoint_id for checkpoint_ns, checkpoint_id in kept.gone if not checkpoint_ns
+                }
                 open_ = SqliteTransaction(cursor, self._clock, MAX_RECORD_SIZE)
                 move_records(open_, thread_id, parents, parents.keys() - gone, list_branch_kinds())
                 for table in tables:
                     before[table] += _delete_checkpoints(cursor, table, thread_id, kept.gone)
                 for place, row in kept.changed.items():
-                    above = (row.parent_config or {}).get("configurable", {}).get("checkpoint_id")
+                    parent = (row.parent_config or {}).get("configurable", {})
                     data = self.serde.dumps_typed(row.checkpoint)
                     metadata = to_json_text(row.metadata).encode()
-                    stored = CheckpointRow(thread_id, *place, above, *data, metadata)
+                    stored = CheckpointRow(
+                        thread_id, *place, parent.get("checkpoint_id"), *data, metadata
+                    )
                     cursor.execute(PUT_CHECKPOINT, stored)
                     self._seals.seal_rows(cursor, [stored])
             if dry_run:

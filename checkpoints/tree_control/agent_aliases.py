@@ -117,18 +117,18 @@ def _claim_name(open_: Transaction, alias: str, owner: AliasOwner) -> bool:
 def _find_owner(open_: Transaction, alias: str) -> AliasOwner | None:
     """Return whose alias a name is; `None` for nobody's, or if that cannot be read."""
     try:
-        found = open_.get_record(ALIAS_NAME, _build_name_key(alias))
+        claim = open_.get_record(ALIAS_NAME, _build_name_key(alias))
     except LedgerDamaged:
         return None
-    return found.value if found else None
+    return claim.value if claim else None
 
 
 def _read_number(open_: Transaction, pool_key: str) -> int:
     try:
-        found = open_.get_record(ALIAS_POOL, pool_key)
+        number = open_.get_record(ALIAS_POOL, pool_key)
     except LedgerDamaged:
         return 1
-    return max(found.value, 1) if found else 1
+    return max(number.value, 1) if number else 1
 
 
 def _build_name_key(alias: str) -> str:

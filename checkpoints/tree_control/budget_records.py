@@ -106,10 +106,10 @@ class ChargeRecord:
     @property
     def amounts(self) -> dict[Unit, Amount]:
         """What it is charged, or has reserved, of each unit that a grant of it has."""
-        own: dict[Unit, Amount] = {"tokens": self.tokens, "calls": 1, "tool_calls": 1}
+        amounts: dict[Unit, Amount] = {"tokens": self.tokens, "calls": 1, "tool_calls": 1}
         if self.money:
-            own["money"] = Decimal(self.money)
-        return {unit: own.get(unit, 0) for unit in self.grants if unit != "seconds"}
+            amounts["money"] = Decimal(self.money)
+        return {unit: amounts.get(unit, 0) for unit in self.grants if unit != "seconds"}
 
     def to_json(self) -> dict[str, Any]:
         """Return the record without empty fields."""
@@ -235,11 +235,10 @@ class Grant:
 
 def build_root_grant(budget: Budget, path: str, thread_id: str, currency: str = "") -> GrantRecord:
     """Return the record of the grant of a turn, which the root at a path may spend."""
-    own = currency if budget.money else ""
     return GrantRecord(
         path,
         store_amounts(budget.amounts),
         warn_at=budget.warn_at,
-        currency=own,
+        currency=currency if budget.money else "",
         thread_id=thread_id,
     )

@@ -153,14 +153,18 @@ class DismissalLog:
             hidden: Keys of those that the run does not see.
         """
         keys = self._list_new_keys(open_)
-        new = [each for each in load_dismissals(open_, keys, hidden) if self._found.add(each)]
+        new = [
+            dismissal
+            for dismissal in load_dismissals(open_, keys, hidden)
+            if self._found.add(dismissal)
+        ]
         return self._found if self._found else NO_DISMISSALS, new
 
     def _list_new_keys(self, open_: Transaction) -> Sequence[str]:
         if self._last is not None:
             with suppress(LedgerDamaged):
                 added = open_.read(self._log, self._last)
-                keys = [each.record for each in added]
+                keys = [entry.record for entry in added]
                 # Those of pruned checkpoints were moved meanwhile.
                 if all(isinstance(key, str) and not open_.has_version(key, None) for key in keys):
                     self._last = added[-1].sequence if added else self._last
@@ -182,10 +186,10 @@ def read_dismissals(thread_id: str, checkpoint_id: str | None = None) -> ReadPla
     if not keys:
         return NO_DISMISSALS
     hidden = yield from find_hidden_dismissals(thread_id, keys, checkpoint_id)
-    found: Dismissals = yield LedgerQuery(
+    dismissals: Dismissals = yield LedgerQuery(
         lambda ledger: ledger.query(lambda open_: load_dismissals(open_, keys, hidden))
     )
-    return found
+    return dismissals
 
 
 def read_hidden_dismissals(
@@ -247,16 +251,16 @@ def load_dismissals(
 
     One that is damaged is in effect, at once.
     """
-    found = Dismissals()
+    dismissals = Dismissals()
     for key in keys:
         if key not in hidden:
             path, stored = DISMISSAL.split(key)[1], _load(open_, key)
-            found.add(
+            dismissals.add(
                 Dismissal(path, stored.by, stored.at, stored.graceful)
                 if stored
                 else Dismissal(path)
             )
-    return found
+    return dismissals
 
 
 def find_dismissal(
@@ -276,11 +280,11 @@ def _find_cut_calls(open_: Transaction, thread_id: str, path: str) -> Iterable[C
     """Yield the tool calls at and below a path that have begun, and not ended."""
     for key in open_.list_keys(EFFECT.key(thread_id, "")):
         try:
-            found = open_.get_record(EFFECT, key)
+            entry = open_.get_record(EFFECT, key)
         except LedgerDamaged:
             continue
-        if found and found.value.state is CallState.STARTED:
-            call = found.value
+        if entry and entry.value.state is CallState.STARTED:
+            call = entry.value
             if is_under(call.agent_path, path):
                 yield CutCall(call.agent_path, call.tool, call.call_id)
 
@@ -302,10 +306,10 @@ def _find_lost(open_: Transaction, keys: Iterable[str], branch: Branch) -> froze
 def _load(open_: Transaction, key: str) -> StoredDismissal | None:
     """Return what is stored under a key, `None` if it is damaged."""
     try:
-        found = open_.get_record(DISMISSAL, key)
+        record = open_.get_record(DISMISSAL, key)
     except LedgerDamaged:
         return None
-    return found.value if found else None
+    return record.value if record else None
 
 
 def _build_log_name(thread_id: str) -> str:

@@ -97,5 +97,5 @@ def store_hidden_messages(
 
 
 def _get_hidden(records: Versions[StoredRepair], open_: Transaction) -> frozenset[str]:
-    found = records.find(open_, _NAME)
-    return frozenset(found.value.messages) if found else frozenset()
+    repair = records.find(open_, _NAME)
+    return frozenset(repair.value.messages) if repair else frozenset()

@@ -123,12 +123,12 @@ class TurnGrants:
             LedgerDamaged: Its record is.
         """
         key = self._prefix + id_
-        found = open_.get_record(GRANT, key)
-        if found is None:
+        record = open_.get_record(GRANT, key)
+        if record is None:
             default = self._find_default(id_)
             return Grant(id_, default) if default else None
         try:
-            return Grant(id_, found.value, found.version)
+            return Grant(id_, record.value, record.version)
         except ValueError as error:
             raise LedgerDamaged(key, str(error), GRANT.name) from error
 
@@ -208,36 +208,36 @@ class TurnGrants:
         if seconds := self._clock.read(id_):
             add_amount(grant.spent, "seconds", seconds)
         self._clock.stop(id_)
-        above = self.load_all(open_, grant.record.above.values())
-        for unit, above_id in grant.record.above.items():
-            superior = above[above_id]
+        superiors = self.load_all(open_, grant.record.above.values())
+        for unit, superior_id in grant.record.above.items():
+            superior = superiors[superior_id]
             if unit != "seconds" and not superior.record.closed:
                 add_amount(superior.reserved, unit, -grant.granted.get(unit, 0))
                 add_amount(superior.spent, unit, grant.spent.get(unit, 0))
         grant.record = replace(grant.record, closed=True)
-        self.save_all(open_, {**above, id_: grant})
+        self.save_all(open_, {**superiors, id_: grant})
 
     def list_fan_outs(self, open_: Transaction) -> dict[str, set[str]]:
         """Return the open grants that several requests share, by the thread of their superior."""
-        found: dict[str, set[str]] = {}
+        fan_outs: dict[str, set[str]] = {}
         for id_, record in self._iterate_open(open_):
             if record.fan_out:
-                found.setdefault(record.fan_out, set()).add(id_)
-        return found
+                fan_outs.setdefault(record.fan_out, set()).add(id_)
+        return fan_outs
 
     def _list_below(self, open_: Transaction, id_: str) -> Iterator[str]:
         """Yield the ids of the open grants that were taken from one."""
-        for own, record in self._iterate_open(open_):
+        for below, record in self._iterate_open(open_):
             if id_ in record.above.values():
-                yield own
+                yield below
 
     def _iterate_open(self, open_: Transaction) -> Iterator[tuple[str, GrantRecord]]:
         """Yield the grants of the turn that are not closed, with their ids."""
         prefix = self._prefix
         for key in open_.list_keys(prefix):
-            found = open_.get_record(GRANT, key)
-            if found and not found.value.closed:
-                yield key.removeprefix(prefix), found.value
+            grant = open_.get_record(GRANT, key)
+            if grant and not grant.value.closed:
+                yield key.removeprefix(prefix), grant.value
 
 
 def close_grants_below(open_: Transaction, thread_id: str, path: str) -> None:
@@ -249,8 +249,8 @@ def close_grants_below(open_: Transaction, thread_id: str, path: str) -> None:
     for key in open_.list_keys(prefix):
         turn, id_ = key.removeprefix(prefix).split("/", 1)
         try:
-            found = open_.get_record(GRANT, key)
-            if found and not found.value.closed and is_under(found.value.path, path):
+            grant = open_.get_record(GRANT, key)
+            if grant and not grant.value.closed and is_under(grant.value.path, path):
                 TurnGrants(thread_id, turn).close(open_, id_)
         except LedgerDamaged as error:
             LOG.warning("a grant cannot be closed: %s", describe_error(error))
@@ -276,13 +276,13 @@ def grant_turn(
     """
     key = GRANT.key(thread_id, turn, ROOT_GRANT)
     try:
-        found = open_.get_record(GRANT, key)
+        stored = open_.get_record(GRANT, key)
     except LedgerDamaged:
         # Whoever is to spend it finds that nothing is free.
         return NO_ALLOWANCE.extend(ROOT_GRANT, UNITS, budget)
-    if found is None and budget is None:
+    if stored is None and budget is None:
         return None
-    record = found.value if found else None
+    record = stored.value if stored else None
     if record is None:
         assert budget is not None  # noqa: S101  else there is a record
         record = build_root_grant(budget, root, thread_id, currency)

@@ -78,12 +78,12 @@ class Meter:
             tokens: Its tokens.
             is_step: Whether it was not counted before it began.
         """
-        found = open_.get_record(METER, self._name)
-        before = found.value if found else TurnUsage()
+        record = open_.get_record(METER, self._name)
+        before = record.value if record else TurnUsage()
         spent = TurnUsage(
             before.steps + is_step, before.calls + is_step, before.tokens + tokens, before.seconds
         )
-        open_.set_read(self._name, found.version if found else None, METER.encode(spent))
+        open_.set_read(self._name, record.version if record else None, METER.encode(spent))
 
     def count(self, open_: Transaction, step: Step | None = None) -> Callable[[], Halt | None]:
         """Count a step, or the end of a run, with the tokens and seconds since the last step.
@@ -94,8 +94,8 @@ class Meter:
             What to call after the commit. It returns the limit that is reached, `None` if the
             step was counted.
         """
-        found = open_.get_record(METER, self._name)
-        before = found.value if found else TurnUsage()
+        record = open_.get_record(METER, self._name)
+        before = record.value if record else TurnUsage()
         tokens, now = self._tokens, self._clock()
         spent = TurnUsage(
             before.steps + (step is not None),
@@ -105,7 +105,7 @@ class Meter:
         )
         if step and (reached := self._find_reached_limit(spent, step)):
             return lambda: reached
-        open_.set_read(self._name, found.version if found else None, METER.encode(spent))
+        open_.set_read(self._name, record.version if record else None, METER.encode(spent))
 
         def note_commit() -> None:
             self.has_counted = True

@@ -245,12 +245,12 @@ class TreeBudgets(StepGuard):
             fault = f"no price is known of the model {used.model!r}"
         currency = self.prices.currency if self.prices and money else ""
         units = {unit: id_ for unit, id_ in grants.items() if unit in _MODEL_UNITS}
-        given = (used.model, 0, 0, call.tokens, money, currency)
+        expected = (used.model, 0, 0, call.tokens, money, currency)
         state: ChargeState = "charged"
         if used.is_estimated or not usage:
             state = "estimated" if call.tokens else "unknown"
         charge = replace(
-            self._describe_call("model", units, config, given),
+            self._describe_call("model", units, config, expected),
             state=state,
             input_tokens=usage.get("input_tokens", 0),
             output_tokens=usage.get("output_tokens", 0),
@@ -330,8 +330,8 @@ class TreeBudgets(StepGuard):
     def _settle(self, open_: Transaction, key: str, used: CallUsage | None) -> None:
         """Charge a call that was reserved; once, and as reserved if nothing is known of it."""
         before, version = self._reserved.pop(key, (None, None))
-        if before is None and (found := open_.get_record(CHARGE, key)):
-            before, version = found.value, found.version
+        if before is None and (record := open_.get_record(CHARGE, key)):
+            before, version = record.value, record.version
         if before is None or before.state != "reserved":
             return
         changed = self._build_charge(before, used)
@@ -474,9 +474,9 @@ class TreeBudgets(StepGuard):
         entry, key = 1, f"{stem}.1"
         # A task that is run again, after a crash or a question, has called it before.
         while not open_.has_version(key, None):
-            found = open_.get_record(CHARGE, key)
-            if found and found.value.state == "reserved":
-                self._lose(open_, key, found.value, found.version)
+            record = open_.get_record(CHARGE, key)
+            if record and record.value.state == "reserved":
+                self._lose(open_, key, record.value, record.version)
             entry += 1
             key = f"{stem}.{entry}"
         grants = self._grants.load_all(open_, allowance.grants.values())
@@ -518,9 +518,9 @@ class TreeBudgets(StepGuard):
             return Halt("budget", "no prices are given in this process: Session(prices=...)")
         if not self.prices.covers(estimate.model):
             return Halt("budget", f"the table of prices has none of the model {estimate.model!r}")
-        own, other = grant.record.currency, self.prices.currency
-        if own and own != other:
-            return Halt("budget", f"it was granted in {own}, and the prices are in {other}")
+        currency, other = grant.record.currency, self.prices.currency
+        if currency and currency != other:
+            return Halt("budget", f"it was granted in {currency}, and the prices are in {other}")
         return None
 
     def _lose(self, open_: Transaction, key: str, lost: ChargeRecord, version: int) -> None:
@@ -532,46 +532,46 @@ class TreeBudgets(StepGuard):
         open_.set_read(key, version, replace(lost, state="lost").to_json())
 
     def _open_grant(
-        self, open_: Transaction, asked: GrantRequest, config: Mapping[str, Any]
+        self, open_: Transaction, request: GrantRequest, config: Mapping[str, Any]
     ) -> Halt | None:
         """Give a request a grant, unless it has it already; return why it cannot be had."""
-        if asked.fan_out and self._fan_outs is not None:
-            self._fan_outs.setdefault(asked.fan_out, set()).add(asked.id)
-        if self._grants.find(open_, asked.id):
+        if request.fan_out and self._fan_outs is not None:
+            self._fan_outs.setdefault(request.fan_out, set()).add(request.id)
+        if self._grants.find(open_, request.id):
             return None
-        cap = dict(asked.cap)
-        if asked.continues and (rest := self._grants.take_rest(open_, asked.continues)):
+        cap = dict(request.cap)
+        if request.continues and (rest := self._grants.take_rest(open_, request.continues)):
             cap |= rest
-        above = self._grants.load_all(open_, asked.above.values())
-        granted = dict(asked.asked)
-        for unit, amount in {**cap, **asked.asked}.items():
-            if unit not in asked.above:
+        superiors = self._grants.load_all(open_, request.above.values())
+        granted = dict(request.asked)
+        for unit, amount in {**cap, **request.asked}.items():
+            if unit not in request.above:
                 granted[unit] = amount
                 continue
-            grant = above[asked.above[unit]]
+            grant = superiors[request.above[unit]]
             free = self._grants.get_free(grant, unit)
-            if unit in asked.asked and amount > free:
+            if unit in request.asked and amount > free:
                 left = format_amount(unit, free, grant.record.currency)
                 return Halt("over_grant", f"asked {format_number(amount)}, free {left}")
-            if halt := self._grants.find_halt(above, {unit: grant.id}, [unit]):
+            if halt := self._grants.find_halt(superiors, {unit: grant.id}, [unit]):
                 return halt
             granted[unit] = min(amount, free)
             if unit != "seconds":
                 # Time passes for both at once.
                 add_amount(grant.reserved, unit, granted[unit])
-        self._grants.save_all(open_, above)
-        self._note_low(above, asked.above)
+        self._grants.save_all(open_, superiors)
+        self._note_low(superiors, request.above)
         record = GrantRecord(
             path=_get_path(config),
             granted=store_amounts(granted),
-            above={unit: id_ for unit, id_ in asked.above.items() if unit in granted},
-            warn_at=asked.warn_at,
+            above={unit: id_ for unit, id_ in request.above.items() if unit in granted},
+            warn_at=request.warn_at,
             after=get_root_checkpoint(config["configurable"]),
             currency=self.prices.currency if self.prices and "money" in granted else "",
-            fan_out=asked.fan_out,
+            fan_out=request.fan_out,
             thread_id=self._thread_id,
         )
-        self._grants.save_all(open_, {asked.id: Grant(asked.id, record)})
+        self._grants.save_all(open_, {request.id: Grant(request.id, record)})
         return None
 
     def _build_charge(self, before: ChargeRecord, used: CallUsage | None) -> ChargeRecord:
@@ -615,9 +615,9 @@ class TreeBudgets(StepGuard):
         used: tuple[str, int, int, int, str, str] = ("", 0, 0, 0, "", ""),
     ) -> ChargeRecord:
         """Return the record of a call that begins now; `used` are its model up to its currency."""
-        given, metadata = config["configurable"], config["metadata"]
-        level = str(given.get("checkpoint_ns", "")).rpartition(NS_SEP)[0]
-        checkpoints = given.get(CHECKPOINT_MAP_KEY) or {}
+        configurable, metadata = config["configurable"], config["metadata"]
+        level = str(configurable.get("checkpoint_ns", "")).rpartition(NS_SEP)[0]
+        checkpoints = configurable.get(CHECKPOINT_MAP_KEY) or {}
         return ChargeRecord(
             kind,
             metadata.get("agent_path", ""),

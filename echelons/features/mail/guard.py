@@ -131,8 +131,8 @@ class TreeMailboxes(Mailboxes, StepGuard):
 
     def begin_reply(self, config: Mapping[str, Any], cut: Cut) -> None:
         """Let interventions cut off the reply that the agent of a node's config begins."""
-        known = self._known.get(_get_reader(config), 0) if self._known else 0
-        self._replies[config["configurable"]["checkpoint_ns"]] = known, cut, config
+        latest = self._known.get(_get_reader(config), 0) if self._known else 0
+        self._replies[config["configurable"]["checkpoint_ns"]] = latest, cut, config
         if self._task_changes and self._task_changes.pending:
             # A run that could not store it may have left something.
             self._task_changes.drop(config["configurable"][TASK_ID_KEY], _OWNER)
@@ -157,16 +157,16 @@ class TreeMailboxes(Mailboxes, StepGuard):
         """
         latest = self.interventions.get(path, 0)
         with self._lock:
-            known, cut, config = self._replies.get(namespace, (latest, None, {}))
-            if cut is None or latest <= known:
+            earlier, cut, config = self._replies.get(namespace, (latest, None, {}))
+            if cut is None or latest <= earlier:
                 return None
             self._replies[namespace] = latest, cut, config
             is_first = latest > self._cuts.get(path, 0)
             self._cuts[path] = latest
             # Another thread may have read it without being cut.
             thread = _get_reader(config)[1]
-            is_own = self._readers.get((path, latest), thread) == thread
-        return cut if is_first and is_own else None
+            is_reader = self._readers.get((path, latest), thread) == thread
+        return cut if is_first and is_reader else None
 
     def read(self, config: Mapping[str, Any]) -> Sequence[Mail]:
         """Return the unread messages of the agent of a node's config, oldest first."""
@@ -178,7 +178,7 @@ class TreeMailboxes(Mailboxes, StepGuard):
 
     def note_read(self, mail: Sequence[Mail], config: Mapping[str, Any]) -> None:
         """Let messages count as read once the writes of the node's task are stored."""
-        numbers = tuple(each.number for each in mail)
+        numbers = tuple(message.number for message in mail)
         if numbers:
             after = get_root_checkpoint(config["configurable"])
             where = (self._thread_id, _get_path(config), after)
@@ -202,9 +202,9 @@ class TreeMailboxes(Mailboxes, StepGuard):
 
         def check(open_: Transaction) -> list[str]:
             orders, more = read_orders(open_, self._thread_id, turn), Counter[str]()
-            known = self._count_sent(open_, _get_path(config), turn)
+            counts = self._count_sent(open_, _get_path(config), turn)
             return [
-                _find_overflow(each, known)
+                _find_overflow(each, counts)
                 or self._check_group(open_, each, orders, dismissals, more)
                 for each in groups
             ]
@@ -263,19 +263,19 @@ class TreeMailboxes(Mailboxes, StepGuard):
         more: Counter[str],
     ) -> str:
         """Return why a group of messages cannot be sent; `more` are those before it."""
-        for each in group:
-            order = orders.find_order(each.path)
+        for message in group:
+            order = orders.find_order(message.path)
             if isinstance(order, Halt):
-                return str(message_refused(each.path, order.why))
-            dismissal = dismissals.find(each.path)
+                return str(message_refused(message.path, order.why))
+            dismissal = dismissals.find(message.path)
             if dismissal and not dismissal.graceful:
-                return str(dismissal.build_error(each.path))
+                return str(dismissal.build_error(message.path))
         try:
-            for each in group:
-                check_room(open_, self._thread_id, each.path, more[each.path] + 1)
+            for message in group:
+                check_room(open_, self._thread_id, message.path, more[message.path] + 1)
         except ControlError as error:
             return str(error)
-        more.update(each.path for each in group)
+        more.update(message.path for message in group)
         return ""
 
     def _commit_with_task(self, changes: Sequence[TaskChange], config: Mapping[str, Any]) -> None:
@@ -285,24 +285,24 @@ class TreeMailboxes(Mailboxes, StepGuard):
         self, question: Mapping[str, Any], call_id: str, config: Mapping[str, Any]
     ) -> str:
         """Keep a question of an agent for the user, once for each call, and return its id."""
-        given, metadata = config["configurable"], config["metadata"]
-        task = f"{given[TASK_ID_KEY]}/{call_id}"
+        configurable, metadata = config["configurable"], config["metadata"]
+        task = f"{configurable[TASK_ID_KEY]}/{call_id}"
         question_id = uuid5(ECHELONS_NS, f"later/{task}").hex
-        asked = LaterQuestion(
+        stored = LaterQuestion(
             question={**question},
             path=_get_path(config),
             agent_thread_id=str(metadata.get("agent_thread_id", "")),
             at=self._ledger.get_time().isoformat(),
-            after=get_root_checkpoint(given),
+            after=get_root_checkpoint(configurable),
         )
 
-        place = asked.agent_thread_id, asked.path
-        where = WriteLocation(self._thread_id, "", asked.after, *place)
-        event = build_later_question_event(question_id, asked.question)
+        place = stored.agent_thread_id, stored.path
+        where = WriteLocation(self._thread_id, "", stored.after, *place)
+        event = build_later_question_event(question_id, stored.question)
 
         def keep(open_: Transaction) -> None:
             # A call that was cut short after this is made again.
-            if LATER.add(open_, asked, self._thread_id, question_id):
+            if LATER.add(open_, stored, self._thread_id, question_id):
                 open_.add_event(where, event)
 
         commit_changes(self._ledger, [TaskChange(_OWNER, keep)], config)
@@ -332,7 +332,9 @@ class TreeMailboxes(Mailboxes, StepGuard):
                 self._empty.add(path)
             readers = self._readers
             return [
-                each for each in mail if readers.setdefault((path, each.number), thread) == thread
+                message
+                for message in mail
+                if readers.setdefault((path, message.number), thread) == thread
             ]
 
     def _query_counts(self, path: str) -> Callable[[Transaction], tuple[int, list[Record[Ranges]]]]:
@@ -346,8 +348,8 @@ class TreeMailboxes(Mailboxes, StepGuard):
         self, path: str, numbers: Collection[int]
     ) -> Callable[[Transaction], list[Record[StoredMail]]]:
         def query(open_: Transaction) -> list[Record[StoredMail]]:
-            found = (MAIL.find(open_, self._thread_id, path, str(number)) for number in numbers)
-            return [record for record in found if record]
+            records = (MAIL.find(open_, self._thread_id, path, str(number)) for number in numbers)
+            return [record for record in records if record]
 
         return query
 
@@ -367,15 +369,15 @@ def _get_receiver(mail: OutgoingMail) -> str:
     return mail.to if mail.kind == "held" else mail.path
 
 
-def _find_overflow(group: Sequence[OutgoingMail], known: Counter[str]) -> str:
+def _find_overflow(group: Sequence[OutgoingMail], counts: Counter[str]) -> str:
     """Return why a message is one too many; empty, and counted in `known`, if it is not."""
-    for each in filter(None, map(_get_receiver, group)):
-        if known[each] >= MAX_SENT:
+    for receiver in filter(None, map(_get_receiver, group)):
+        if counts[receiver] >= MAX_SENT:
             return (
-                f"you have sent {each} {MAX_SENT} messages in this turn, and no more are "
+                f"you have sent {receiver} {MAX_SENT} messages in this turn, and no more are "
                 "delivered; go on with your own task"
             )
-        known[each] += 1
+        counts[receiver] += 1
     return ""
 
 
