@@ -26,9 +26,9 @@ GATES: Final = {
     "odd words in 1,000 words of prose": Gate(goal=0.5, limit=3.6),
     "test files that reach into private names": Gate(goal=10, limit=5),
     "modules on the road of a delegation": Gate(goal=70, limit=137),
-    # 758 and 3,385 before the features were moved out of the core, 768 and 3,490 when written here.
-    "functions on the road of a delegation": Gate(goal=860, limit=860),
-    "calls on the road of a delegation": Gate(goal=3600, limit=3600),
+    # 12 % above 758 and 3,385, which were counted before the features left the core.
+    "functions on the road of a delegation": Gate(goal=849, limit=849),
+    "calls on the road of a delegation": Gate(goal=3791, limit=3791),
 }
 OUTSIDE: Final = {
     "mail": Gate(goal=0, limit=41),
