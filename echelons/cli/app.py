@@ -37,7 +37,7 @@ delete doctor backup
 """The order of `echelons --help`; commands that it lacks come last."""
 
 
-def _find_modules() -> dict[str, str]:
+def find_modules() -> dict[str, str]:
     """Return the modules of all commands, those of features as well, in the order of the help."""
     modules = {
         name: f"echelons.cli.commands.{module}"
@@ -51,7 +51,7 @@ def _find_modules() -> dict[str, str]:
     return dict(sorted(modules.items(), key=lambda item: places.get(item[0], len(places))))
 
 
-MODULES = _find_modules()
+MODULES = find_modules()
 EXIT_CODES_HELP = "\n".join(
     ["[b]Exit codes[/b]", *(f"  [b]{code:>3}[/b]  {code.meaning}" for code in ExitCode)]
 )

@@ -37,7 +37,7 @@ def feature(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     entries = (*registry.FEATURES, eval(entry, {"Entry": registry.Entry}))
     monkeypatch.setattr(registry, "FEATURES", entries)
     monkeypatch.setattr(app, "FEATURES", entries)
-    monkeypatch.setattr(app, "MODULES", app._find_modules())
+    monkeypatch.setattr(app, "MODULES", app.find_modules())
     yield registry.load_feature("rate_limit").bind.__globals__
     registry.load_feature.cache_clear()
     for name in [name for name in sys.modules if name.startswith(PACKAGE)]:
