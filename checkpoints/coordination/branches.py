@@ -18,21 +18,15 @@ from echelons.langgraph_internals import CHECKPOINT_MAP_KEY
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """The checkpoints by which a root has come to its present one.
-
-    Attributes:
-        current: The present checkpoint.
-        next_ones: Of each earlier one, the checkpoint that follows it on this branch.
-        first_children: Of each checkpoint of the thread, the first that followed it.
-        stored: The checkpoints of the root that are stored.
-        oldest: The earliest of them on this branch.
-    """
+    """The checkpoints by which a root has come to its present one."""
 
     current: str
+    # Of each earlier one, the checkpoint that follows it on this branch.
     next_ones: Mapping[str, str]
+    # Of each checkpoint of the thread, the first that followed it.
     first_children: Mapping[str, str]
-    stored: Collection[str]
-    oldest: str
+    stored: Collection[str]  # the checkpoints of the root that are stored
+    oldest: str  # the earliest of them on this branch
 
     def sees(self, after: str) -> bool:
         """Return whether the branch sees what was written after a checkpoint of the root.

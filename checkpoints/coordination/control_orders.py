@@ -19,19 +19,12 @@ from echelons.tree.names import PATH_SEPARATOR
 
 @dataclass(frozen=True, slots=True)
 class GivenOrder:
-    """An order as it was given.
-
-    Attributes:
-        order: What it orders.
-        path: Path of the agent that it is for, with all below it.
-        by: Who gave it, as they said.
-        at: When, ISO 8601, UTC.
-    """
+    """An order as it was given."""
 
     order: Literal["stop", "pause", "resume", "dismiss"]
-    path: str
-    by: str
-    at: str
+    path: str  # path of the agent that it is for, with all below it
+    by: str  # who gave it, as they said
+    at: str  # when, ISO 8601, UTC
 
 
 OrderListener: TypeAlias = Callable[[Sequence[GivenOrder]], None]
@@ -40,17 +33,11 @@ OrderListener: TypeAlias = Callable[[Sequence[GivenOrder]], None]
 
 @dataclass(frozen=True, slots=True)
 class ControlOrders:
-    """The stops and pauses of a turn; each also covers all agents below.
+    """The stops and pauses of a turn; each also covers all agents below."""
 
-    Attributes:
-        stopped: Paths of stopped agents.
-        paused: Paths of paused agents.
-        given: All orders that were given in the turn, in order.
-    """
-
-    stopped: tuple[str, ...] = ()
-    paused: tuple[str, ...] = ()
-    given: tuple[GivenOrder, ...] = ()
+    stopped: tuple[str, ...] = ()  # paths of stopped agents
+    paused: tuple[str, ...] = ()  # paths of paused agents
+    given: tuple[GivenOrder, ...] = ()  # all orders that were given in the turn, in order
 
     def find_order(self, agent_path: str) -> Halt | Pause | None:
         """Return the order for an agent, `None` if it has none; a stop comes before a pause."""

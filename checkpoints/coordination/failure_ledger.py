@@ -28,13 +28,9 @@ MAX_KEPT_FAILURES: Final = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredFailure(LoggedFailure):
-    """A failure as it is stored: without the thread's id if it is the root's own.
+    """A failure as it is stored: without the thread's id if it is the root's own."""
 
-    Attributes:
-        number: How many failures the thread had, this one included.
-    """
-
-    number: int
+    number: int  # how many failures the thread had, this one included
 
 
 FAILURE: Final = Records[StoredFailure]("failure", StoredFailure)

@@ -21,15 +21,10 @@ Ranges = list[list[int]]
 
 @dataclass(frozen=True, slots=True)
 class Mailbox:
-    """The counts of one receiver.
+    """The counts of one receiver."""
 
-    Attributes:
-        sent: Number of messages that it was sent.
-        read: Those that it has read on any branch.
-    """
-
-    sent: int = 0
-    read: Ranges = field(default_factory=list)
+    sent: int = 0  # number of messages that it was sent
+    read: Ranges = field(default_factory=list)  # those that it has read on any branch
 
     @property
     def unread(self) -> int:
@@ -39,59 +34,36 @@ class Mailbox:
 
 @dataclass(frozen=True, slots=True)
 class StoredMail:
-    """A message as it is stored.
+    """A message as it is stored."""
 
-    Attributes:
-        sender: Path of the agent that sent it, or `USER`.
-        text: What it says.
-        at: When it was sent, ISO 8601, UTC.
-        after: The checkpoint of the root after which it was sent; empty before the first.
-        kind: Its kind.
-        to: Path of the agent that a copied or held message is for; else empty.
-    """
-
-    sender: str
+    sender: str  # path of the agent that sent it, or `USER`
     text: str
-    at: str
-    after: str = ""
+    at: str  # when it was sent, ISO 8601, UTC
+    after: str = ""  # the checkpoint of the root after which it was sent; empty before the first
     kind: MailKind = "message"
-    to: str = ""
+    to: str = ""  # path of the agent that a copied or held message is for; else empty
 
 
 @dataclass(frozen=True, slots=True)
 class SentCounts:
-    """How many messages an agent has sent in its latest turn with any.
-
-    Attributes:
-        turn: The turn.
-        counts: The number of messages by the path of the receiver.
-    """
+    """How many messages an agent has sent in its latest turn with any."""
 
     turn: str = ""
+    # The number of messages by the path of the receiver.
     counts: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class LaterQuestion:
-    """A question to the user for whose answer nobody waits; an alert, too.
+    """A question to the user for whose answer nothing waits; an alert, too."""
 
-    Attributes:
-        question: It, as JSON of an `AgentQuestion`.
-        path: Path of the asking agent.
-        agent_thread_id: The agent's thread.
-        at: When it was asked, ISO 8601, UTC.
-        after: The checkpoint of the root after which it was asked.
-        answered: Whether it was answered.
-        reader: Path of the agent that reads the answer, if it is another one; else empty.
-    """
-
-    question: dict[str, Any]
-    path: str
+    question: dict[str, Any]  # as JSON of an `AgentQuestion`
+    path: str  # path of the asking agent
     agent_thread_id: str
-    at: str
-    after: str = ""
+    at: str  # when it was asked, ISO 8601, UTC
+    after: str = ""  # the checkpoint of the root after which it was asked
     answered: bool = False
-    reader: str = ""
+    reader: str = ""  # path of the agent that reads the answer, if it is another one; else empty
 
 
 def _count_dropped(open_: Transaction, parts: tuple[str, ...]) -> None:

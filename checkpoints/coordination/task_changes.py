@@ -25,21 +25,13 @@ _UNFINISHED = frozenset({ERROR, INTERRUPT})
 
 
 class TaskChange(NamedTuple):
-    """A change of the ledger that belongs to the writes of a task.
+    """A change of the ledger that belongs to the writes of a task."""
 
-    Attributes:
-        owner: The feature that makes it.
-        make: Makes it.
-        subject: What it is about, for its owner.
-        concerns_others: Whether other runs have to look for it.
-        survives_failure: Whether it is made if the task fails or asks a question, too.
-    """
-
-    owner: str
+    owner: str  # the feature that makes it
     make: Callable[[Transaction], None]
-    subject: Any = None
-    concerns_others: bool = False
-    survives_failure: bool = False
+    subject: Any = None  # what it is about, for its owner
+    concerns_others: bool = False  # whether other runs have to look for it
+    survives_failure: bool = False  # whether it is made if the task fails or asks a question, too
 
 
 class TaskChanges:

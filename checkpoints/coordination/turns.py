@@ -80,16 +80,12 @@ class TurnEnd:
 
 @dataclass(slots=True)
 class RootState:
-    """The state of a session's root, as its run has seen it itself.
+    """The state of a session's root, as its run has seen it itself."""
 
-    Attributes:
-        checkpoint_id: The root's last checkpoint that the run has stored; empty before it.
-        messages: The root's messages there, once the run has ended.
-        allowance: What it may spend in the turn; `None` if its turn was given no budget.
-    """
-
-    checkpoint_id: str = ""
+    checkpoint_id: str = ""  # the root's last checkpoint that the run has stored; empty before it
+    # The root's messages there, once the run has ended.
     messages: Sequence[BaseMessage] | None = None
+    # What it may spend in the turn; `None` if its turn was given no budget.
     allowance: Allowance | None = None
 
     def get_messages(self, checkpoint_id: str) -> Sequence[BaseMessage] | None:
@@ -99,38 +95,30 @@ class RootState:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """A turn that is running.
-
-    Attributes:
-        thread_id: The root's thread.
-        id: The turn's id, given by its caller or its session.
-        fence: The run's lease.
-        task: Digest of its task, if the caller may submit it again.
-        failures: The error of a failed write. Later writes are refused, for they may depend on
-            it. LangGraph goes on for a while: it does not wait for the input's checkpoint, and
-            drops the error if an agent below asks a question.
-        backpressure: Holds back its steps until the events before have been taken.
-        root: The state of the root.
-        answer_mark: Where answers are left to its run; `None` if its run takes none.
-        note_orders: Is told all orders of the turn whenever its gate reads them.
-        note_dismissals: Is told the dismissals that its gate reads for the first time.
-        hidden_dismissals: Keys of the dismissals that its branch does not see.
-        hidden_messages: Ids of the messages of its thread that no model is shown.
-        note_usage: Is told the model calls of which no reply of a thread tells.
-    """
+    """A turn that is running."""
 
     thread_id: str
-    id: str
-    fence: Fence
-    task: str = ""
+    id: str  # the turn's id, given by its caller or its session
+    fence: Fence  # the run's lease
+    task: str = ""  # digest of its task, if the caller may submit it again
+    # The error of a failed write. Later writes are refused, for they may depend on it. LangGraph
+    # goes on for a while: it does not wait for the input's checkpoint, and drops the error if an
+    # agent below asks a question.
     failures: list[StorageError] = field(default_factory=list, compare=False)
+    # Holds back its steps until the events before have been taken.
     backpressure: Backpressure | None = field(default=None, compare=False)
     root: RootState = field(default_factory=RootState, compare=False)
+    # Where answers are left to its run; `None` if its run takes none.
     answer_mark: AnswerMark | None = field(default=None, compare=False)
+    # Called with all orders of the turn whenever its gate reads them.
     note_orders: OrderListener | None = field(default=None, compare=False)
+    # Called with the dismissals that its gate reads for the first time.
     note_dismissals: DismissalListener | None = field(default=None, compare=False)
+    # Keys of the dismissals that its branch does not see.
     hidden_dismissals: frozenset[str] = field(default=frozenset(), compare=False)
+    # Ids of the messages of its thread that no model is shown.
     hidden_messages: frozenset[str] = field(default=frozenset(), compare=False)
+    # Called with the model calls that no reply of a thread shows.
     note_usage: UsageListener | None = field(default=None, compare=False)
 
     def check_write(self, cursor: sqlite3.Cursor) -> None:
@@ -170,23 +158,14 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class TurnRecord:
-    """The record of a turn, as it is stored; the end is in it once the turn has ended.
+    """The record of a turn, as it is stored; the end is in it once the turn has ended."""
 
-    Attributes:
-        task: Digest of its task.
-        announced: Whether it was recorded before its first checkpoint was stored.
-        text: The root's last message; `None` until the turn has ended.
-        status: How it has ended.
-        reason: Why it has no whole answer, or a remark on the answer.
-        response: The root's response as JSON; `None` in a row from before.
-    """
-
-    task: str
-    announced: bool = False
-    text: str | None = None
-    status: EndStatus = "finished"
-    reason: str = ""
-    response: str | None = None
+    task: str  # digest of its task
+    announced: bool = False  # whether it was recorded before its first checkpoint was stored
+    text: str | None = None  # the root's last message; `None` until the turn has ended
+    status: EndStatus = "finished"  # how it has ended
+    reason: str = ""  # why it has no whole answer, or a remark on the answer
+    response: str | None = None  # the root's response as JSON; `None` in a row from before
 
     def to_json(self) -> dict[str, Any]:
         """Return the record as it is stored."""

@@ -34,29 +34,19 @@ HOST = socket.gethostname()
 
 
 class StreamEntry(NamedTuple):
-    """One record of a stream.
+    """One record of a stream."""
 
-    Attributes:
-        sequence: Its position, counted from 1 without a gap, in the order of commit.
-        at: When it was appended, ISO 8601, UTC; unlike the sequence, it may go back.
-        record: The JSON value that was appended.
-    """
-
-    sequence: int
-    at: str
-    record: Any
+    sequence: int  # its position, counted from 1 without a gap, in the order of commit
+    at: str  # when it was appended, ISO 8601, UTC; unlike the sequence, it may go back
+    record: Any  # the JSON value that was appended
 
 
 class VersionedValue(NamedTuple, Generic[T]):
-    """The value of a key.
-
-    Attributes:
-        value: The value that was set.
-        version: Grows with every change of the key, and is never used again for the key, not
-            even after a deletion.
-    """
+    """The value of a key."""
 
     value: T
+    # Grows with every change of the key, and is never used again for the key, not even after a
+    # deletion.
     version: int
 
 
@@ -69,31 +59,19 @@ class StoredRecord(NamedTuple, Generic[T]):
 
 
 class Fence(NamedTuple):
-    """Proof of a lease: that its name has had no other holder since this epoch began.
-
-    Attributes:
-        name: The lease's name.
-        epoch: How many times the name had been leased, this time included.
-    """
+    """Proof of a lease: that its name has had no other holder since this epoch began."""
 
     name: str
-    epoch: int
+    epoch: int  # how many times the name had been leased, this time included
 
 
 class LeaseHolder(NamedTuple):
-    """The last holder of a lease, alive or not; only its lock shows that.
+    """The last holder of a lease, alive or not; only its lock shows that."""
 
-    Attributes:
-        epoch: How many times the name has been leased.
-        pid: The holder's process.
-        since: When it took the lease, ISO 8601, UTC.
-        host: Name of the holder's machine or container; empty in a row from before.
-    """
-
-    epoch: int
-    pid: int
-    since: str
-    host: str = ""
+    epoch: int  # how many times the name has been leased
+    pid: int  # the holder's process
+    since: str  # when it took the lease, ISO 8601, UTC
+    host: str = ""  # name of the holder's machine or container; empty in a row from before
 
 
 def check_number(where: str, number: object, kind: str = ANY_RECORD.name) -> int:

@@ -25,83 +25,53 @@ ChargeState: TypeAlias = Literal["reserved", "charged", "estimated", "unknown", 
 
 @dataclass(frozen=True, slots=True)
 class GrantRecord:
-    """A grant as it is stored; amounts are those of `store_amounts`.
+    """A grant as it is stored; amounts are those of `store_amounts`."""
 
-    Attributes:
-        path: Path of the agent that it is for, with all below it.
-        granted: What it may spend.
-        above: Ids of the grants that it was taken from, by unit.
-        spent: What was spent, by those below it that have ended, too.
-        reserved: What is reserved, for calls under way and for grants below it.
-        closed: Whether its request has been answered; what was not spent is back.
-        asks: Whether its agent has asked a question, so that another request may go on with it.
-        halted: Why no other call may be made, though something is free; empty if one may.
-        warned: The units of which its agents were told what is left.
-        warn_at: The share at which they are.
-        after: The root's checkpoint after which it was given.
-        currency: That of the money.
-        fan_out: Thread of the superior whose call makes several requests that share it; else empty.
-        thread_id: LangGraph's id of the thread, for SQL.
-    """
-
-    path: str
-    granted: Stored
+    path: str  # path of the agent that it is for, with all below it
+    granted: Stored  # what it may spend
+    # Ids of the grants that it was taken from, by unit.
     above: dict[str, str] = field(default_factory=dict)
+    # What was spent, by those below it that have ended, too.
     spent: Stored = field(default_factory=dict)
+    # What is reserved, for calls under way and for grants below it.
     reserved: Stored = field(default_factory=dict)
-    closed: bool = False
+    closed: bool = False  # whether its request has been answered; what was not spent is back
+    # Whether its agent has asked a question, so that another request may go on with it.
     asks: bool = False
-    halted: str = ""
+    halted: str = ""  # why no other call may be made, though something is free; empty if one may
+    # The units of which its agents were told what is left.
     warned: list[str] = field(default_factory=list)
-    warn_at: float = 0.8
-    after: str = ""
-    currency: str = ""
+    warn_at: float = 0.8  # the share at which they are
+    after: str = ""  # the root's checkpoint after which it was given
+    currency: str = ""  # that of the money
+    # Thread of the superior whose call makes several requests that share it; else empty.
     fan_out: str = ""
-    thread_id: str = ""
+    thread_id: str = ""  # LangGraph's id of the thread, for SQL
 
 
 @dataclass(frozen=True, slots=True)
 class ChargeRecord:
-    """What one call of a model or a tool is charged, as it is stored.
-
-    Attributes:
-        kind: What was called.
-        path: Path of the agent that made the call.
-        agent_thread_id: Its thread.
-        state: `"reserved"` while it is under way; `"estimated"` and `"unknown"` if what it is
-            charged was not reported; `"lost"` if its process has died, and it was made again.
-        grants: Ids of the grants that it is taken from, by unit.
-        model: Name of the model.
-        input_tokens: Tokens that the model has read.
-        output_tokens: Tokens that it has written.
-        tokens: Tokens that are charged, or reserved.
-        money: The same of money, as a text; empty without prices.
-        currency: That of the money.
-        checkpoint_ns: Namespace of the agent's level.
-        checkpoint_id: The checkpoint of that level at which the call was made.
-        after: The root's checkpoint at which it was made.
-        cached_tokens: Tokens of those read that its provider had in its cache.
-        thread_id: LangGraph's id of the thread, for SQL.
-        reply_id: Id of the reply, if that may stand in a thread and is not to count again.
-    """
+    """What one call of a model or a tool is charged, as it is stored."""
 
     kind: Literal["model", "tool"]
-    path: str
+    path: str  # path of the agent that made the call
     agent_thread_id: str
+    # `"reserved"` while it is under way; `"estimated"` and `"unknown"` if what it is charged was
+    # not reported; `"lost"` if its process has died, and it was made again.
     state: ChargeState
-    grants: dict[str, str]
-    model: str = ""
-    input_tokens: int = 0
-    output_tokens: int = 0
-    tokens: int = 0
-    money: str = ""
-    currency: str = ""
-    checkpoint_ns: str = ""
-    checkpoint_id: str = ""
-    after: str = ""
-    cached_tokens: int = 0
-    thread_id: str = ""
-    reply_id: str = ""
+    grants: dict[str, str]  # ids of the grants that it is taken from, by unit
+    model: str = ""  # name of the model
+    input_tokens: int = 0  # tokens that the model has read
+    output_tokens: int = 0  # tokens that it has written
+    tokens: int = 0  # tokens that are charged, or reserved
+    money: str = ""  # the same of money, as a text; empty without prices
+    currency: str = ""  # that of the money
+    checkpoint_ns: str = ""  # namespace of the agent's level
+    checkpoint_id: str = ""  # the checkpoint of that level at which the call was made
+    after: str = ""  # the root's checkpoint at which it was made
+    cached_tokens: int = 0  # tokens of those read that its provider had in its cache
+    thread_id: str = ""  # LangGraph's id of the thread, for SQL
+    reply_id: str = ""  # id of the reply, if that may stand in a thread and is not to count again
 
     @property
     def amounts(self) -> dict[Unit, Amount]:

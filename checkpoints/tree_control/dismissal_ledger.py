@@ -47,17 +47,11 @@ DISMISSAL: Final = Records[StoredDismissal]("dismissal", StoredDismissal, "key")
 
 @dataclass(frozen=True, slots=True)
 class CutCall:
-    """A tool call that was under way when its agent was dismissed: its outcome is not known.
+    """A tool call that was under way when its agent was dismissed: its outcome is not known."""
 
-    Attributes:
-        path: Path of the agent.
-        tool: Name of the tool.
-        call_id: Id of the call.
-    """
-
-    path: str
-    tool: str
-    call_id: str
+    path: str  # path of the agent
+    tool: str  # name of the tool
+    call_id: str  # id of the call
 
     def __str__(self) -> str:
         return f"{self.tool} of {self.path}"
@@ -65,17 +59,11 @@ class CutCall:
 
 @dataclass(frozen=True, slots=True)
 class CommittedDismissal:
-    """What one commit has found, and has changed.
+    """What one commit has found, and has changed."""
 
-    Attributes:
-        dismissal: The dismissal that holds now.
-        is_new: Whether it did not hold before.
-        cut_calls: The tool calls of the subtree that were under way.
-    """
-
-    dismissal: Dismissal
-    is_new: bool
-    cut_calls: tuple[CutCall, ...] = ()
+    dismissal: Dismissal  # the dismissal that holds now
+    is_new: bool  # whether it did not hold before
+    cut_calls: tuple[CutCall, ...] = ()  # the tool calls of the subtree that were under way
 
 
 def commit_dismissal(

@@ -21,17 +21,11 @@ _NAME: Final = "hidden"
 
 @dataclass(frozen=True, slots=True)
 class StoredRepair:
-    """What is hidden since a repair.
+    """What is hidden since a repair."""
 
-    Attributes:
-        messages: The ids of all messages that are hidden, at any depth.
-        by: Who has made the repair.
-        at: When, ISO 8601, UTC.
-    """
-
-    messages: list[str]
-    by: str
-    at: str
+    messages: list[str]  # the ids of all messages that are hidden, at any depth
+    by: str  # who has made the repair
+    at: str  # when, ISO 8601, UTC
 
 
 REPAIR: Final = Records[StoredRepair]("repair", StoredRepair, "key")

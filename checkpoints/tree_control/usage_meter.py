@@ -22,19 +22,12 @@ from echelons.guards.limits import Limits
 
 @dataclass(frozen=True, slots=True)
 class TurnUsage:
-    """What a turn has spent.
+    """What a turn has spent."""
 
-    Attributes:
-        steps: Model calls, tool calls and runs of subordinates.
-        calls: Model calls.
-        tokens: Tokens that models reported.
-        seconds: Time that it has been running.
-    """
-
-    steps: int = 0
-    calls: int = 0
-    tokens: int = 0
-    seconds: FiniteFloat = 0.0
+    steps: int = 0  # model calls, tool calls and runs of subordinates
+    calls: int = 0  # model calls
+    tokens: int = 0  # tokens that models reported
+    seconds: FiniteFloat = 0.0  # time that it has been running
 
 
 METER: Final = Records[TurnUsage]("meter", TurnUsage, raw=sys.maxsize)

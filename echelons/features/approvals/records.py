@@ -25,17 +25,11 @@ Config = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class StandingDecision:
-    """A decision as it is stored.
+    """A decision as it is stored."""
 
-    Attributes:
-        decision: Its JSON.
-        thread: The root's thread in which it was given; a copy of the thread has another id.
-        after: The root's checkpoint at which it was given.
-    """
-
-    decision: dict[str, Any]
-    thread: str
-    after: str
+    decision: dict[str, Any]  # its JSON
+    thread: str  # the root's thread in which it was given; a copy of the thread has another id
+    after: str  # the root's checkpoint at which it was given
 
 
 # A fork takes over none of them, wherever it begins.

@@ -57,21 +57,13 @@ _OWNER: Final = "mail"
 
 
 class SentMail(NamedTuple):
-    """A message that an agent has sent.
+    """A message that an agent has sent."""
 
-    Attributes:
-        thread_id: LangGraph's id of the thread.
-        path: Path of the agent that reads it.
-        mail: The message.
-        turn: The turn of its sender.
-        receiver: Path of the agent that it is for; empty for a copy.
-    """
-
-    thread_id: str
-    path: str
-    mail: StoredMail
-    turn: str
-    receiver: str
+    thread_id: str  # LangGraph's id of the thread
+    path: str  # path of the agent that reads it
+    mail: StoredMail  # the message
+    turn: str  # the turn of its sender
+    receiver: str  # path of the agent that it is for; empty for a copy
 
     def store(self, open_: Transaction) -> None:
         """Add it to the mailbox of its receiver."""
