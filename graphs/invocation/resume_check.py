@@ -7,7 +7,7 @@ that a run is to begin from exists: LangGraph begins from nothing, and what it s
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final, NamedTuple, Self
@@ -167,18 +167,14 @@ def _plan_check(
     namespace = str(configurable.get("checkpoint_ns") or "")
     checkpoint_id = configurable.get("checkpoint_id") or None
     root = OneCheckpoint(str(configurable["thread_id"]), namespace, checkpoint_id)
-    return saver, _check_places(agent, root, named, resumes, get_spawnable(config))
 
+    def check() -> ReadPlan[Identity | None]:
+        yield from check_named_checkpoints(named)
+        if not resumes:
+            return None
+        return (yield from check_checkpoint(agent, root, get_spawnable(config)))
 
-def _check_places(
-    agent: Agent,
-    root: OneCheckpoint,
-    named: Sequence[OneCheckpoint],
-    resumes: bool,
-    spawnable: Mapping[str, SpawnableAgent],
-) -> ReadPlan[Identity | None]:
-    yield from check_named_checkpoints(named)
-    return (yield from check_checkpoint(agent, root, spawnable)) if resumes else None
+    return saver, check()
 
 
 def check_checkpoint(

@@ -8,7 +8,7 @@ the end of the run is dropped, and its call stays counted.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from threading import Event, Lock, Thread
@@ -40,7 +40,6 @@ from echelons.features.monitors.placing import PlacedMonitor
 from echelons.features.monitors.settings import Alert, decide_alert
 from echelons.features.monitors.verdict import (
     MAX_EVENTS,
-    Verdict,
     WatchedEvent,
     build_segment_text,
     build_system_text,
@@ -157,10 +156,6 @@ class MonitorWatch:
         self._fault: EchelonsError | None = None
         paths = {placed.path for placed in monitors}
         self._watchers = [_Watcher(self, placed, paths) for placed in monitors]
-        self._begin()
-
-    def _begin(self) -> None:
-        """Find out where each goes on, at the beginning of a run."""
         try:
             events = self.source.read(None)
             numbers = [event.number for event in events] or [1]
@@ -250,7 +245,9 @@ class _Watcher:
         try:
             while self._wait():
                 if halt := self._try_once():
-                    self._say_end(halt)
+                    why = halt.reason
+                    LOG.warning("monitor %s looks no more in this turn: %s", self.path, why)
+                    self._note(self.path, "warning", f"looks no more: {why}")
                     return
         except LeaseLost:
             return  # the run ends by the same
@@ -321,7 +318,8 @@ class _Watcher:
             return None
         self._watch.add_usage(read_message_usage(reply).model_copy(update={"model_calls": 0}))
         used = read_usage(self._model.description, messages, reply, self._own)
-        verdict = self._read_reply(reply)
+        broken = ({"name": call["name"], "args": call["args"]} for call in reply.invalid_tool_calls)
+        verdict = read_verdict([*reply.tool_calls, *broken], self._placed, self._known)
         decisions: list[AlertDecision] = [self._decide(raised) for raised in verdict.alerts]
         after = self._find_root_checkpoint()
         judged = JudgedEvents(events[-1].number, reply, used, after, asked_after)
@@ -357,7 +355,13 @@ class _Watcher:
     def _call_model(self, messages: Sequence[BaseMessage], after: str) -> Any:
         """Return the reply of its model, charged to the budget of the turn if there is one."""
         watch, account = self._watch, None
-        config = _build_config(watch.run.config, self._placed)
+        around, name = watch.run.config, self.path.rpartition(PATH_SEPARATOR)[2]
+        config: RunnableConfig = {
+            "callbacks": around.get("callbacks"),
+            "tags": around.get("tags") or [],
+            "metadata": {"agent": name, "agent_path": self.path},
+            "run_name": name,
+        }
         if watch.allowance is not None:
             account = Account(watch.budgets, watch.allowance, self._build_charged_config(after))
         return run_plan_steps(ask(self._model, messages, config, account))
@@ -383,11 +387,6 @@ class _Watcher:
             data={"model": str(reply.response_metadata.get("model_name", "")), "monitor": True},
         )
 
-    def _read_reply(self, reply: AIMessage) -> Verdict:
-        broken = ({"name": call["name"], "args": call["args"]} for call in reply.invalid_tool_calls)
-        calls: list[Mapping[str, Any]] = [*reply.tool_calls, *broken]
-        return read_verdict(calls, self._placed, self._known)
-
     def _decide(self, alert: Alert) -> AlertDecision:
         try:
             return decide_alert(self._placed.on_alert, alert)
@@ -410,21 +409,6 @@ class _Watcher:
         why = describe_error(error, self._watch.run.graph.failures.redactor)
         LOG.warning("monitor %s: %s", self.path, why)
         self._note(self.path, "error", why)
-
-    def _say_end(self, halt: Halt) -> None:
-        LOG.warning("monitor %s looks no more in this turn: %s", self.path, halt.reason)
-        text = f"looks no more: {halt.reason}"
-        self._note(self.path, "warning", text)
-
-
-def _build_config(config: RunnableConfig, placed: PlacedMonitor) -> RunnableConfig:
-    name = placed.path.rpartition(PATH_SEPARATOR)[2]
-    return {
-        "callbacks": config.get("callbacks"),
-        "tags": config.get("tags") or [],
-        "metadata": {"agent": name, "agent_path": placed.path},
-        "run_name": name,
-    }
 
 
 def _describe_stored(stored: StoredEvent) -> str:
