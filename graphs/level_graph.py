@@ -284,20 +284,20 @@ def _collect_tools(
 
 
 def _build_model(position: LevelPosition, tools: _LevelTools) -> AgentModel:
-    agent, own, shown = position.agent, position.model, tools.shown
-    model: Runnable[Any, Any] | ModelFunction = own
+    agent, base, shown = position.agent, position.model, tools.shown
+    model: Runnable[Any, Any] | ModelFunction = base
     bind_more = None
-    if not hasattr(own, "bind_tools"):
-        model = ModelFunction(own, shown)
+    if not hasattr(base, "bind_tools"):
+        model = ModelFunction(base, shown)
     elif position.can_call:
-        output_format = _build_output_format(agent, own)
-        bind_more = partial(own.bind_tools, **output_format)
+        output_format = _build_output_format(agent, base)
+        bind_more = partial(base.bind_tools, **output_format)
         if shown:
             model = bind_more(shown)
         elif output_format:
-            model = own.bind(**output_format)
+            model = base.bind(**output_format)
     elif shown:
-        model = own.bind_tools(shown)
+        model = base.bind_tools(shown)
     guidance, may_spawn = position.guidance, position.can_call and agent.permissions.spawn
     if not isinstance(guidance, str):
         guidance = build_guidance(
@@ -316,7 +316,7 @@ def _build_model(position: LevelPosition, tools: _LevelTools) -> AgentModel:
     return AgentModel(
         model,
         SystemPrompt(agent.prompt, guidance),
-        own if takes_timeout(own) else None,
+        base if takes_timeout(base) else None,
         shown,
         tools.results,
         bind_more,
@@ -384,7 +384,7 @@ def _is_person(agent: Agent, subordinate: str, way: str) -> bool:
     """Return whether a person works on an agent's tasks for a subordinate and a target below it."""
     below, member = agent.subordinates, None
     for name in (subordinate, *filter(None, way.split(PATH_SEPARATOR))):
-        member = next((each for each in below if each.name == name), None)
+        member = next((other for other in below if other.name == name), None)
         if member is None:
             return False
         below = member.subordinates

@@ -115,8 +115,10 @@ class ToolLimits(NamedTuple):
             model = self.models[agent.name]
             if is_offline_planner(model):
                 continue
-            provided = sum(1 for each in agent.tools if get_provider_tool_name(each))
-            is_strict = any(each.__name__ in _STRICT_CLIENTS for each in type(model).__mro__)
+            provided = sum(
+                1 for provided_tool in agent.tools if get_provider_tool_name(provided_tool)
+            )
+            is_strict = any(base.__name__ in _STRICT_CLIENTS for base in type(model).__mro__)
             for name, why in _iterate_faults(described, provided, built_in):
                 if is_strict:
                     raise invalid_tool(path, name, why)
@@ -173,8 +175,11 @@ def _iterate_faults(
             )
     if (number := len(described) + provided + len(built_in)) > MAX_TOOLS:
         last = described[-1][0] if described else ""
-        own = f", {len(built_in)} built-in ones included" if built_in else ""
-        yield last, f"it is one of {number} tools of the agent{own}, and OpenAI takes {MAX_TOOLS}"
+        included = f", {len(built_in)} built-in ones included" if built_in else ""
+        yield (
+            last,
+            f"it is one of {number} tools of the agent{included}, and OpenAI takes {MAX_TOOLS}",
+        )
 
 
 def resolve_reach(

@@ -82,11 +82,11 @@ class Act(Node):
         self._wraps = wraps
         self._built_in = built_in
         self._own_tools = tools
-        self._effect_kinds = {each.name: get_effect_kind(each) for each in tools}
+        self._effect_kinds = {tool.name: get_effect_kind(tool) for tool in tools}
         # In an event loop, LangChain runs them in a thread.
-        self._threaded_tools = {each.name for each in tools if not supports_async(each)}
-        self._async_only_tools = {each.name for each in tools if is_async_only(each)}
-        self._state_readers = {each.name for each in tools if reads_state(each)}
+        self._threaded_tools = {tool.name for tool in tools if not supports_async(tool)}
+        self._async_only_tools = {tool.name for tool in tools if is_async_only(tool)}
+        self._state_readers = {tool.name for tool in tools if reads_state(tool)}
         self._journal = journal
         self._history = history
         self._approvals = approvals
@@ -148,33 +148,35 @@ class Act(Node):
 
     def _execute(
         self,
-        given: ToolCall,
+        tool_call: ToolCall,
         config: RunnableConfig,
         kwargs: Mapping[str, Any],
         entry: CallEntry | None = None,
     ) -> Plan[Any]:
         """Run a call that is approved and allowed, or return its recorded result."""
-        if (grant := get_context(config).grant) and (refused := _refuse_ungranted(given, grant)):
+        if (grant := get_context(config).grant) and (
+            refused := _refuse_ungranted(tool_call, grant)
+        ):
             return refused
         gate = get_gate(config)
-        own = entry.build_config() if entry else config
+        call_config = entry.build_config() if entry else config
         approval = entry.approval if entry else None
-        is_held = not approval and self._approvals.may_hold(given["name"], own)
+        is_held = not approval and self._approvals.may_hold(tool_call["name"], call_config)
         enter = partial(gate.enter, Step.APPROVAL, config)
         if is_held and not (yield build_step(enter, gate.arun)):
-            effect = self._build_effect_call(given, config, entry)
-            approval = yield from self._approvals.plan(effect, own)
+            effect = self._build_effect_call(tool_call, config, entry)
+            approval = yield from self._approvals.plan(effect, call_config)
             if approval.answer.verdict != "allowed":
-                return build_rejected_update(given, approval)
+                return build_rejected_update(tool_call, approval)
             if entry:
                 entry.approval = approval
         verdict = yield build_step(partial(gate.enter, Step.TOOL, config), gate.arun)
-        refusal = _build_refusal(verdict, given)
-        call, own = self._build_call(given, own, kwargs, approval, entry)
-        if given["name"] in self._state_readers and (previous := _read_previous(config)):
+        refusal = _build_refusal(verdict, tool_call)
+        call, call_config = self._build_call(tool_call, call_config, kwargs, approval, entry)
+        if tool_call["name"] in self._state_readers and (previous := _read_previous(config)):
             past = yield build_past_step(self._history, previous, config)
             call = replace(call, state=extend_state(past, config))
-        return (yield from execute_at_most_once(self._journal, call, own, refusal))
+        return (yield from execute_at_most_once(self._journal, call, call_config, refusal))
 
     @cached_property
     def _tool_node(self) -> ToolNode:
@@ -184,17 +186,19 @@ class Act(Node):
         return ToolNode(tools, handle_tool_errors=False, awrap_tool_call=run_detached)
 
     def _build_effect_call(
-        self, given: ToolCall, config: RunnableConfig, entry: CallEntry | None = None
+        self, tool_call: ToolCall, config: RunnableConfig, entry: CallEntry | None = None
     ) -> EffectCall:
-        kind = self._effect_kinds.get(given["name"], EffectKind.ONCE)
-        call = build_journal_call(config, given["id"] or "", given["name"], given["args"], kind)
-        if (received := getattr(given, "received", None)) is not None:
+        kind = self._effect_kinds.get(tool_call["name"], EffectKind.ONCE)
+        call = build_journal_call(
+            config, tool_call["id"] or "", tool_call["name"], tool_call["args"], kind
+        )
+        if (received := getattr(tool_call, "received", None)) is not None:
             call = replace(call, received=received)
         return replace(call, entry=entry.number, is_wrapped=True) if entry else call
 
     def _build_call(
         self,
-        given: ToolCall,
+        tool_call: ToolCall,
         config: RunnableConfig,
         kwargs: Mapping[str, Any],
         approval: ToolApproval | None,
@@ -204,16 +208,19 @@ class Act(Node):
             config = with_root_request(config)
         edited = approval.answer.edited_arguments if approval else None
         if edited is not None:
-            given = ToolCall(
-                name=given["name"], args=dict(edited), id=given["id"], type="tool_call"
+            tool_call = ToolCall(
+                name=tool_call["name"],
+                args=dict(edited),
+                id=tool_call["id"],
+                type="tool_call",
             )
         call = JournaledCall(
-            self._build_effect_call(given, config, entry),
+            self._build_effect_call(tool_call, config, entry),
             (entry.tools if entry else None) or self._tool_node,
-            given,
+            tool_call,
             kwargs,
-            is_threaded=given["name"] in self._threaded_tools,
-            needs_loop=given["name"] in self._async_only_tools,
+            is_threaded=tool_call["name"] in self._threaded_tools,
+            needs_loop=tool_call["name"] in self._async_only_tools,
             is_edited=edited is not None,
             prior_answers=approval.places if approval else (),
             told=approval.told if approval else (),
@@ -223,7 +230,7 @@ class Act(Node):
         return call, config
 
 
-def _note_inner_calls(update: Any, given: ToolCall, inner: InnerCalls) -> Any:
+def _note_inner_calls(update: Any, tool_call: ToolCall, inner: InnerCalls) -> Any:
     """Return the update of a call, its answer with what the models within have used."""
     if not inner.usage.model_calls:
         return update
@@ -233,19 +240,19 @@ def _note_inner_calls(update: Any, given: ToolCall, inner: InnerCalls) -> Any:
         metadata = {**answer.response_metadata, CALLS_KEY: used}
         return answer.model_copy(update={"response_metadata": metadata})
 
-    return change_answer(update, given["id"], note)
+    return change_answer(update, tool_call["id"], note)
 
 
-def _refuse_ungranted(given: ToolCall, grant: Grant) -> dict[str, Any] | None:
+def _refuse_ungranted(tool_call: ToolCall, grant: Grant) -> dict[str, Any] | None:
     """Return the update for a call of a tool that is not granted, `None` for any other.
 
     A tree checks its own tools when it is made; a tree in a tool of another has the other's grant.
     """
-    if grant.allows_tool(given["name"]):
+    if grant.allows_tool(tool_call["name"]):
         return None
     allowed = ", ".join(grant.tools or ()) or "none"
-    why = f"Error: the tool {given['name']!r} is not granted to you; granted are: {allowed}"
-    answer = ToolMessage(why, tool_call_id=given["id"], name=given["name"], status="error")
+    why = f"Error: the tool {tool_call['name']!r} is not granted to you; granted are: {allowed}"
+    answer = ToolMessage(why, tool_call_id=tool_call["id"], name=tool_call["name"], status="error")
     return {"messages": [mark_refused(answer)]}
 
 
@@ -267,8 +274,10 @@ def find_call(sent: Any, config: RunnableConfig) -> ToolCall:
         if isinstance(message, AIMessage):
             for call in message.tool_calls:
                 if call["id"] == sent:
-                    own = ToolCall(name=call["name"], args=call["args"], id=sent, type="tool_call")
-                    return find_meant_call(message, own)
+                    meant = ToolCall(
+                        name=call["name"], args=call["args"], id=sent, type="tool_call"
+                    )
+                    return find_meant_call(message, meant)
             is_past_reply = True
         elif is_past_reply and isinstance(message, ToolMessage) and message.tool_call_id == sent:
             # An earlier call of the same id has been answered.

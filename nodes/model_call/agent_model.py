@@ -78,14 +78,14 @@ class AgentModel:
         prompt = Prompt(system, messages, self.shown_tools, shorten)
         for prepare in prompt_hooks:
             prompt = yield from prepare(prompt, step)
-        given = ModelInput(prompt.system, prompt.messages, past, state, more)
+        model_input = ModelInput(prompt.system, prompt.messages, past, state, more)
         view = View(step.joined.mark, self.announces_notices, shorten)
-        return ModelCall(step, bound, given, with_view(step.config, view), prompt.metadata)
+        return ModelCall(step, bound, model_input, with_view(step.config, view), prompt.metadata)
 
     def ask(self, call: ModelCall) -> Plan[ModelAnswer]:
         """Call the model, within all hooks."""
-        asked = (call.model, call.config)
-        work = PlanStep(partial(call.input.answer, *asked), partial(call.input.aanswer, *asked))
+        where = (call.model, call.config)
+        work = PlanStep(partial(call.input.answer, *where), partial(call.input.aanswer, *where))
         return cast("ModelAnswer", (yield work))
 
     def _offer_reading(
@@ -95,12 +95,12 @@ class AgentModel:
 
         From the first long result on, the tool is there in every request of the thread.
         """
-        found, shorten = self.results.examine(messages), self.results.shorten
-        if found is Examination.WHOLE:
+        examination, shorten = self.results.examine(messages), self.results.shorten
+        if examination is Examination.WHOLE:
             return bound, shorten if self.always_shortens else None, ()
         bind = self.bind_more if bound.unbound is None else bound.unbound.bind_tools
         has_room = len(self.shown_tools) < MAX_TOOLS
-        if bind is None or found is not Examination.CUT or not has_room:
+        if bind is None or examination is not Examination.CUT or not has_room:
             return bound, shorten, ()
         more = (self.reading_schema,)
         if bound is self._bound and self._reading:

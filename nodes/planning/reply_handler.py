@@ -178,7 +178,7 @@ class ReplyHandler:
 
         `limits` returns those of a request to a subordinate; a reply without requests needs none.
         """
-        able, policy, reply = self.callable_tools, self.policy, context.message
+        tools, policy, reply = self.callable_tools, self.policy, context.message
         before, identity = context.state["messages"], context.identity
         thread = identity.thread_id
         ends = not (reply.tool_calls or reply.invalid_tool_calls)
@@ -188,28 +188,31 @@ class ReplyHandler:
                 return continued
         if not ends and (refused := build_refused_update(reply, context.parsed.answers, identity)):
             return refused
-        if able.output and not _was_withheld(reply):
+        if tools.output and not _was_withheld(reply):
             parsed = context.parsed
-            update = build_correction_update(able.output, reply, parsed, before, identity)
+            update = build_correction_update(tools.output, reply, parsed, before, identity)
             if update:
                 return update
-        if ends and able.subordinates and not able.tools and not _has_asked(before):
+        if ends and tools.subordinates and not tools.tools and not _has_asked(before):
             metadata = {**reply.response_metadata, UNASKED_KEY: True}
             marked = reply.model_copy(update={"response_metadata": metadata})
             context = replace(context, message=marked)
         plan = build_delegation_plan(
-            context.parsed, routed, policy, able.width, able.only_subordinate
+            context.parsed, routed, policy, tools.width, tools.only_subordinate
         )
         if policy.repeats == "refuse" and plan.requests:
-            plan.refuse_repeated(lambda asked: find_answered(asked, before, thread))
-        targets = {key: join_path(each.remaining[0][1:]) for key, each in plan.candidates.items()}
+            plan.refuse_repeated(lambda request: find_answered(request, before, thread))
+        targets = {
+            key: join_path(candidates.remaining[0][1:])
+            for key, candidates in plan.candidates.items()
+        }
         tell = None
         if policy.context and plan.requests:
             messages = [*context.past.messages, *before]
             tell = partial(
                 condense_context, policy.context, messages, context.identity, context.has_workspace
             )
-        return _build_update(context, plan, targets, able.is_person, limits, tell)
+        return _build_update(context, plan, targets, tools.is_person, limits, tell)
 
 
 def build_relay_update(past: Past, state: Mapping[str, Any], identity: Identity) -> dict[str, Any]:
@@ -274,7 +277,7 @@ def adopt_reply(
             f"{identity.request_id}/{place}" for place in count(removed + sum(map(len, before)))
         )
         ids = (derive_message_id(identity.thread_id, place) for place in places)
-        update["id"] = next(each for each in ids if each not in taken)
+        update["id"] = next(unused for unused in ids if unused not in taken)
     return assign_call_ids(adopt_written_arguments(message.model_copy(update=update)))
 
 
@@ -290,9 +293,11 @@ def _build_update(
     tell: Callable[[SubordinateCall], Mapping[str, Any]] | None = None,
 ) -> dict[str, Any]:
     message, identity = context.message, context.identity
-    known = {**context.past.heads, **(context.state.get("heads") or {})}
+    known_heads = {**context.past.heads, **(context.state.get("heads") or {})}
     kept = _build_notes(context, plan)
-    threads, heads = choose_threads(plan.requests, targets, known, message, identity, is_person)
+    threads, heads = choose_threads(
+        plan.requests, targets, known_heads, message, identity, is_person
+    )
     if threads:
         kept[THREADS_KEY] = threads
     if len(heads) > 1 and (beside := list_side_by_side(threads, heads)):
@@ -333,10 +338,10 @@ def _note_specifications(
     spawned: Mapping[str, Mapping[str, Any]],
 ) -> None:
     """Add the specifications of the spawned agents that calls go to, by call id, to their heads."""
-    for each in requests:
-        made, thread = spawned.get(each.call_id, {}), threads[each.call_id]
-        if each.subordinate in made:
-            heads[thread] = Head(**{**heads[thread], "spawned": made[each.subordinate]})
+    for request in requests:
+        made, thread = spawned.get(request.call_id, {}), threads[request.call_id]
+        if request.subordinate in made:
+            heads[thread] = Head(**{**heads[thread], "spawned": made[request.subordinate]})
 
 
 def _build_notes(context: ReplyContext, plan: DelegationPlan) -> dict[str, Any]:
@@ -353,7 +358,7 @@ def _build_notes(context: ReplyContext, plan: DelegationPlan) -> dict[str, Any]:
     if context.parsed.mended:
         kept[MENDED_KEY] = dict(context.parsed.mended)
     if plan.fan_outs:
-        kept[PARTS_KEY] = {each.call_id: each.stored() for each in plan.fan_outs}
+        kept[PARTS_KEY] = {fan_out.call_id: fan_out.stored() for fan_out in plan.fan_outs}
     return kept
 
 
@@ -372,27 +377,27 @@ def _build_request_notes(
     notes: dict[str, dict[str, Any]] = {}
     begun: set[str] = set()
     # Of a task that is passed on; a model's reply has none of its own.
-    known: Mapping[str, Any] = message.response_metadata.get(REQUESTS_KEY) or {}
+    noted: Mapping[str, Any] = message.response_metadata.get(REQUESTS_KEY) or {}
     named = {call["id"]: call["args"].get("subordinate") for call in message.tool_calls}
-    for each in plan.requests:
-        note = {**known.get(each.call_id, {}), **limits(each.subordinate).fields}
-        thread = threads[each.call_id]
+    for request in plan.requests:
+        note = {**noted.get(request.call_id, {}), **limits(request.subordinate).fields}
+        thread = threads[request.call_id]
         if thread in begun:
             # Its deadline is set when the request before it on the same thread has ended.
             note.pop("deadline", None)
         begun.add(thread)
-        name = named.get(each.call_id, each.subordinate)
-        if name != each.subordinate and each.call_id not in plan.candidates:
-            note["current"] = each.subordinate
-        for key, added in each.fields.items():
+        name = named.get(request.call_id, request.subordinate)
+        if name != request.subordinate and request.call_id not in plan.candidates:
+            note["current"] = request.subordinate
+        for key, added in request.fields.items():
             note[key] = {**note.get(key, {}), **added}
-        if tell and (told := tell(each)):
+        if tell and (facts := tell(request)):
             # What the model has given itself stands before what the policy tells.
-            note["context"] = {**told, **each.context}
-        if beside := [name for name in spawned if name != each.subordinate]:
+            note["context"] = {**facts, **request.context}
+        if beside := [name for name in spawned if name != request.subordinate]:
             note["siblings"] = beside[-MAX_LISTED:]
         if note:
-            notes[each.call_id] = note
+            notes[request.call_id] = note
     return notes
 
 
@@ -407,7 +412,7 @@ def _answer_refused(
     parts: dict[str, Any] = {}
     if not plan.refused:
         return whole, parts
-    several = {part.call_id for each in plan.fan_outs for part in each.parts}
+    several = {part.call_id for fan_out in plan.fan_outs for part in fan_out.parts}
     tools = {call["id"]: call["name"] for call in message.tool_calls}
     for call, why in plan.refused:
         request, answer = build_refusal(call, why, message.id or "", identity)
@@ -416,10 +421,10 @@ def _answer_refused(
         else:
             order = QueuedRequest(request, call.call_id, identity.thread_id, continues=False)
             whole.append(mark_refused(build_tool_message(order, answer, tools[call.call_id])))
-    for each in plan.fan_outs:
-        if ended := build_joint_answer(each, message, parts, identity):
+    for fan_out in plan.fan_outs:
+        if ended := build_joint_answer(fan_out, message, parts, identity):
             whole.append(mark_refused(ended))
-            for part in each.parts:
+            for part in fan_out.parts:
                 key = derive_request_id(identity.thread_id, message.id or "", part.call_id)
                 parts.pop(key, None)
     return whole, parts

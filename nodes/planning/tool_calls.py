@@ -122,21 +122,21 @@ def assign_call_ids(message: AIMessage) -> AIMessage:
     Some models leave ids out or repeat them; every answer needs the id of one call.
     """
     every = (*message.tool_calls, *message.invalid_tool_calls)
-    given = {call["id"] for call in every}
+    ids = {call["id"] for call in every}
     used: set[str] = set()
 
     def assign_id(call: Mapping[str, Any]) -> dict[str, Any]:
-        own = call.get("id") or ""
-        stem, first = (own, 2) if own else ("call", 1)
+        received = call.get("id") or ""
+        stem, first = (received, 2) if received else ("call", 1)
         # A generated id must not be the id of another call.
-        made = (each for n in count(first) if (each := f"{stem}-{n}") not in used | given)
-        fresh = own if own and own not in used else next(made)
+        made = (made_id for n in count(first) if (made_id := f"{stem}-{n}") not in used | ids)
+        fresh = received if received and received not in used else next(made)
         used.add(fresh)
         return {**call, "id": fresh}
 
     calls = [assign_id(call) for call in message.tool_calls]
     broken = [assign_id(call) for call in message.invalid_tool_calls]
-    if used == given:
+    if used == ids:
         return message
     return message.model_copy(update={"tool_calls": calls, "invalid_tool_calls": broken})
 
@@ -197,19 +197,19 @@ def answer_open_calls(messages: Iterable[BaseMessage]) -> list[BaseMessage]:
     An interrupted segment may end with open calls; providers reject such a history, so each
     open call is answered with `not run`.
     """
-    given: list[Any] = [*messages]
+    closed: list[Any] = [*messages]
     # A thread may have thousands of messages, so nothing is called for an ordinary one.
-    kinds: list[type[Any]] = [*map(type, given)]
+    kinds: list[type[Any]] = [*map(type, closed)]
     if not _ORDINARY_KINDS.issuperset(kinds):
-        kinds = [_find_base_kind(each) for each in kinds]
-    callers = [n for n, kind in enumerate(kinds) if kind is AIMessage and given[n].tool_calls]
+        kinds = [_find_base_kind(message) for message in kinds]
+    callers = [n for n, kind in enumerate(kinds) if kind is AIMessage and closed[n].tool_calls]
     kinds.append(BaseMessage)  # the end answers nothing
     open_calls: list[tuple[int, Sequence[ToolCall]]] = []
     for place in callers:
-        pending: Sequence[ToolCall] = given[place].tool_calls
+        pending: Sequence[ToolCall] = closed[place].tool_calls
         after = place + 1
         while kinds[after] is ToolMessage and pending:
-            answered = given[after].tool_call_id
+            answered = closed[after].tool_call_id
             if pending[0]["id"] == answered and not pending[1:]:
                 pending = ()
             else:
@@ -219,11 +219,11 @@ def answer_open_calls(messages: Iterable[BaseMessage]) -> list[BaseMessage]:
             open_calls.append((after, pending))
     for place, calls in reversed(open_calls):
         named = {call["id"] or "": call["name"] for call in calls}
-        given[place:place] = [
+        closed[place:place] = [
             ToolMessage("not run", tool_call_id=call_id, name=name, status="error")
             for call_id, name in named.items()
         ]
-    return given
+    return closed
 
 
 _ORDINARY_KINDS = frozenset({AIMessage, HumanMessage, SystemMessage, ToolMessage})
@@ -231,7 +231,7 @@ _ORDINARY_KINDS = frozenset({AIMessage, HumanMessage, SystemMessage, ToolMessage
 
 
 def _find_base_kind(kind: type[Any]) -> type[Any]:
-    return next((each for each in (ToolMessage, AIMessage) if issubclass(kind, each)), kind)
+    return next((base for base in (ToolMessage, AIMessage) if issubclass(kind, base)), kind)
 
 
 @dataclass(frozen=True, slots=True)
@@ -354,8 +354,8 @@ class ReplyCalls:
         """Return a call with the arguments that are meant."""
         name, arguments, tools = call["name"], call["args"], self.tools
         tool, mended = None, None
-        if own := tools.arguments.get(name):
-            mended = own.mend(arguments)
+        if tool_arguments := tools.arguments.get(name):
+            mended = tool_arguments.mend(arguments)
         elif contract := tools.inputs.get(name):
             mended = mend(arguments, contract.input_schema or {}, contract.read_input)
         elif tool := tools.built_in.get(name):

@@ -67,30 +67,30 @@ _WITHDRAWN = {REPORT: WITHDRAWN_REPORT, ASK: _NOT_ASKED, ASK_SUPERIOR: _NOT_ASKE
 
 def build_mail_messages(mail: Sequence[Mail], identity: Identity) -> list[BaseMessage]:
     """Return mail as messages for the model."""
-    return [_build_mail_message(each, identity) for each in mail]
+    return [_build_mail_message(message, identity) for message in mail]
 
 
 def _build_mail_message(mail: Mail, identity: Identity) -> BaseMessage:
     path = PATH_SEPARATOR.join(identity.path)
-    own = derive_message_id(identity.thread_id, f"mail/{path}/{mail.number}")
+    message_id = derive_message_id(identity.thread_id, f"mail/{path}/{mail.number}")
     metadata: dict[str, Any] = {MAIL_KEY: mail.to_metadata()}
     to = mail.to
     if mail.kind == "spawn":
-        spec = build_given_agent(mail.text, own, identity)
+        spec = build_given_agent(mail.text, message_id, identity)
         to, metadata[SPAWNED_KEY] = spec.name, {GIVEN: {spec.name: spec.stored()}}
     text = render_mail(mail.sender, mail.text, mail.kind, to)
-    return HumanMessage(text, id=own, response_metadata=metadata)
+    return HumanMessage(text, id=message_id, response_metadata=metadata)
 
 
-def leave_out(known: Sequence[Mail], mail: Sequence[Mail]) -> list[Mail]:
+def leave_out(read: Sequence[Mail], mail: Sequence[Mail]) -> list[Mail]:
     """Return mail without the messages that are known already."""
-    numbers = {each.number for each in known}
-    return [each for each in mail if each.number not in numbers]
+    numbers = {message.number for message in read}
+    return [message for message in mail if message.number not in numbers]
 
 
 def has_intervention(mail: Sequence[Mail]) -> bool:
     """Return whether mail has an intervention in it."""
-    return any(each.kind == "intervention" for each in mail)
+    return any(message.kind == "intervention" for message in mail)
 
 
 def settle_late_mail(
@@ -109,11 +109,11 @@ def settle_late_mail(
     # Whatever follows the reply leads back to the model.
     if not ends and reply and has_intervention(late):
         kept = messages[: messages.index(reply)]
-        said = mark_cut(build_cut_message(reply))
-        return {"messages": [*kept, said, *build_mail_messages(late, identity)]}, late
+        cut_reply = mark_cut(build_cut_message(reply))
+        return {"messages": [*kept, cut_reply, *build_mail_messages(late, identity)]}, late
     if not ends or not late:
         return update, ()
-    left = {key: each for key, each in update.items() if key != "response"}
+    left = {key: value for key, value in update.items() if key != "response"}
     answered = map(_withdraw_end, messages)
     return {**left, "messages": [*answered, *build_mail_messages(late, identity)]}, late
 

@@ -75,13 +75,13 @@ def route_message(call: ToolCall, identity: Identity, rule: SiblingRule) -> Rout
     wanted, call_id = SendMessageArgs.model_validate(call["args"]), call["id"] or ""
     to, text = wanted.to, wanted.message
     route = partial(RoutedMessage, call_id, text)
-    sender, above = PATH_SEPARATOR.join(identity.path), identity.path[:-1]
+    sender, superiors = PATH_SEPARATOR.join(identity.path), identity.path[:-1]
     if not identity.request_id:
         return route(())
-    superior = PATH_SEPARATOR.join(above)
+    superior = PATH_SEPARATOR.join(superiors)
     if to == SUPERIOR:
         return route((OutgoingMail(superior, sender, text),))
-    receiver = PATH_SEPARATOR.join((*above, to))
+    receiver = PATH_SEPARATOR.join((*superiors, to))
     decision = decide_message(rule, SiblingMessage(identity.agent, to, text))
     if decision == "refuse":
         why = f"your superior does not allow messages to {to}; tell your superior instead"
@@ -102,17 +102,17 @@ def list_spawned_siblings(
         messages: Its conversation: it can answer who has written to it.
         identity: The agent.
     """
-    above = PATH_SEPARATOR.join((*identity.path[:-1], ""))
-    noted = (each.response_metadata.get(MAIL_KEY) for each in messages)
-    senders = (str(each.get("from", "")) for each in noted if each)
-    beside = (each.removeprefix(above) for each in senders if each.startswith(above))
-    told = request.siblings if request else ()
-    return frozenset((*told, *(name for name in beside if PATH_SEPARATOR not in name)))
+    prefix = PATH_SEPARATOR.join((*identity.path[:-1], ""))
+    noted = (message.response_metadata.get(MAIL_KEY) for message in messages)
+    senders = (str(mail.get("from", "")) for mail in noted if mail)
+    beside = (sender.removeprefix(prefix) for sender in senders if sender.startswith(prefix))
+    siblings = request.siblings if request else ()
+    return frozenset((*siblings, *(name for name in beside if PATH_SEPARATOR not in name)))
 
 
 def build_answers(sent: Sequence[RoutedMessage], errors: Sequence[str]) -> list[ToolMessage]:
     """Return the answers to the calls, given why each cannot be delivered, if so."""
-    return [each.build_answer(error) for each, error in zip(sent, errors, strict=True)]
+    return [message.build_answer(error) for message, error in zip(sent, errors, strict=True)]
 
 
 MAX_SHOWN_SIBLINGS = 32

@@ -108,7 +108,9 @@ class PromptMemory:
             return view
         # The others are shortened when they are sent: hooks of middleware get all of them.
         whole = {id(new): old for new, old in zip(shown, messages, strict=True)}
-        return view._replace(messages=[whole.get(id(each), each) for each in view.messages])
+        return view._replace(
+            messages=[whole.get(id(message), message) for message in view.messages]
+        )
 
     def _summarize(
         self, request: SummaryRequest, config: RunnableConfig, used: list[Usage]
@@ -134,7 +136,7 @@ class PromptMemory:
         identity = require_identity(config)
         segment = identity.request_id or identity.turn
         fitting = _Fitting(self._settings, system, messages, counter, segment)
-        known = summaries = find_summaries(messages)
+        before = summaries = find_summaries(messages)
         window = messages[find_window(messages, summaries) :]
         budget, recent = self._settings.budget, self._settings.recent
         # Twice as many turns come together before they are summarised, so that it is rarer.
@@ -164,7 +166,7 @@ class PromptMemory:
             "counted_by": counter.counted_by,
             APPROXIMATION_KEY: count_tokens_approximately(read),
         }
-        if summaries is not known:
+        if summaries is not before:
             noted |= summaries.stored()
         return prompt._replace(system=view.system, messages=view.messages, metadata=noted)
 
@@ -220,7 +222,7 @@ class _Fitting:
         texts = [render_turn(old[begin:end]) for begin, end in pairwise(begins) if begin < end]
         pins, share = [*iterate_pins(old)], self._characters // SUMMARY_SHARE
         folded = yield from summaries.plan_fold(
-            [each for each in texts if each], old[-1].id or "", place, pins, share
+            [text for text in texts if text], old[-1].id or "", place, pins, share
         )
         roster = read_roster(old, self._segment, summaries.roster)
         return replace(folded, roster=roster), window[place:]
@@ -233,7 +235,7 @@ class _Fitting:
         if trims and window:
             limit = self._characters // TRIMMED_SHARE
             last = find_latest_step(window)
-            shown = [*(shorten_call(each, limit) for each in window[:last]), *window[last:]]
+            shown = [*(shorten_call(message, limit) for message in window[:last]), *window[last:]]
         if find_task(shown) < 0 and (task := self._find_task()):
             shown = [task, *shown]
         shown = [*_recall_roster(summaries), *shown]
@@ -245,7 +247,7 @@ class _Fitting:
         If those do not fit alone, it has nothing else.
         """
         task = self._find_task()
-        head, step = [task] if task else [], [each for each in window if not is_task(each)]
+        head, step = [task] if task else [], [message for message in window if not is_task(message)]
         head = [*_recall_roster(summaries), *head]
         least = self._count_view(summaries, window, head, 0)
         if least.tokens > self._budget:
@@ -282,7 +284,7 @@ class _Fitting:
 
 def _recall_roster(summaries: Summaries) -> list[BaseMessage]:
     """Return a notice of the subordinates of which summarised messages have told."""
-    entries = ((name, RosterEntry(*each)) for name, each in summaries.roster.items())
+    entries = ((name, RosterEntry(*entry)) for name, entry in summaries.roster.items())
     return [recall_roster((*entries,))] if summaries.roster else []
 
 
@@ -295,11 +297,11 @@ def _add_summaries(
     more of them, are cut. Without a share there are none.
     """
     parts: list[str] = []
-    if share > 0 and (told := summaries.render()):
-        told = told if len(told) <= share + LINE_SLACK else extract_summary(told, share)
-        parts.append(f"{load_memory_texts()['summaries']}\n{told}")
+    if share > 0 and (written := summaries.render()):
+        written = written if len(written) <= share + LINE_SLACK else extract_summary(written, share)
+        parts.append(f"{load_memory_texts()['summaries']}\n{written}")
     if pins:
-        listed = "\n".join(f"- {each}" for each in pins)
+        listed = "\n".join(f"- {pin}" for pin in pins)
         parts.append(f"{load_memory_texts()['pins']}\n{listed}")
     if not parts:
         return system

@@ -50,8 +50,8 @@ MAX_DEADLINE_SECONDS = 366 * 24 * 3600
 """Latest deadline of a question to the user, in seconds from now: a year."""
 
 
-def _read_wait(given: Any) -> Any:
-    return True if given is None else given
+def _read_wait(value: Any) -> Any:
+    return True if value is None else value
 
 
 class AskSuperiorArgs(BaseModel):
@@ -186,13 +186,13 @@ class Question(BuiltIn):
         """Return whether the superior is told of the user's answer."""
         return False
 
-    def _leave_to_act(self, call: ToolCall, asked: AskUserArgs, reply: ReplyCalls) -> str:
+    def _leave_to_act(self, call: ToolCall, arguments: AskUserArgs, reply: ReplyCalls) -> str:
         """Leave a question to the user to `act`; return why it is refused, if it is."""
         if refusal := reply.reserve_width(1):
             return str(refusal.reason)
-        if asked.deadline_seconds is not None:
+        if arguments.deadline_seconds is not None:
             now = get_gate(reply.scope.config).get_time()
-            until = (now + timedelta(seconds=asked.deadline_seconds)).isoformat()
+            until = (now + timedelta(seconds=arguments.deadline_seconds)).isoformat()
             reply.metadata.setdefault(QUESTIONS_KEY, {})[call["id"]] = {"deadline": until}
         return ""
 
@@ -209,11 +209,11 @@ class AskSuperior(Question):
     def accept(self, call: ToolCall, reply: ReplyCalls) -> str:
         """Take a question; return why it is refused, if it is."""
         reply.must_wait = True
-        asked = validate_arguments(AskSuperiorArgs, call["args"])
-        if isinstance(asked, str):
-            return asked
+        arguments = validate_arguments(AskSuperiorArgs, call["args"])
+        if isinstance(arguments, str):
+            return arguments
         if self._has_superior:
-            return _end_with_question(call, asked, reply)
+            return _end_with_question(call, arguments, reply)
         return super().accept(call, reply)
 
 
@@ -225,12 +225,14 @@ class AskUser(Question):
     def accept(self, call: ToolCall, reply: ReplyCalls) -> str:
         """Take a question; return why it is refused, if it is."""
         reply.must_wait = True
-        asked = validate_arguments(AskUserArgs, call["args"])
-        return asked if isinstance(asked, str) else self._leave_to_act(call, asked, reply)
+        arguments = validate_arguments(AskUserArgs, call["args"])
+        return (
+            arguments if isinstance(arguments, str) else self._leave_to_act(call, arguments, reply)
+        )
 
     def _build_question(self, call: ToolCall, config: RunnableConfig) -> tuple[AgentQuestion, bool]:
-        asked = AskUserArgs.model_validate(call["args"])
-        return asked.build_question(_find_deadline(call, config)), True
+        arguments = AskUserArgs.model_validate(call["args"])
+        return arguments.build_question(_find_deadline(call, config)), True
 
     def _tells_superior(self, config: RunnableConfig) -> bool:
         return True
@@ -243,8 +245,8 @@ class AskLater(Question):
 
     def accept(self, call: ToolCall, reply: ReplyCalls) -> str:
         """Take a question; return why it is refused, if it is."""
-        asked = validate_arguments(AskLaterArgs, call["args"])
-        return asked if isinstance(asked, str) else super().accept(call, reply)
+        arguments = validate_arguments(AskLaterArgs, call["args"])
+        return arguments if isinstance(arguments, str) else super().accept(call, reply)
 
     def _build_question(self, call: ToolCall, config: RunnableConfig) -> tuple[AgentQuestion, bool]:
         return AskLaterArgs.model_validate(call["args"]).build_question(), False
@@ -285,40 +287,40 @@ class Ask(Question):
     def accept(self, call: ToolCall, reply: ReplyCalls) -> str:
         """Take a question; return why it is refused, if it is."""
         reply.metadata[ASKED_KEY] = True
-        asked = validate_arguments(AskArgs, call["args"])
-        reply.must_wait |= isinstance(asked, str) or asked.wait
-        if isinstance(asked, str):
-            return asked
-        if why := self._find_fault(asked):
+        arguments = validate_arguments(AskArgs, call["args"])
+        reply.must_wait |= isinstance(arguments, str) or arguments.wait
+        if isinstance(arguments, str):
+            return arguments
+        if why := self._find_fault(arguments):
             return why
-        if asked.is_for_user or not self._has_superior:
-            return self._leave_to_act(call, asked, reply)
-        return _end_with_question(call, asked, reply)
+        if arguments.is_for_user or not self._has_superior:
+            return self._leave_to_act(call, arguments, reply)
+        return _end_with_question(call, arguments, reply)
 
-    def _find_fault(self, asked: AskArgs) -> str:
+    def _find_fault(self, arguments: AskArgs) -> str:
         """Return why the agent cannot ask so; empty if it can."""
-        if not asked.wait and asked.deadline_seconds is not None:
+        if not arguments.wait and arguments.deadline_seconds is not None:
             return "deadline_seconds: it is for an answer that you wait for; leave out one of both"
         if not self._has_superior:
             return ""
-        if asked.is_for_user:
+        if arguments.is_for_user:
             why = "you may not ask the user yourself; leave out to, wait and deadline_seconds"
             return "" if self._can_ask_user else why
-        if not asked.wait or asked.deadline_seconds is not None:
+        if not arguments.wait or arguments.deadline_seconds is not None:
             return "wait, deadline_seconds: only a question to the user has them; leave them out"
         return ""
 
     def _build_question(self, call: ToolCall, config: RunnableConfig) -> tuple[AgentQuestion, bool]:
-        asked = AskArgs.model_validate(call["args"])
-        return asked.build_question(_find_deadline(call, config)), asked.wait
+        arguments = AskArgs.model_validate(call["args"])
+        return arguments.build_question(_find_deadline(call, config)), arguments.wait
 
     def _tells_superior(self, config: RunnableConfig) -> bool:
         return bool(require_identity(config).request_id)
 
 
-def _end_with_question(call: ToolCall, asked: AskSuperiorArgs, reply: ReplyCalls) -> str:
+def _end_with_question(call: ToolCall, arguments: AskSuperiorArgs, reply: ReplyCalls) -> str:
     """End the segment with a question to a superior agent."""
-    reply.questions.append(asked.build_question())
+    reply.questions.append(arguments.build_question())
     text = "asked: the next message is the answer"
     reply.answers.append(ToolMessage(text, tool_call_id=call["id"] or "", name=call["name"]))
     return ""
@@ -379,8 +381,8 @@ def _build_missed_update(
 
 def _mark_answer(message: ToolMessage, question: AgentQuestion, text: str) -> ToolMessage:
     """Return the answer to a call, marked with what the superior is told of it."""
-    told = [UserAnswer.shorten(question.text, text).stored()]
-    metadata = {**message.response_metadata, USER_ANSWERS_KEY: told}
+    answers = [UserAnswer.shorten(question.text, text).stored()]
+    metadata = {**message.response_metadata, USER_ANSWERS_KEY: answers}
     return message.model_copy(update={"response_metadata": metadata})
 
 
