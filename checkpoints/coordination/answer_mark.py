@@ -22,10 +22,6 @@ CLOSED_EPOCH = 0
 class AnswerMark:
     """The mark of one run; each answer that is left to the run gives it a new version.
 
-    Args:
-        thread_id: The root's thread.
-        fence: The run's lease.
-
     Attributes:
         has_held: Whether a step was held since answers were last taken.
         held_attempts: The attempts whose steps were held.

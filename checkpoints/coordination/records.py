@@ -354,13 +354,6 @@ def move_records(
 
     Without its checkpoint, a record of an abandoned branch could not be told from one of the past
     of the branches that are kept.
-
-    Args:
-        open_: The transaction in which the checkpoints are deleted.
-        thread_id: The root's thread.
-        parents: The root's checkpoints before, with their parents.
-        kept: Those that are kept.
-        kinds: The kinds of records.
     """
     for kind in kinds:
         if kind.after and (records := kind.list_whole(open_, thread_id)):

@@ -158,11 +158,7 @@ class FileLock:
 
 
 class FileLocks:
-    """The file locks of the leases of one database, for all processes that open it.
-
-    Args:
-        database: The database's path, absolute: the working directory may change.
-    """
+    """The file locks of the leases of one database, whose path is absolute, for all processes."""
 
     def __init__(self, database: str) -> None:
         self._database = database

@@ -84,10 +84,6 @@ class RecordKind(Generic[T]):
 
     Fields that the shape does not have are passed over: a newer version may write more of them.
 
-    Args:
-        name: Its name, as the keys have it.
-        shape: The type of its records, for example a dataclass.
-
     Examples:
         >>> RecordKind("race", list[int]).decode("thread/trip/race/1", "[2, 1]")
         [2, 1]
@@ -99,10 +95,6 @@ class RecordKind(Generic[T]):
 
     def decode(self, where: str, text: str | bytes) -> T:
         """Return a record that was stored as JSON.
-
-        Args:
-            where: The stream or key, for the error.
-            text: The JSON.
 
         Raises:
             LedgerDamaged: It is no JSON, or has another shape.

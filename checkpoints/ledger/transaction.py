@@ -77,11 +77,6 @@ class LeaseHolder(NamedTuple):
 def check_number(where: str, number: object, kind: str = ANY_RECORD.name) -> int:
     """Return a stored version, sequence or epoch, if the ledger can have written it.
 
-    Args:
-        where: The stream, key or lease, for the error.
-        number: The number.
-        kind: The kind of the record, for the error.
-
     Raises:
         LedgerDamaged: It is no integer, or out of the range.
     """

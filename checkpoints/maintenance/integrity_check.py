@@ -69,13 +69,7 @@ class IntegrityReport:
 
 
 class IntegrityCheck:
-    """The integrity check of one database.
-
-    Args:
-        connection: A connection to it, not used by others meanwhile.
-        serde: The serializer of values.
-        seals: The seals of the database.
-    """
+    """The integrity check of one database."""
 
     def __init__(self, connection: Connection, serde: SerializerProtocol, seals: Seals) -> None:
         self._connection = connection

@@ -57,14 +57,6 @@ def assign_alias(
     The first choice follows from the seed and the agent; if it is taken, the names after it are
     tried, and when all are taken, the same with a number: `Ada-2`.
 
-    Args:
-        open_: The open transaction of the ledger.
-        root_thread: The root's thread.
-        agent_id: The agent.
-        theme: The names.
-        seed: Anything.
-        path: Path of the agent, for the view `agents`.
-
     Raises:
         LedgerDamaged: The alias of this agent is damaged, or is another's. It gets no other.
     """

@@ -119,11 +119,7 @@ def commit_dismissal(
 
 
 class DismissalLog:
-    """The dismissals that a run sees. Only what is new since the last look is read.
-
-    Args:
-        thread_id: The root's thread.
-    """
+    """The dismissals that a run sees. Only what is new since the last look is read."""
 
     def __init__(self, thread_id: str) -> None:
         self._thread_id = thread_id
@@ -134,11 +130,9 @@ class DismissalLog:
     def refresh(
         self, open_: Transaction, hidden: Collection[str]
     ) -> tuple[Dismissals, Sequence[Dismissal]]:
-        """Return the dismissals that hold, and those of them that were not known before.
+        """Return the dismissals that hold, and those of them that are new.
 
-        Args:
-            open_: The transaction; it may be rolled back afterwards.
-            hidden: Keys of those that the run does not see.
+        The transaction may be rolled back afterwards.
         """
         keys = self._list_new_keys(open_)
         new = [

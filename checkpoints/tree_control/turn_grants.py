@@ -28,9 +28,6 @@ class WorkClock:
     """The seconds of work on each grant that are not stored yet.
 
     Safe for any number of threads.
-
-    Args:
-        clock: Tells the time, in seconds from any moment.
     """
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
@@ -264,16 +261,7 @@ def grant_turn(
     budget: Budget | None,
     currency: str = "",
 ) -> Allowance | None:
-    """Give a turn its budget, if it has none yet; return what it may spend, `None` for no budget.
-
-    Args:
-        open_: The transaction.
-        thread_id: LangGraph's id of the thread.
-        turn: The turn.
-        root: Name of the root.
-        budget: What it may spend, if this is said now.
-        currency: That of its money.
-    """
+    """Give a turn its budget, unless it has one; return what it may spend, `None` for no budget."""
     key = GRANT.key(thread_id, turn, ROOT_GRANT)
     try:
         stored = open_.get_record(GRANT, key)

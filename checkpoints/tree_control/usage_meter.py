@@ -37,11 +37,6 @@ METER: Final = Records[TurnUsage]("meter", TurnUsage, raw=sys.maxsize)
 class Meter:
     """Counts for one run. Not safe for several threads at once: the gate's lock guards it.
 
-    Args:
-        name: The ledger's key of the counts.
-        limits: The root's.
-        clock: Tells the time, in seconds from any moment.
-
     Attributes:
         has_counted: Whether it has counted a step.
     """
@@ -64,13 +59,7 @@ class Meter:
         return self._limits.tokens is not None
 
     def count_ended_call(self, open_: Transaction, tokens: int, *, is_step: bool) -> None:
-        """Count a model call that has ended, whatever limit that reaches.
-
-        Args:
-            open_: An open transaction of the ledger.
-            tokens: Its tokens.
-            is_step: Whether it was not counted before it began.
-        """
+        """Count a model call that has ended, whatever limit that reaches."""
         record = open_.get_record(METER, self._name)
         before = record.value if record else TurnUsage()
         spent = TurnUsage(

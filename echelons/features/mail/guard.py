@@ -79,10 +79,6 @@ class SentMail(NamedTuple):
 class TreeMailboxes(Mailboxes, StepGuard):
     """Reads the mailboxes of one run. Safe for any number of threads.
 
-    Args:
-        saver: The saver of the run.
-        thread_id: LangGraph's id of the thread.
-
     Attributes:
         has_mail: Whether any agent of the thread was ever sent a message.
         interventions: The number of the latest intervention of each agent that had one.
