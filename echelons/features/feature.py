@@ -527,6 +527,13 @@ class Feature:
         """
         return None
 
+    def provide(self, saver: BaseCheckpointSaver[Any], option: Any) -> Any:
+        """Return what the runs of a session find by the feature's name; `None` for nothing.
+
+        `option` is what the session was passed for the feature.
+        """
+        return None
+
     def list_members(self, made: Any) -> Mapping[str, AgentKind]:
         """Return the members that it adds to a tree, by path."""
         return {}

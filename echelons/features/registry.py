@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 from echelons.tree.members import walk_tree
 
 if TYPE_CHECKING:
+    from langgraph.checkpoint.base import BaseCheckpointSaver
+
     from echelons.agent import Agent
     from echelons.checkpoints.ledger import Transaction
     from echelons.delegation.policy import DelegationPolicy
@@ -118,6 +120,15 @@ def compile_features(
             if result := feature.compile(root, models, policies):
                 made[feature] = result
     return made
+
+
+def provide_features(saver: BaseCheckpointSaver[Any], options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the runs of a session find of features, by their names, as are the options."""
+    provided = {
+        feature.name: feature.provide(saver, options.get(feature.name))
+        for feature in list_features()
+    }
+    return {name: value for name, value in provided.items() if value is not None}
 
 
 def open_features(run: RunScope) -> list[RunHooks]:

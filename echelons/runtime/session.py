@@ -52,11 +52,10 @@ from echelons.errors import (
     message_refused,
     no_workspace,
 )
-from echelons.features.notes.store import LedgerNotes
+from echelons.features.registry import provide_features
 from echelons.features.workspace.changes import ChangedFile, MergeResult
 from echelons.features.workspace.files import Workspace
 from echelons.features.workspace.store import (
-    TreeWorkspace,
     add_changes,
     discard_changes,
     list_changes,
@@ -216,16 +215,13 @@ class Session:
         self.thread_id = thread if is_id else derive_root_thread_id(thread)
         confidence = max(agent.capabilities.values(), default=1.0)
         root_thread = SessionThread(thread, self.thread_id, confidence, agent.name)
-        features: dict[str, Any] = {"notes": LedgerNotes(saver)}
-        if folder:
-            features["workspace"] = TreeWorkspace(folder, saver)
         self._workspace = folder
         self._engine = TurnEngine(
             self.graph,
             saver,
             root_thread,
             options,
-            features,
+            provide_features(saver, {"workspace": folder}),
             profiles,
             self._given_theme,
             self.prices,

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
+from langgraph.checkpoint.base import BaseCheckpointSaver
+
 from echelons.checkpoints.coordination.records import Records
 from echelons.features.feature import Feature
-from echelons.features.notes.store import NOTE
+from echelons.features.notes.store import NOTE, LedgerNotes
 
 
 class NotesFeature(Feature):
@@ -15,6 +17,10 @@ class NotesFeature(Feature):
 
     name: ClassVar[str] = "notes"
     records: ClassVar[Sequence[Records[Any]]] = (NOTE,)
+
+    def provide(self, saver: BaseCheckpointSaver[Any], option: Any) -> LedgerNotes:
+        """Return the notes of a session's runs."""
+        return LedgerNotes(saver)
 
 
 FEATURE = NotesFeature()
