@@ -99,7 +99,8 @@ class Hidden(NamedTuple):
 
     def add_to(self, gate: TreeGate) -> None:
         """Let the gate of the run not see it."""
-        gate.guards["dismissal"].hidden |= self.dismissals
+        if guard := gate.guards.get("dismissal"):
+            guard.hidden |= self.dismissals
         gate.hidden_messages |= self.messages
 
 
