@@ -162,7 +162,10 @@ def normalize_messages(values: Any) -> Any:
     if given is None or isinstance(given, Overwrite):
         return values
     messages = convert_messages(given)
-    named = [each if each.id else each.model_copy(update={"id": str(uuid4())}) for each in messages]
+    named = [
+        message if message.id else message.model_copy(update={"id": str(uuid4())})
+        for message in messages
+    ]
     return {**values, MESSAGES: named}
 
 

@@ -561,7 +561,7 @@ def _check_contract(agent: Agent) -> Contract | None:
 
 def _check_subordinate_tools(agent: Agent) -> None:
     """Check that the tools named after subordinates with an input have names that are free."""
-    taken = {getattr(each, "name", None) or getattr(each, "__name__", "") for each in agent.tools}
+    taken = {getattr(tool, "name", None) or getattr(tool, "__name__", "") for tool in agent.tools}
     for each in agent.middleware:
         taken |= {tool.name for tool in getattr(each, "tools", ())}
     for name in get_inputs({each.name: each for each in agent.subordinates}):
@@ -611,7 +611,7 @@ def check_middleware_tools(agent: Agent, middleware: Sequence[Any]) -> None:
     Raises:
         ConfigurationError: Another tool of the agent is called so; a tool of every agent is.
     """
-    taken = {getattr(each, "name", None) or getattr(each, "__name__", "") for each in agent.tools}
+    taken = {getattr(tool, "name", None) or getattr(tool, "__name__", "") for tool in agent.tools}
     for each in middleware:
         for tool in getattr(each, "tools", ()):
             if tool.name in RESERVED_TOOLS:

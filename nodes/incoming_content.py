@@ -40,7 +40,7 @@ def accept_message(message: M, config: Mapping[str, Any]) -> M:
     content: Any = message.content
     if not isinstance(content, str):
         blocks = replace_faulty_blocks(content, from_model=isinstance(message, AIMessage))
-        blocks = [each if _is_json(each) else make_json(each) for each in blocks]
+        blocks = [block if _is_json(block) else make_json(block) for block in blocks]
         if blocks != content:
             update["content"] = blocks
     serializer = getattr(config.get("configurable", {}).get(CHECKPOINTER_KEY), "serde", None)

@@ -223,7 +223,7 @@ class RunGraph(Node):
             return {**fields, "messages": messages}, config
         # What has no reducer is replaced, so it is given the whole thread again.
         if not isinstance(self._graph.channels["messages"], LastValue):
-            known = {id(each) for each in held.messages}
+            known = {id(message) for message in held.messages}
             whole = answer_open_calls([*held.messages, *state["messages"]])
             messages = [each for each in whole if id(each) not in known]
         # A run that resumes sets this for all its graphs, but this one has not begun.
@@ -264,14 +264,14 @@ class RunHuman(Node):
             report = {"status": str(Status.UNABLE), "reason": why}
             return {**build_answer_update(why, config), "response": report}
         # What is meant for agents is not for a person.
-        *facts, task = [each for each in messages if not is_notice(each)]
+        *facts, task = [message for message in messages if not is_notice(message)]
         superior = identity.path[-2]
         noted: Mapping[str, Any] = task.response_metadata.get(QUESTIONS_KEY) or {}
         deadline: str | None = (noted.get(identity.request_id) or {}).get("deadline")
         question = build_human_question(
             identity.agent,
             str(task.text),
-            "\n".join(str(each.text) for each in facts),
+            "\n".join(str(fact.text) for fact in facts),
             [
                 (identity.agent if isinstance(each, AIMessage) else superior, str(each.text))
                 for each in past

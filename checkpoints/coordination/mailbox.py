@@ -149,7 +149,7 @@ def add_numbers(ranges: Ranges, numbers: Iterable[int]) -> Ranges:
         [[1, 4], [6, 7]]
     """
     out: Ranges = []
-    for first, last in sorted([*ranges, *([each, each] for each in numbers)]):
+    for first, last in sorted([*ranges, *([number, number] for number in numbers)]):
         if out and first <= out[-1][1] + 1:
             out[-1][1] = max(out[-1][1], last)
         else:

@@ -274,7 +274,7 @@ def build_write_events(
 
 def _has_other_replies(messages: Sequence[Any], agent: str) -> bool:
     # A level writes its own replies one at a time, so most need no look at their task.
-    replies = [each for each in messages if isinstance(each, AIMessage)]
+    replies = [message for message in messages if isinstance(message, AIMessage)]
     return bool(replies) and (len(messages) > 1 or replies[0].name != agent)
 
 

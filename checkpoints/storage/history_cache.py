@@ -73,8 +73,8 @@ class CopyOnReadMessages:
             return self._held
         own = dict(zip(map(id, self._shown), zip(*self._held, strict=True), strict=True))
         held = [
-            own.get(id(each)) or (_copy_value(vars(each)), _copy_value(_get_extra(each)))
-            for each in messages
+            own.get(id(message)) or (_copy_value(vars(message)), _copy_value(_get_extra(message)))
+            for message in messages
         ]
         return [fields for fields, _ in held], [extra for _, extra in held]
 

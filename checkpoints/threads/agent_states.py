@@ -106,7 +106,11 @@ class TreeSnapshot:
             heads = self.heads.get(trace.thread_id, {})
             made = collect_spawned(heads)
             dismissed.update(_join(path, name) for name in find_damaged(heads, made))
-            at_work = {each.agent for each in trace.subordinates if self._is_open(each)}
+            at_work = {
+                subordinate.agent
+                for subordinate in trace.subordinates
+                if self._is_open(subordinate)
+            }
             for name, each in made.items():
                 spawned[_join(path, name)] = each.spec
                 if GIVEN in each.statuses:
@@ -174,7 +178,11 @@ class TreeSnapshot:
             return AgentState.PAUSED, ()
         whom = [each.addressee or USER for each in asked]
         for each in working:
-            below = (_join(path, one.agent) for one in each.subordinates if self._is_open(one))
+            below = (
+                _join(path, subordinate.agent)
+                for subordinate in each.subordinates
+                if self._is_open(subordinate)
+            )
             whom += [one for one in below if not self._is_ended(one)]
         if any(each.status == Status.NEEDS_INPUT for each in traces):
             whom.append(path.rpartition(PATH_SEPARATOR)[0])
@@ -321,7 +329,7 @@ def _read_conversation(
 def _format_question(question: Question) -> str:
     """Return what a question asks, in one line."""
     if calls := question.reviewed_calls:
-        asked = f"may it call {', '.join(each.tool for each in calls)}?"
+        asked = f"may it call {', '.join(call.tool for call in calls)}?"
     else:
         held = question.value
         held = held.get("question", held) if isinstance(held, Mapping) else held
@@ -332,12 +340,12 @@ def _format_question(question: Question) -> str:
 def _walk(trace: Trace, path: str) -> Iterator[tuple[str, Trace]]:
     """Yield the threads of agents, with their paths, superiors first."""
     yield path, trace
-    for each in trace.subordinates:
+    for subordinate in trace.subordinates:
         # A call may name an agent that there is not, and is then refused.
-        if each.state in (LinkState.OK, LinkState.NOT_STARTED) and NAME_PATTERN.fullmatch(
-            each.agent
+        if subordinate.state in (LinkState.OK, LinkState.NOT_STARTED) and NAME_PATTERN.fullmatch(
+            subordinate.agent
         ):
-            yield from _walk(each, _join(path, each.agent))
+            yield from _walk(subordinate, _join(path, subordinate.agent))
 
 
 def _join(path: str, name: str) -> str:

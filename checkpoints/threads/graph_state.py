@@ -132,9 +132,10 @@ def _read_calls(row: CheckpointTuple) -> ReadPlan[list[BaseMessage]]:
         held, writes = history.get("seed"), [*history.get("writes", ()), *writes]
     written = [held, *(value for _, channel, value in writes if channel == MESSAGES)]
     return [
-        each
-        for each in _iterate_messages(written)
-        if isinstance(each, ToolMessage) or (isinstance(each, AIMessage) and each.tool_calls)
+        message
+        for message in _iterate_messages(written)
+        if isinstance(message, ToolMessage)
+        or (isinstance(message, AIMessage) and message.tool_calls)
     ]
 
 

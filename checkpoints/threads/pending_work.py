@@ -139,7 +139,7 @@ class PendingWork:
 def read_pending_work(root: CheckpointTuple, thread_id: str) -> ReadPlan[PendingWork]:
     """Return the pending work of a root's thread at a checkpoint of the root."""
     found = yield from _walk_open_tasks(root, thread_id)
-    if any(each.urgent for each in found.questions):
+    if any(question.urgent for question in found.questions):
         found = replace(found, questions=sort_questions(found.questions))
     identity = Identity.from_metadata(root.metadata)
     if identity is None or not found.questions:
@@ -152,15 +152,15 @@ def read_pending_work(root: CheckpointTuple, thread_id: str) -> ReadPlan[Pending
     dismissals = yield from read_dismissals(thread_id, root.checkpoint["id"])
     left: list[Question] = []
     dismissed: dict[str, Dismissal] = {}
-    for each in found.questions:
-        path = PATH_SEPARATOR.join(found.requested.get(each.id, each.path))
+    for question in found.questions:
+        path = PATH_SEPARATOR.join(found.requested.get(question.id, question.path))
         dismissal = dismissals.find(path)
         # Who finishes its request may still ask, but begins no other.
-        if dismissal and not (dismissal.graceful and each.id not in found.requested):
-            dismissed[each.id] = dismissal
+        if dismissal and not (dismissal.graceful and question.id not in found.requested):
+            dismissed[question.id] = dismissal
         elif not isinstance(orders.find_order(path), Halt):
-            left.append(each)
-    withdrawn = {each.id for each in found.questions}.difference(each.id for each in left)
+            left.append(question)
+    withdrawn = {question.id for question in found.questions}.difference(each.id for each in left)
     return replace(
         found,
         questions=tuple(left),
@@ -191,7 +191,11 @@ def _walk_open_tasks(level: CheckpointTuple, thread_id: str) -> ReadPlan[Pending
             continue
         below = (yield from _walk_open_tasks(inner, thread_id)) if inner else PendingWork()
         interrupts = tasks.interrupted.get(task_id, ())
-        own = [each for each in interrupts if tasks.waits_for(task_id, each.id, bool(inner))]
+        own = [
+            interrupt
+            for interrupt in interrupts
+            if tasks.waits_for(task_id, interrupt.id, bool(inner))
+        ]
         asked = [each for each in own if not is_pause(each.value)]
         held = {str(each.value[PAUSE_KEY]) for each in own if is_pause(each.value)}
         found += [*below.questions, *(_build_question(level, each) for each in asked)]
@@ -376,8 +380,12 @@ def build_open_agent(saved: CheckpointTuple, answered: Collection[str]) -> OpenA
     return OpenAgent(
         identity.path,
         tuple(dict.fromkeys(list_triggered_nodes(values))),
-        tuple(dict.fromkeys(each["current"] for each in requests if each["id"] not in answered)),
-        {name: spec for each in orders for name, spec in (each.get("spawned") or {}).items()},
+        tuple(
+            dict.fromkeys(
+                request["current"] for request in requests if request["id"] not in answered
+            )
+        ),
+        {name: spec for order in orders for name, spec in (order.get("spawned") or {}).items()},
     )
 
 

@@ -91,7 +91,7 @@ def repair_thread(
         LeaseLost: Another run holds the thread now.
     """
     threads = yield from read_branch_threads(thread_id)
-    known = {str(each.id) for one in threads.values() for each in one.messages}
+    known = {str(message.id) for one in threads.values() for message in one.messages}
     if unknown := [each for each in ids if each not in known]:
         raise ThreadError(
             "thread {thread!r} has no message {message_id:short}; list those that can be hidden "
@@ -153,7 +153,7 @@ def _list_reasons(message: BaseMessage) -> Iterator[str]:
         yield f"is long: {size:,} characters"
     if isinstance(message, AIMessage):
         names = [str(each["name"]) for each in (*message.tool_calls, *message.invalid_tool_calls)]
-        if odd := [each for each in names if not _TOOL_NAME.fullmatch(each)]:
+        if odd := [name for name in names if not _TOOL_NAME.fullmatch(name)]:
             yield f"calls a tool by a name that providers refuse: {shorten(odd[0], 40)!r}"
         if message.invalid_tool_calls:
             yield "has a call whose arguments are no JSON object"
@@ -170,7 +170,7 @@ def _measure(message: BaseMessage) -> int:
 def _preview(message: BaseMessage) -> str:
     text = shorten(str(message.text), _PREVIEW, placeholder="…")
     if isinstance(message, AIMessage) and message.tool_calls:
-        return f"{text} [{', '.join(each['name'] for each in message.tool_calls)}]".strip()
+        return f"{text} [{', '.join(call['name'] for call in message.tool_calls)}]".strip()
     if isinstance(message, ToolMessage) and message.name:
         return f"{message.name}: {text}"
     return text

@@ -583,7 +583,9 @@ def _read_trace(root: str) -> ReadPlan[Trace]:
     if hidden := (yield from read_hidden_messages(root)):
         trace = trace.with_hidden(
             {
-                thread_id: tuple(str(one.id) for one in each.messages if one.id in hidden)
+                thread_id: tuple(
+                    str(message.id) for message in each.messages if message.id in hidden
+                )
                 for thread_id, each in threads.items()
             }
         )
@@ -597,9 +599,11 @@ def _read_trace(root: str) -> ReadPlan[Trace]:
     if not actions:
         return trace
     branch = yield from read_latest_branch(root)
-    return trace.with_user_actions([each for each in actions if branch.sees(each.checkpoint_id)])
+    return trace.with_user_actions(
+        [action for action in actions if branch.sees(action.checkpoint_id)]
+    )
 
 
 def _list_started_threads(thread: Thread) -> tuple[str, ...]:
-    delegations = (each.data for each in thread.events if each.kind is EventKind.DELEGATION)
+    delegations = (event.data for event in thread.events if event.kind is EventKind.DELEGATION)
     return tuple(dict.fromkeys(str(data["sub_agent_thread_id"]) for data in delegations))

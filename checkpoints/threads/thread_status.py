@@ -52,7 +52,7 @@ class ThreadStatus:
 
     def without_questions(self, answered: Collection[str]) -> ThreadStatus:
         """Return the status without the questions that are answered, by their ids."""
-        left = tuple(each for each in self.questions if each.id not in answered)
+        left = tuple(question for question in self.questions if question.id not in answered)
         return replace(self, pending_work=replace(self.pending_work, questions=left))
 
     @property

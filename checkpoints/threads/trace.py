@@ -121,8 +121,8 @@ class Trace:
 
     def with_user_actions(self, actions: Sequence[UserAction]) -> Trace:
         """Return the trace with what people gave its agents, each with its own thread."""
-        own = tuple(each for each in actions if each.agent_thread_id == self.thread_id)
-        below = tuple(each.with_user_actions(actions) for each in self.subordinates)
+        own = tuple(action for action in actions if action.agent_thread_id == self.thread_id)
+        below = tuple(subordinate.with_user_actions(actions) for subordinate in self.subordinates)
         return replace(self, user_actions=own, subordinates=below)
 
     def with_aliases(self, aliases: Mapping[str, str], path: str) -> Trace:
@@ -133,14 +133,14 @@ class Trace:
             path: Path of the agent at the top.
         """
         below = tuple(
-            each.with_aliases(aliases, f"{path}{PATH_SEPARATOR}{each.agent}")
-            for each in self.subordinates
+            subordinate.with_aliases(aliases, f"{path}{PATH_SEPARATOR}{subordinate.agent}")
+            for subordinate in self.subordinates
         )
         return replace(self, alias=aliases.get(path, ""), subordinates=below)
 
     def with_hidden(self, hidden: Mapping[str, tuple[str, ...]]) -> Trace:
         """Return the trace with the messages that are hidden from its models, by thread."""
-        below = tuple(each.with_hidden(hidden) for each in self.subordinates)
+        below = tuple(subordinate.with_hidden(hidden) for subordinate in self.subordinates)
         return replace(self, hidden=hidden.get(self.thread_id, ()), subordinates=below)
 
     @property
@@ -333,7 +333,7 @@ def _with_task(request: TracedRequest, thread: Thread) -> TracedRequest:
     if request.task:
         return request
     own = derive_message_id(thread.id, request.sent.id)
-    task = next((str(each.text) for each in thread.messages if each.id == own), "")
+    task = next((str(message.text) for message in thread.messages if message.id == own), "")
     return replace(request, sent=request.sent.model_copy(update={"task": task}))
 
 
@@ -440,7 +440,7 @@ def _format_lines(trace: Trace, first: str, rest: str) -> Iterator[str]:
         for mail in trace.mail
     ]
     told += [f"told the user: {shorten(text, 100, placeholder='…')}" for text in trace.progress]
-    told += [_format_user_action(each) for each in trace.user_actions]
+    told += [_format_user_action(action) for action in trace.user_actions]
     told += [f"hidden from its model: {each}" for each in trace.hidden]
     for said in told:
         yield f"{rest}{'│' if trace.subordinates else ' '}     {said}"

@@ -329,7 +329,7 @@ def command(
                         annotation=hints[parameter.name], kind=inspect.Parameter.KEYWORD_ONLY
                     )
                 )
-        run.__annotations__ = {each.name: each.annotation for each in parameters}
+        run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
         vars(run).update(__signature__=inspect.Signature(parameters), examples=examples)
         return run
 

@@ -159,8 +159,8 @@ def describe_question(question: Question) -> dict[str, Any]:
         described["choices"] = list(question.choices)
     if question.reviewed_calls:
         described["calls"] = [
-            {"tool": each.tool, "arguments": dict(each.arguments), "allowed": list(each.allowed)}
-            for each in question.reviewed_calls
+            {"tool": call.tool, "arguments": dict(call.arguments), "allowed": list(call.allowed)}
+            for call in question.reviewed_calls
         ]
     return described
 
@@ -171,9 +171,9 @@ def _is_form_field(schema: Any) -> bool:
     kind, choices = schema.get("type"), schema.get("enum")
     if "oneOf" in schema:
         ways = schema["oneOf"] if isinstance(schema["oneOf"], list) else [None]
-        choices = [each.get("const") if isinstance(each, Mapping) else None for each in ways]
+        choices = [way.get("const") if isinstance(way, Mapping) else None for way in ways]
     if choices is None:
         return isinstance(kind, str) and kind in PRIMITIVE_TYPES
     # A choice may stand without its type.
-    is_list = isinstance(choices, list) and all(isinstance(each, str) for each in choices)
+    is_list = isinstance(choices, list) and all(isinstance(choice, str) for choice in choices)
     return is_list and kind in (None, "string")

@@ -87,7 +87,7 @@ class McpTools:
 
     async def _close(self) -> None:
         connections, self._connections = self._connections, []
-        await asyncio.gather(*(each.close() for each in connections))
+        await asyncio.gather(*(connection.close() for connection in connections))
 
 
 def open_mcp_tools(*servers: McpServer) -> McpTools:
@@ -202,7 +202,7 @@ def _check_names(server: str, own: Iterable[BaseTool], others: Iterable[BaseTool
     Raises:
         McpServerFailed: One of them is.
     """
-    if same := {each.name for each in own} & {each.name for each in others}:
+    if same := {each.name for each in own} & {other.name for other in others}:
         why = f"its tool {min(same)!r} is called like another; set prefix=True"
         raise McpServerFailed(server, why)
 

@@ -332,11 +332,11 @@ def _build_answer_tool() -> types.Tool:
 
 
 def _build_result(result: Result, thread: str) -> types.CallToolResult:
-    questions = [describe_question(each) for each in result.questions]
+    questions = [describe_question(question) for question in result.questions]
     text = str(result)
     if questions and not result.finished:
         how = f"Ask the user, then call `{ANSWER_TOOL}` with the thread, the id and the answer:"
-        text = "\n".join([how, *(json.dumps(each, default=repr) for each in questions)])
+        text = "\n".join([how, *(json.dumps(question, default=repr) for question in questions)])
     described: dict[str, Any] = {
         "thread": thread,
         "status": result.status,

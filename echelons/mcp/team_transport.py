@@ -62,7 +62,7 @@ def build_http_app(server: TeamServer, port: int, token: str) -> ASGIApp:
         security_settings=TransportSecuritySettings(
             enable_dns_rebinding_protection=True,
             allowed_hosts=hosts,
-            allowed_origins=[f"http://{each}" for each in hosts],
+            allowed_origins=[f"http://{host}" for host in hosts],
         ),
     )
 

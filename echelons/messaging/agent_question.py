@@ -136,12 +136,12 @@ def find_question_fault(
         fault = "question: it is empty"
     elif choices is not None and not choices:
         fault = "choices: give at least one, or leave them out"
-    elif choices and not all(each.strip() for each in choices):
+    elif choices and not all(choice.strip() for choice in choices):
         fault = "choices: one of them is empty"
     elif schema is not None and (why := find_schema_fault(schema)):
         fault = f"schema: it is no JSON Schema: {why}"
     elif schema is not None:
-        faults = (find_mismatch(each, schema) for each in choices or ())
+        faults = (find_mismatch(choice, schema) for choice in choices or ())
         why = next(filter(None, faults), "")
         fault = f"choices: one of them does not fit the schema: {why}" if why else ""
     return fault

@@ -103,10 +103,10 @@ def read_length_refusal(error: BaseException) -> LengthRefusal | None:
     # Pauses of LangGraph are exceptions, too.
     if not isinstance(error, Exception) or type(error).__module__.startswith("langgraph."):
         return None
-    for one in _iterate_causes(error):
-        text = read_error_text(one)[:_MAX_TEXT]
-        is_refusal = isinstance(one, ContextOverflowError) or (
-            getattr(one, "status_code", None) == _TOO_LARGE
+    for cause in _iterate_causes(error):
+        text = read_error_text(cause)[:_MAX_TEXT]
+        is_refusal = isinstance(cause, ContextOverflowError) or (
+            getattr(cause, "status_code", None) == _TOO_LARGE
         )
         if not is_refusal and _REFUSALS.search(text):
             is_refusal = not _OTHER_LIMITS.search(text) or bool(_NEVER_FITS.search(text))

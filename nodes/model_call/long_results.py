@@ -104,7 +104,7 @@ class LongResults:
             LookupError: No result has this id, or it has no character there.
         """
         results = [each for each in messages if isinstance(each, ToolMessage)]
-        found = next((each for each in reversed(results) if _has_id(each, id.strip())), None)
+        found = next((result for result in reversed(results) if _has_id(result, id.strip())), None)
         if found is None:
             raise LookupError(f"id: no result of this conversation has the id {id[:64]!r}")
         text, texts = _read_whole(found), load_tool_texts(READ_RESULT)
@@ -125,7 +125,7 @@ class LongResults:
         contents = [each.content if each.type == "tool" else "" for each in messages]
         sizes = [*map(len, contents)]
         if list in {*map(type, contents)}:
-            sizes = [len(each) if type(each) is str else limit for each in contents]
+            sizes = [len(content) if type(content) is str else limit for content in contents]
         small = limit // SMALL_SHARE
         if sum(sizes) <= small:
             return {}
@@ -176,7 +176,7 @@ class LongResults:
             for n, each in results.items()
         }
         pages = {n for n, each in results.items() if PAGE_KEY in each.response_metadata}
-        left = self._limit * RESULTS_SHARE - sum(tokens[each] for each in pages)
+        left = self._limit * RESULTS_SHARE - sum(tokens[page] for page in pages)
         rest = sorted((tokens[n] for n in results if n not in pages), reverse=True)
         share = self._limit
         while rest and min(rest[-1], share) * len(rest) <= left:
@@ -259,12 +259,12 @@ def _read_whole(message: BaseMessage) -> str:
         return content
     parts = (each for each in replace_faulty_blocks(content) if not _is_media(each))
     return "\n".join(
-        each
-        if isinstance(each, str)
-        else str(each["text"])
-        if each["type"] == "text"
-        else json.dumps(each, ensure_ascii=False, default=str)
-        for each in parts
+        part
+        if isinstance(part, str)
+        else str(part["text"])
+        if part["type"] == "text"
+        else json.dumps(part, ensure_ascii=False, default=str)
+        for part in parts
     )
 
 
@@ -300,6 +300,6 @@ def _build_shortened(message: BaseMessage, share: int, counter: TokenCounter) ->
         metadata = {**metadata, NOTICES_KEY: [*metadata.get(NOTICES_KEY, ()), said]}
     content: Any = message.content
     blocks = [] if isinstance(content, str) else replace_faulty_blocks(content)
-    media = [each for each in blocks if _is_media(each)]
+    media = [block for block in blocks if _is_media(block)]
     whole: Any = [{"type": "text", "text": shown}, *media] if media else shown
     return message.model_copy(update={"content": whole, "response_metadata": metadata})

@@ -103,10 +103,12 @@ def _count_at_rate(
     known = {id(each) for each in read}
 
     def count(messages: Sequence[BaseMessage]) -> int:
-        new = [each for each in messages if each.type != "system" and id(each) not in known]
+        new = [
+            message for message in messages if message.type != "system" and id(message) not in known
+        ]
         if not new:
             return ceil(count_tokens_approximately(messages) * rate)
-        old = [each for each in messages if each.type == "system" or id(each) in known]
+        old = [message for message in messages if message.type == "system" or id(message) in known]
         return ceil(count_tokens_approximately(old) * rate) + max(
             ceil(count_tokens_approximately(new) * rate), count_bytes(new)
         )
@@ -117,10 +119,10 @@ def _count_at_rate(
 def _count_encoded(encoding: Any) -> Callable[[Sequence[BaseMessage]], int]:
     def count(messages: Sequence[BaseMessage]) -> int:
         return sum(
-            len(encoding.encode(_read(each), disallowed_special=()))
-            + count_media(each)
+            len(encoding.encode(_read(message), disallowed_special=()))
+            + count_media(message)
             + TOKENS_PER_MESSAGE
-            for each in messages
+            for message in messages
         )
 
     return count
@@ -133,7 +135,7 @@ def find_encoding() -> Any:
     Without it, tiktoken would fetch the file.
     """
     places = (os.environ.get(each) for each in ("TIKTOKEN_CACHE_DIR", "DATA_GYM_CACHE_DIR"))
-    folder = next((each for each in places if each is not None), None)
+    folder = next((place for place in places if place is not None), None)
     if folder is None:
         folder = str(Path(tempfile.gettempdir(), "data-gym-cache"))
     for name, digest in ENCODINGS.items():

@@ -56,7 +56,7 @@ def build_correction_update(
     if is_text:
         return {"messages": [reply, _build_correction(fault, reply, identity)]}
     # No other call of the message runs: it was to be the end.
-    answered = {each.tool_call_id for each in parsed.answers}
+    answered = {answer.tool_call_id for answer in parsed.answers}
     why = "not run: your report was not accepted; make the call again if you need it"
     rest = [
         mark_refused(

@@ -97,7 +97,9 @@ class DelegationPlan:
         candidates that have answered a request's task, with their status.
         """
         # An answer to a question is no task, and may be that to another question, too.
-        for each in [each for each in self.requests if not (each.reset or each.thread_id)]:
+        for each in [
+            request for request in self.requests if not (request.reset or request.thread_id)
+        ]:
             known = answered(each)
             candidates = self.candidates.get(each.call_id, Candidates(((each.subordinate,),)))
             able = [way for way in candidates.remaining if known.get(way) is Status.FULFILLED]
@@ -121,9 +123,9 @@ class DelegationPlan:
 
     def _reassign(self, old: SubordinateCall, new: SubordinateCall) -> None:
         """Replace a request, also where it is a part of a call."""
-        self.requests = [new if each == old else each for each in self.requests]
+        self.requests = [new if request == old else request for request in self.requests]
         self.fan_outs = [
-            replace(call, parts=tuple(new if each == old else each for each in call.parts))
+            replace(call, parts=tuple(new if part == old else part for part in call.parts))
             for call in self.fan_outs
         ]
 
@@ -185,9 +187,9 @@ def build_delegation_plan(
                 continue
         else:
             join = call.join
-            for each in call.parts:
-                own = routed.get((each.message, False), ())
-                expanded = _expand_request(each, own, policy, room, at_work)
+            for part in call.parts:
+                own = routed.get((part.message, False), ())
+                expanded = _expand_request(part, own, policy, room, at_work)
                 room -= len(expanded) - 1
                 parts += expanded
         numbered: list[SubordinateCall] = []
@@ -232,20 +234,20 @@ def choose_threads(
     threads: dict[str, str] = {}
     used: dict[str, Head] = {}
     begun: set[tuple[str, str]] = set()
-    for each in delegations:
-        recipient = each.subordinate, targets.get(each.call_id, "")
-        thread = each.thread_id or (None if each.reset else latest.get(recipient))
-        is_named = bool(each.thread_id or each.reset)
+    for delegation in delegations:
+        recipient = delegation.subordinate, targets.get(delegation.call_id, "")
+        thread = delegation.thread_id or (None if delegation.reset else latest.get(recipient))
+        is_named = bool(delegation.thread_id or delegation.reset)
         is_side = recipient in begun and not (is_named or is_person(*recipient))
         if thread is None or is_side:
             superior, message_id = identity.thread_id, message.id or ""
-            thread = derive_subordinate_thread_id(superior, message_id, each.call_id)
+            thread = derive_subordinate_thread_id(superior, message_id, delegation.call_id)
             if not is_side:
                 latest[recipient] = thread
         # One that goes on with a side conversation leaves the latest to the others.
         if thread == latest.get(recipient):
             begun.add(recipient)
-        threads[each.call_id] = thread
+        threads[delegation.call_id] = thread
         head = known.get(thread) or build_head(*recipient)
         if MARK_KEY not in head:
             # Before the thread runs, so that a crash does not change it.
@@ -287,9 +289,9 @@ def condense_context(
         ConfigurationError: The function of a policy raised, or returned something else.
     """
     tasks = (
-        str(each.text)
-        for each in reversed(messages)
-        if each.type == "human" and MAIL_KEY not in each.response_metadata
+        str(message.text)
+        for message in reversed(messages)
+        if message.type == "human" and MAIL_KEY not in message.response_metadata
     )
     own = f"{PRIVATE_FOLDER}/{PATH_SEPARATOR.join((*identity.path, call.subordinate))}/"
     whole = DelegationContext(

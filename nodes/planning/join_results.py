@@ -97,7 +97,7 @@ def build_joint_answer(
         UnreadableRecord: A stored response is damaged.
     """
     thread, head = identity.thread_id, message.id or ""
-    ids = [derive_request_id(thread, head, each.call_id) for each in fan_out.parts]
+    ids = [derive_request_id(thread, head, part.call_id) for part in fan_out.parts]
     ended = [parts[each] for each in ids if parts.get(each)]
     if len(ended) < len(ids):
         return None
@@ -120,7 +120,7 @@ def build_joint_answer(
         answer = responses[own[0]]
         if candidates:
             # For want of width some candidates were tried in sequence: they count like the others.
-            every = [each for n in own for each in attempts[n] or [responses[n]]]
+            every = [attempt for n in own for attempt in attempts[n] or [responses[n]]]
             answer = settle_responses(request, every, candidates.required, candidates.abilities)
         answers.append((min(places[n] for n in own), group, answer))
     # The winner of a race comes first; without a race the order of the requests stays.

@@ -81,9 +81,9 @@ def build_relay_answer(
     messages: Sequence[BaseMessage], identity: Identity
 ) -> dict[str, Any] | None:
     """Return the update that ends a level which has relayed a request; `None` before its call."""
-    if not any(is_relay_message(each) for each in messages if isinstance(each, AIMessage)):
+    if not any(is_relay_message(message) for message in messages if isinstance(message, AIMessage)):
         return None
-    answer = next(each for each in reversed(messages) if isinstance(each, ToolMessage))
+    answer = next(message for message in reversed(messages) if isinstance(message, ToolMessage))
     response = DelegationResponse.load(answer.artifact)
     last = AIMessage(
         response.result or response.reason,

@@ -164,20 +164,20 @@ def _list_same_results(messages: Sequence[BaseMessage], result: ToolMessage) -> 
     name, content = result.name, result.content
     if result.status != "error" or not isinstance(content, str):
         return [
-            each
-            for each in messages
-            if type(each) is ToolMessage and each.content == content and each.name == name
+            message
+            for message in messages
+            if type(message) is ToolMessage and message.content == content and message.name == name
         ]
     stem, failed, _ = content.partition(FAILURE_MARK)
     stem += failed
     return [
-        each
-        for each in messages
-        if type(each) is ToolMessage
-        and each.name == name
-        and each.status == "error"
-        and type(each.content) is str
-        and (each.content.startswith(stem) if failed else each.content == stem)
+        message
+        for message in messages
+        if type(message) is ToolMessage
+        and message.name == name
+        and message.status == "error"
+        and type(message.content) is str
+        and (message.content.startswith(stem) if failed else message.content == stem)
     ]
 
 

@@ -41,11 +41,11 @@ def find_answered(
         if isinstance(message, ToolMessage):
             answers[message.tool_call_id] = message
         elif isinstance(message, AIMessage):
-            for each in _iter_responses(task, message, answers, thread):
-                honest = each.status is Status.UNABLE and not each.failed
-                if honest or each.status is Status.FULFILLED:
+            for response in _iter_responses(task, message, answers, thread):
+                honest = response.status is Status.UNABLE and not response.failed
+                if honest or response.status is Status.FULFILLED:
                     # The path leads to the agent that answered, not to those that relayed the task.
-                    known.setdefault(each.path[1:], each.status)
+                    known.setdefault(response.path[1:], response.status)
             if _has_other_work(task, message, answers):
                 break
             answers = {}
@@ -85,5 +85,7 @@ def _iter_responses(
                 if own.request_id == request:
                     yield own
                     yield from (
-                        each for each in own.subordinate_responses if each.request_id == request
+                        response
+                        for response in own.subordinate_responses
+                        if response.request_id == request
                     )

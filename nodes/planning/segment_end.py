@@ -84,10 +84,10 @@ def build_direct_update(
         answers = [results.get(call["id"] or "") for call in message.tool_calls]
         if not {call["name"] for call in message.tool_calls} <= {*direct_tools}:
             return None
-        if any(each is None or each.status == "error" for each in answers):
+        if any(answer is None or answer.status == "error" for answer in answers):
             return None
         last = AIMessage(
-            "\n\n".join(str(each.text) for each in answers if each),
+            "\n\n".join(str(answer.text) for answer in answers if answer),
             id=derive_message_id(identity.thread_id, f"{RETURNED_KEY}/{message.id}"),
             name=identity.agent,
             response_metadata={RETURNED_KEY: True},
@@ -146,7 +146,7 @@ def read_halt(message: BaseMessage) -> Halt | None:
 
 def build_halt_report(halt: Halt, messages: Sequence[BaseMessage]) -> dict[str, Any]:
     """Return the report of a halted agent, with its last text if limits leave a result."""
-    said = (str(each.text) for each in reversed(messages) if isinstance(each, AIMessage))
+    said = (str(message.text) for message in reversed(messages) if isinstance(message, AIMessage))
     result = next(filter(None, said), "") if halt.status == "partial" else ""
     return {
         "status": halt.status,
@@ -160,8 +160,8 @@ def build_question_report(questions: Sequence[AgentQuestion]) -> dict[str, Any]:
     """Return the report of a segment that ends with questions to its superior."""
     return {
         "status": str(Status.NEEDS_INPUT),
-        "result": "\n".join(each.text for each in questions),
-        "questions": [each.stored() for each in questions],
+        "result": "\n".join(question.text for question in questions),
+        "questions": [question.stored() for question in questions],
     }
 
 

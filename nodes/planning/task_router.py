@@ -49,7 +49,7 @@ class RoutedTask:
     def prefer_idle(self, at_work: Collection[str]) -> RoutedTask:
         """Return it with the agents in `at_work` behind all others of the same score."""
         above, ahead = len(self.route.receiver), self.candidates.remaining
-        scores = {each.path[above:]: each.score for each in self.route.candidates}
+        scores = {candidate.path[above:]: candidate.score for candidate in self.route.candidates}
         idle_first = tuple(
             way
             for _, equals in groupby(ahead, scores.__getitem__)

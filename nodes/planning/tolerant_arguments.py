@@ -183,9 +183,9 @@ def describe_refusal(
     """Return why arguments are refused, what came, and what to send instead."""
     faults = error.errors(include_url=False, include_context=False)
     came = {
-        str(each["loc"][0]): each["input"]
-        for each in faults
-        if each["loc"] and each["type"] != "missing" and each["loc"][0] in arguments
+        str(fault["loc"][0]): fault["input"]
+        for fault in faults
+        if fault["loc"] and fault["type"] != "missing" and fault["loc"][0] in arguments
     }
     text = describe_faults(error)
     if came:
@@ -193,7 +193,7 @@ def describe_refusal(
     try:
         whole = inline_references(schema, _PARTS_LIMIT)
         fields: Mapping[str, Any] = whole.get("properties") or {}
-        wrong = {str(each["loc"][0]) for each in faults if each["loc"]} & fields.keys()
+        wrong = {str(fault["loc"][0]) for fault in faults if fault["loc"]} & fields.keys()
         kept = {key: each for key, each in arguments.items() if key in fields.keys() - wrong}
         example = {**kept, **{key: build_example(fields[key]) for key in sorted(wrong)}}
         shown = json.dumps(example, ensure_ascii=False, default=str)

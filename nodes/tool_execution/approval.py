@@ -78,8 +78,8 @@ class ToolApprovals:
         journal: Journal,
         decisions: StandingDecisions,
     ) -> None:
-        self._rules = {each.name: rules[each.name] for each in tools if each.name in rules}
-        self._tools = {each.name: each for each in tools}
+        self._rules = {tool.name: rules[tool.name] for tool in tools if tool.name in rules}
+        self._tools = {tool.name: tool for tool in tools}
         self._journal = journal
         self._decisions = decisions
 

@@ -109,11 +109,11 @@ def _iterate_work(root: Agent) -> Iterator[tuple[str, Any]]:
     for place in walk_tree(root):
         match place.member:
             case Agent() as agent:
-                for each in agent.tools:
-                    if get_provider_tool_name(each):
+                for tool in agent.tools:
+                    if get_provider_tool_name(tool):
                         continue
-                    name = getattr(each, "name", None) or each.__name__
-                    yield f"the tool {name!r} of {place.path_text}", each
+                    name = getattr(tool, "name", None) or tool.__name__
+                    yield f"the tool {name!r} of {place.path_text}", tool
                 yield f"the prompt of {place.path_text}", agent.prompt
                 if inspect.isroutine(agent.model):
                     yield f"the choice of a model of {place.path_text}", agent.model

@@ -100,9 +100,9 @@ def _read_root_input(contract: Contract | None, task: BaseMessage) -> BaseModel 
 
 def _find_task(messages: Sequence[BaseMessage]) -> BaseMessage:
     tasks = (
-        each
-        for each in reversed(messages)
-        if isinstance(each, HumanMessage) and MAIL_KEY not in each.response_metadata
+        message
+        for message in reversed(messages)
+        if isinstance(message, HumanMessage) and MAIL_KEY not in message.response_metadata
     )
     return next(tasks, HumanMessage(""))
 

@@ -21,7 +21,7 @@ def reads_state(tool: BaseTool) -> bool:
     """Return whether a tool is given the state, as far as LangGraph finds that out."""
     functions = (getattr(tool, "func", None), getattr(tool, "coroutine", None))
     hints = [_read_hints(each) for each in (*functions, tool.args_schema) if each is not None]
-    return any(_asks_for_state(name, kind) for each in hints for name, kind in each.items())
+    return any(_asks_for_state(name, kind) for hint in hints for name, kind in hint.items())
 
 
 def extend_state(past: Past, config: RunnableConfig) -> Mapping[str, Any] | None:
@@ -47,6 +47,6 @@ def _asks_for_state(name: str, kind: Any) -> bool:
     parts = (kind, get_origin(kind), *get_args(kind))
     wanted = (InjectedState, ToolRuntime)
     return name == "runtime" or any(
-        isinstance(each, wanted) or (isinstance(each, type) and issubclass(each, wanted))
-        for each in parts
+        isinstance(part, wanted) or (isinstance(part, type) and issubclass(part, wanted))
+        for part in parts
     )

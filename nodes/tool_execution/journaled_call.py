@@ -179,12 +179,13 @@ class JournaledCall:
         else:
             outputs = result if isinstance(result, list) else [result]
             # As `ToolNode` does.
-            has_commands = any(isinstance(each, Command) for each in outputs)
+            has_commands = any(isinstance(output, Command) for output in outputs)
             update = (
                 {"messages": outputs}
                 if not has_commands
                 else [
-                    each if isinstance(each, Command) else {"messages": [each]} for each in outputs
+                    output if isinstance(output, Command) else {"messages": [output]}
+                    for output in outputs
                 ]
             )
             try:

@@ -95,9 +95,9 @@ def list_user_answers(
     asked = [
         *told,
         *(
-            UserAnswer(question=each.text, answer=each.answer)
-            for each in questions
-            if each.answer is not None
+            UserAnswer(question=question.text, answer=question.answer)
+            for question in questions
+            if question.answer is not None
         ),
     ]
     return [each.stored() for each in asked[-MAX_SHOWN:]]
@@ -106,14 +106,14 @@ def list_user_answers(
 def build_unjournaled_answers(tool: str, answers: Iterable[Any]) -> list[UserAnswer]:
     """Return what the superior is told of a call of which no journal keeps the questions."""
     question = f"a question of its tool {tool}"
-    return [UserAnswer.shorten(question, _format_answer(each, False)) for each in answers]
+    return [UserAnswer.shorten(question, _format_answer(answer, False)) for answer in answers]
 
 
 def _describe_interrupt(interrupt: Interrupt) -> CallQuestion:
     value, schema = interrupt.value, interrupt.response_schema
     review = find_review(value, schema if isinstance(schema, Mapping) else None)
     if review:
-        tools = ", ".join(dict.fromkeys(each.tool for each in review.calls))
+        tools = ", ".join(dict.fromkeys(call.tool for call in review.calls))
         text = f"May {tools} run?"
     elif is_outcome_question(value):
         text = str(value["question"])

@@ -117,7 +117,7 @@ class Summaries:
 
     def render(self) -> str:
         """Return the summaries as a text, one line for each; empty if there are none."""
-        return "\n".join((*self.paragraphs, *(f"- {each}" for each in self.topics)))
+        return "\n".join((*self.paragraphs, *(f"- {topic}" for topic in self.topics)))
 
 
 def extract_summary(text: str, limit: int) -> str:
@@ -140,7 +140,7 @@ def extract_summary(text: str, limit: int) -> str:
 
     def rate(sentence: str) -> tuple[bool, float]:
         words = _WORD.findall(sentence.lower())
-        said = sum(counts[each] for each in words) / (len(words) or 1)
+        said = sum(counts[word] for word in words) / (len(words) or 1)
         return sentence in (parts[0][0], parts[-1][0]), said
 
     kept: set[str] = set()
