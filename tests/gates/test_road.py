@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import threading
 from collections import Counter
@@ -49,3 +50,14 @@ def test_road_of_one_delegation(tmp_path: Path) -> None:
     check_gate("modules on the road of a delegation", len(modules), sorted(modules))
     check_gate("functions on the road of a delegation", len(counts))
     check_gate("calls on the road of a delegation", counts.total())
+
+
+def test_page_of_the_architecture_describes_the_road(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "architecture.md").read_text()
+    road = page.partition("## The road of a request")[2].partition("A task that names no")[0]
+    described = re.findall(r"`(?:echelons/)?((?:[a-z_]+/)+[a-z_]+\.py)`", road)
+
+    counts = trace_delegation(tmp_path / "road.sqlite")
+
+    traced = dict.fromkeys(code.co_filename.removeprefix(PACKAGE) for code in counts)
+    assert described == [module for module in traced if module in described]
