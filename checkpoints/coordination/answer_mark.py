@@ -20,14 +20,10 @@ CLOSED_EPOCH = 0
 
 
 class AnswerMark:
-    """The mark of one run; each answer that is left to the run gives it a new version.
-
-    Attributes:
-        has_held: Whether a step was held since answers were last taken.
-        held_attempts: The attempts whose steps were held.
-    """
+    """The mark of one run; each answer that is left to the run gives it a new version."""
 
     def __init__(self, thread_id: str, fence: Fence) -> None:
+        # Whether a step was held since answers were last taken.
         self.has_held = False
         self.held_attempts = HeldAttempts()
         self._thread_id = thread_id
@@ -63,11 +59,7 @@ class AnswerMark:
 
 
 def mark_answers_left(open_: Transaction, thread_id: str) -> bool:
-    """Tell the run that holds a thread that answers are left to it, in their transaction.
-
-    Returns:
-        Whether it takes answers; if not, nothing is written.
-    """
+    """Announce answers to the run that holds a thread, in their transaction; return if it can."""
     epoch, holder = OPEN_EPOCH.get(open_, thread_id), open_.get_last_holder(build_key(thread_id))
     if holder is None or epoch != holder.epoch:
         return False

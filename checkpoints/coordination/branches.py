@@ -29,11 +29,7 @@ class Branch:
     oldest: str  # the earliest of them on this branch
 
     def sees(self, after: str) -> bool:
-        """Return whether the branch sees what was written after a checkpoint of the root.
-
-        Args:
-            after: The checkpoint; empty for what was written before the first.
-        """
+        """Return whether the branch sees what was written after a checkpoint of the root."""
         if after in ("", self.current):
             return True
         if after in self.next_ones:
@@ -103,15 +99,8 @@ def plan_moves(
 ) -> dict[str, str | None]:
     """Return after which checkpoints records belong once only some checkpoints are kept.
 
-    Args:
-        parents: The checkpoints of the root before, with their parents.
-        kept: Those that are kept.
-        written: The checkpoints after which the records were written.
-        sees: Whether a branch sees what was written after a checkpoint.
-
-    Returns:
-        For each that changes, the one with which the kept branches see what they have seen before;
-        `None` if none of them has seen it.
+    With the new checkpoint the kept branches see what they have seen before; it is `None` if none
+    of them has seen the record. What stays is left out.
     """
     left = {checkpoint: parent for checkpoint, parent in parents.items() if checkpoint in kept}
     ends = sorted(left.keys() - left.values(), reverse=True)

@@ -22,13 +22,10 @@ has stopped is to be cancelled within 0.2 s."""
 
 
 class ChangeSignals:
-    """The listeners of one ledger, called after each signal.
-
-    Attributes:
-        generation: How many signals there have been.
-    """
+    """The listeners of one ledger, called after each signal."""
 
     def __init__(self) -> None:
+        # How many signals there have been.
         self.generation = 0
         self._lock = Lock()
         self._listeners: set[Callable[[], None]] = set()

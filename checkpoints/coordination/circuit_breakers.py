@@ -38,24 +38,17 @@ INTENSITY: Final[RecordKind[list[float]]] = RecordKind("intensity", list[FiniteF
 
 
 class CircuitStatus(NamedTuple):
-    """The current status of an agent's circuit, for display.
-
-    Attributes:
-        tree: Name of the tree's root.
-        agent: Name of the agent.
-        state: Whether the circuit is open.
-        failures: Consecutive failures.
-        wait: Seconds until the agent is tried again.
-        path: Path of the agent, which begins with the tree's root.
-        scope: The `breaker_scope` of the tree; empty if it has none.
-    """
+    """The current status of an agent's circuit, for display."""
 
     tree: str
     agent: str
     state: CircuitState
     failures: int
+    # Seconds until the agent is tried again.
     wait: float
+    # Begins with the tree's root.
     path: str
+    # The `breaker_scope` of the tree.
     scope: str = ""
 
 
@@ -63,12 +56,6 @@ class TreeBreakers(Circuits):
     """The circuits of one tree, kept by the paths of its agents.
 
     All threads of a tree share its circuits, and an agent that is added changes no other's.
-
-    Args:
-        ledger: The ledger they are kept in.
-        scope: Keeps them apart from those of other trees with the same paths; may be empty.
-        rules: When circuits open.
-        clock: Tells the time.
     """
 
     def __init__(
@@ -79,6 +66,7 @@ class TreeBreakers(Circuits):
         clock: Clock = utc_now,
     ) -> None:
         self._ledger = ledger
+        # Keeps them apart from those of other trees with the same paths.
         self._scope = scope
         self._rules = rules or BreakerPolicy()
         self._clock = clock
@@ -99,11 +87,7 @@ class TreeBreakers(Circuits):
     def note(
         self, path: str, admission: Admission, outcome: AttemptOutcome
     ) -> FailureIntensity | None:
-        """Record the outcome of an admitted call.
-
-        Returns:
-            The failures below the agent's superior, if they exceed its limit.
-        """
+        """Record the outcome of an admitted call; return failures beyond the superior's limit."""
         if outcome is AttemptOutcome.FAILED:
             return self._record_failure(path, admission.probe)
         # Most calls go well, and then there is no failure to clear.
@@ -175,10 +159,6 @@ def list_circuits(ledger: Ledger, clock: Clock = utc_now) -> list[CircuitStatus]
 
 def close_circuits(ledger: Ledger, agent: str) -> None:
     """Close the circuit of an agent by hand, in every scope.
-
-    Args:
-        ledger: The ledger.
-        agent: Path of the agent; its name alone closes the circuits of that name in every tree.
 
     Raises:
         DelegationError: It has none, for it has not failed since its last answer.

@@ -20,26 +20,17 @@ RACE: Final = Records[list[int]]("race", list[int], raw=2)
 
 
 class TreeRaces:
-    """Decides which of the subordinates asked at once have lost. Safe for any number of threads.
-
-    Args:
-        ledger: The ledger they are kept in.
-        thread_id: LangGraph's id of the thread.
-        turn: The root's turn; its races end with it.
-        fence: The run's lease; once it is lost, no entrant can win.
-
-    Attributes:
-        has_obsolete_question: Whether a race has ended while one of its entrants waited for
-            a human's answer.
-    """
+    """Decides which of the subordinates asked at once have lost. Safe for any number of threads."""
 
     def __init__(
         self, ledger: Ledger, thread_id: str, turn: str, fence: Fence | None = None
     ) -> None:
+        # Whether a race has ended while one of its entrants waited for a human's answer.
         self.has_obsolete_question = False
         self._ledger = ledger
         self._thread_id = thread_id
         self._turn = turn
+        # Once the lease is lost, no entrant can win.
         self._fence = fence
         self._lock = Lock()
         self._places: dict[str, list[int]] = {}

@@ -52,20 +52,6 @@ class Records(RecordKind[T]):
     Records of a kind whose keys end with a checkpoint, and that does not merge them, have versions:
     one for each checkpoint after which they were written. The key of a version ends with that
     checkpoint and the one by which branches see it: the same, until it is pruned.
-
-    Args:
-        name: Name of the kind, which keys have; it must never change.
-        shape: The type of the records: a dataclass, or what JSON has.
-        after: Where a record has the checkpoint after which it was written.
-        sees: Whether a branch sees what was written after a checkpoint.
-        merge: Makes one of two records that pruning gives the same key.
-        drop: Is called after pruning has deleted a record that no branch sees.
-        raw: The number of parts of a name that keys have as they are; the others are quoted.
-        omit: Fields that are not stored while they are empty.
-        to_json: Returns the JSON of a record; by default its fields.
-        is_copied: Whether a copy of the thread gets them.
-        names_thread: Whether a record has the thread in its fields `thread_id` and
-            `agent_thread_id`, for SQL.
     """
 
     def __init__(  # noqa: PLR0913  each option stands for itself
@@ -84,14 +70,23 @@ class Records(RecordKind[T]):
         names_thread: bool = False,
     ) -> None:
         super().__init__(name, shape)
+        # Where a record has the checkpoint after which it was written.
         self.after = after
+        # Whether a branch sees what was written after a checkpoint.
         self.sees = sees
+        # Whether a copy of the thread gets them.
         self.is_copied = is_copied
+        # Whether a record has `thread_id` and `agent_thread_id`, for SQL.
         self.names_thread = names_thread
+        # Makes one of two records that pruning gives the same key.
         self._merge = merge
+        # Is called after pruning has deleted a record that no branch sees.
         self._drop = drop
+        # How many parts of a name keys have as they are; the others are quoted.
         self._raw = raw
+        # Fields that are not stored while they are empty.
         self._omit = omit
+        # By default its fields.
         self._to_json = to_json
         self._fields = [field.name for field in fields(shape)] if is_dataclass(shape) else []
         # Returns a tuple, also of one field.
@@ -261,14 +256,7 @@ class Records(RecordKind[T]):
 
 
 class Versions(Generic[T]):
-    """The versions of records that one branch sees: of each, the one that was written last on it.
-
-    Args:
-        kind: Their kind; each method takes the last parts of a record's name.
-        branch: The branch.
-        thread_id: The root's thread.
-        parts: The first parts of their names.
-    """
+    """The versions of records that one branch sees: of each record, the last that it has."""
 
     def __init__(self, kind: Records[T], branch: Branch, thread_id: str, *parts: str) -> None:
         self._kind = kind
@@ -317,15 +305,11 @@ class Versions(Generic[T]):
 
 
 class BranchView:
-    """What one branch of a thread sees. The branch is read once a record needs it.
-
-    Args:
-        thread_id: The root's thread.
-        current: The checkpoint of the root that the branch leads to; the latest if left out.
-    """
+    """What one branch of a thread sees. The branch is read once a record needs it."""
 
     def __init__(self, thread_id: str, current: str | None = None) -> None:
         self._thread_id = thread_id
+        # The root's checkpoint that the branch leads to; the latest if left out.
         self._current = current
         self._branch: Branch | None = None
 

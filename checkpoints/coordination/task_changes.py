@@ -35,15 +35,12 @@ class TaskChange(NamedTuple):
 
 
 class TaskChanges:
-    """The changes of tasks of this process whose writes are not stored yet.
-
-    Attributes:
-        pending: The changes, by task.
-        has_news: Whether some were made that other runs have to look for.
-    """
+    """The changes of tasks of this process whose writes are not stored yet."""
 
     def __init__(self) -> None:
+        # By task.
         self.pending: dict[str, list[TaskChange]] = {}
+        # Whether some were made that other runs have to look for.
         self.has_news = False
         self._lock = Lock()
 

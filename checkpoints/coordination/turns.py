@@ -45,18 +45,14 @@ EndStatus: TypeAlias = Literal["finished", "limited", "stopped", "dismissed"]
 
 @dataclass(frozen=True, slots=True)
 class TurnEnd:
-    """The end of a turn.
+    """The end of a turn."""
 
-    Attributes:
-        text: The root's last message.
-        status: How it has ended.
-        reason: Why it has no whole answer, or a remark on the answer; empty for neither.
-        response: The root's response; `None` in a row from before.
-    """
-
+    # The root's last message.
     text: str
     status: EndStatus = "finished"
+    # Why there is no whole answer, or a remark on it.
     reason: str = ""
+    # `None` in a row of an earlier version.
     response: DelegationResponse | None = None
 
     def to_json(self) -> dict[str, Any]:

@@ -119,11 +119,6 @@ CHARGE: Final = Records[ChargeRecord]("charge", ChargeRecord, raw=2, names_threa
 class Grant:
     """A grant while a transaction reads and changes it.
 
-    Args:
-        id: Its id.
-        record: Its record.
-        version: The version of its record; `None` for a new one.
-
     Raises:
         ValueError: An amount in the record is damaged.
     """
@@ -133,6 +128,7 @@ class Grant:
     def __init__(self, id: str, record: GrantRecord, version: int | None = None) -> None:
         self.id = id
         self.record = record
+        # `None` for a new record.
         self.version = version
         self.granted = load_amounts(record.granted)
         self.spent = load_amounts(record.spent) if record.spent else {}

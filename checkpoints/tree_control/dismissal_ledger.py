@@ -75,13 +75,6 @@ def commit_dismissal(
 ) -> CommittedDismissal:
     """Dismiss an agent and all below it: the only place where this is done.
 
-    Args:
-        ledger: The ledger.
-        where: The root's checkpoint after which it is dismissed, and its own thread.
-        new: The dismissal; the time is that of the commit.
-        hidden: Keys of the dismissals that the branch does not see.
-        fence: The lease under which a run does it; `None` outside of one.
-
     Raises:
         LeaseLost: Another run holds the thread now.
     """
@@ -158,12 +151,7 @@ class DismissalLog:
 
 
 def read_dismissals(thread_id: str, checkpoint_id: str | None = None) -> ReadPlan[Dismissals]:
-    """Return the dismissals that hold on a branch of a thread: by default that of its latest.
-
-    Args:
-        thread_id: The root's thread.
-        checkpoint_id: The checkpoint of the root that the branch leads to.
-    """
+    """Return the dismissals that hold on a branch of a thread: by default that of its latest."""
     keys = yield from _read_keys(thread_id)
     if not keys:
         return NO_DISMISSALS
@@ -177,12 +165,7 @@ def read_dismissals(thread_id: str, checkpoint_id: str | None = None) -> ReadPla
 def read_hidden_dismissals(
     thread_id: str, checkpoint_id: str | None = None
 ) -> ReadPlan[frozenset[str]]:
-    """Return the keys of the dismissals of a thread that a branch of it does not see.
-
-    Args:
-        thread_id: The root's thread.
-        checkpoint_id: The checkpoint that a run begins from; the latest if left out.
-    """
+    """Return the keys of the dismissals of a thread that a branch of it does not see."""
     keys = yield from _read_keys(thread_id)
     return (yield from find_hidden_dismissals(thread_id, keys, checkpoint_id))
 

@@ -40,12 +40,7 @@ def list_repair_keys(open_: Transaction, thread_id: str) -> list[str]:
 def read_hidden_messages(
     thread_id: str, checkpoint_id: str | None = None
 ) -> ReadPlan[frozenset[str]]:
-    """Return the ids of the messages that are hidden on a branch of a thread.
-
-    Args:
-        thread_id: The root's thread.
-        checkpoint_id: The checkpoint of the root that the branch leads to; the latest if left out.
-    """
+    """Return the ids of the messages that are hidden on a branch of a thread."""
     keys: list[str] = yield LedgerQuery(
         lambda ledger: ledger.query(lambda open_: list_repair_keys(open_, thread_id))
     )
@@ -64,14 +59,7 @@ def read_hidden_messages(
 def store_hidden_messages(
     thread_id: str, hide: Collection[str], show: Collection[str] | None, by: str, fence: Fence
 ) -> ReadPlan[None]:
-    """Hide messages on the latest branch of a thread, and show others again.
-
-    Args:
-        thread_id: The root's thread.
-        hide: Ids of messages.
-        show: Ids of messages; `None` for all that were hidden before.
-        by: Who does it.
-        fence: The lease under which it is done.
+    """Hide messages on the latest branch of a thread, and show others again: by default all.
 
     Raises:
         LeaseLost: Another run holds the thread now.

@@ -51,27 +51,7 @@ _HOOKS: Final = ("refresh", "find_order", "read_order", "concerns", "note_call",
 
 
 class TreeGate:
-    """Lets the agents of one run begin a step, or returns why not. Safe for any number of threads.
-
-    Args:
-        root: The root agent's identity.
-        thread_id: LangGraph's id of the thread.
-        limits: The root's.
-        ledger: The ledger of the run's saver.
-        fence: The run's lease; once it is lost, no step can begin.
-        clock: Tells the time, in seconds from any moment.
-
-    Attributes:
-        backpressure: Holds back its steps, `None` if nothing does.
-        signals: Those of the ledger.
-        held_attempts: Keeps the attempts whose steps it holds, `None` if it holds none.
-        answer_mark: Where answers are left to the run; `None` if nothing delivers them.
-        note_orders: Is told the orders of the turn when they are read; `None` if nobody is.
-        note_usage: Is told the model calls of which no reply of a thread tells; `None` if nobody
-            is.
-        hidden_messages: The ids of the messages of the thread that no model is shown.
-        guards: What features decide, by their names.
-    """
+    """Lets the agents of one run begin a step, or returns why not. Safe for many threads."""
 
     def __init__(
         self,
@@ -84,12 +64,19 @@ class TreeGate:
     ) -> None:
         # The ledger's own: a step of every agent calls it.
         self.arun = ledger.arun
+        # Holds back steps; `None` if nothing does.
         self.backpressure: Backpressure | None = None
+        # The attempts whose steps it holds; `None` if it holds none.
         self.held_attempts: HeldAttempts | None = None
+        # Where answers are left to the run; `None` if nothing delivers them.
         self.answer_mark: AnswerMark | None = None
+        # Gets the orders of the turn when they are read.
         self.note_orders: OrderListener | None = None
+        # Gets the model calls that no reply of a thread shows.
         self.note_usage: UsageListener | None = None
+        # Ids of messages of the thread that no model is shown.
         self.hidden_messages: frozenset[str] = frozenset()
+        # By the names of their features.
         self.guards: Mapping[str, Any] = {}
         self._ledger = ledger
         self._thread_id = thread_id
@@ -101,6 +88,7 @@ class TreeGate:
         self._orders = ControlOrders()
         self._has_answers = False
         self._deadline: datetime | None = None
+        # Once the lease is lost, no step can begin.
         self._fence = fence
         self._seen: tuple[int, int] | None = None
         self._has_ended = False

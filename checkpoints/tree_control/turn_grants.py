@@ -93,14 +93,7 @@ ROOT_GRANT: Final = "root"
 
 
 class TurnGrants:
-    """The grants of one turn.
-
-    Args:
-        thread_id: LangGraph's id of the thread.
-        turn: The root's turn.
-        clock: Has the seconds that are not stored yet; `None` for none.
-        find_default: Returns the record of a grant that is not stored but at hand.
-    """
+    """The grants of one turn."""
 
     def __init__(
         self,
@@ -109,8 +102,10 @@ class TurnGrants:
         clock: WorkClock | None = None,
         find_default: Callable[[str], GrantRecord | None] = lambda _: None,
     ) -> None:
+        # Has the seconds that are not stored yet.
         self._clock = WorkClock() if clock is None else clock
         self._prefix = GRANT.key(thread_id, turn, "")
+        # Returns the record of a grant that is not stored but at hand.
         self._find_default = find_default
 
     def find(self, open_: Transaction, id_: str) -> Grant | None:

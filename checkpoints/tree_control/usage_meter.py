@@ -35,13 +35,10 @@ METER: Final = Records[TurnUsage]("meter", TurnUsage, raw=sys.maxsize)
 
 
 class Meter:
-    """Counts for one run. Not safe for several threads at once: the gate's lock guards it.
-
-    Attributes:
-        has_counted: Whether it has counted a step.
-    """
+    """Counts for one run. Not safe for several threads at once: the gate's lock guards it."""
 
     def __init__(self, name: str, limits: Limits, clock: Callable[[], float] = monotonic) -> None:
+        # Whether it has counted a step.
         self.has_counted = False
         self._name = name
         self._limits = limits
@@ -70,11 +67,8 @@ class Meter:
     def count(self, open_: Transaction, step: Step | None = None) -> Callable[[], Halt | None]:
         """Count a step, or the end of a run, with the tokens and seconds since the last step.
 
-        The transaction may be rolled back, so nothing changes here before its commit.
-
-        Returns:
-            What to call after the commit. It returns the limit that is reached, `None` if the
-            step was counted.
+        The transaction may be rolled back, so nothing changes here before its commit. The caller
+        then calls the result, which returns the limit that is reached, if one is.
         """
         record = open_.get_record(METER, self._name)
         before = record.value if record else TurnUsage()

@@ -37,16 +37,12 @@ Made: TypeAlias = "Mapping[Feature, Any]"
 
 
 class Entry(NamedTuple):
-    """A feature by its name, which is that of its folder.
-
-    Attributes:
-        name: Its name.
-        field: The field of an agent without which it is not needed; empty if it may always be.
-        commands: The commands of its module `commands`, if it has one.
-    """
+    """A feature by its name, which is that of its folder."""
 
     name: str
+    # The field of an agent without which it is not needed; empty if it may always be.
     field: str = ""
+    # The commands of its module `commands`, if it has one.
     commands: str = ""
 
 
@@ -61,16 +57,27 @@ FEATURES: Final[tuple[Entry, ...]] = (
     Entry("mail", commands="steer message"),
     # The latest notice of the subordinates stands last in what the model reads.
     Entry("spawning"),
-    # They give tools; in which order models read them, `tree.names.SHOWN_TOOLS` says.
+    # Within approvals: a person has the whole time from when the request is approved. The order in
+    # which models read tools is that of `tree.names.SHOWN_TOOLS`.
     Entry("questions", commands="inbox answer"),
+    # The gate asks for its order before any guard admits a step, so a dismissed agent reserves
+    # nothing of a budget and gets no name, wherever this stands.
     Entry("dismissal", commands="dismiss"),
     # After the budget: an agent that cannot begin gets no name.
     Entry("aliases"),
     # Inside all others: it shortens what all others show a model.
     Entry("memory", "memory"),
+    # They work beside a run and only read it: no hook of theirs stands around a step or in the
+    # gate, so only the commands that list members see their place.
     Entry("monitors", "monitors"),
+    # Its tools are those that an agent declares, as middleware, approvals and the journal see any
+    # other: the feature adds records and what a session provides for them, and no hooks.
     Entry("workspace", commands="changes merge discard"),
+    # As the workspace: tools that agents declare, records, and what a session provides for them.
     Entry("notes"),
+    # Middleware has no entry: its order is that of an agent's list. `graphs.level_graph` puts it
+    # outermost around requests, as what it sends again is another request with its own grants, and
+    # innermost around model calls, where it reads the whole prompt that the model is to read.
 )
 
 

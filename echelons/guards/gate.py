@@ -147,9 +147,6 @@ class StepGuard:
 
     `Ledger.commit` may roll a transaction back and make it again: what a guard knows may change
     only once it was committed, in what its methods return.
-
-    Attributes:
-        name: Name of the feature.
     """
 
     name: ClassVar[str]

@@ -36,29 +36,20 @@ from echelons.tree.names import PATH_SEPARATOR, SPAWN_SUBORDINATE
 
 
 class RequestVerdict(NamedTuple):
-    """Whether a subordinate may be given a request.
-
-    Attributes:
-        failure: Why it must not run; `None` if it may.
-        told: What the superior of the agent that makes the request is told of it.
-    """
+    """Whether a subordinate may be given a request."""
 
     failure: LevelFailure | None = None
+    # What the superior of the agent that makes the request reads of it.
     told: tuple[UserAnswer, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class RequestApprovals(AttemptHooks):
-    """The approval of the requests of one agent to its subordinates.
-
-    Attributes:
-        rules: The rules that hold for the agent.
-        decisions: The decisions that hold for a whole thread.
-        history: Knows the segments that have begun: they are not asked about any more.
-    """
+    """The approval of the requests of one agent to its subordinates."""
 
     rules: RulesByName
     decisions: StandingDecisions
+    # Segments that have begun are not asked about any more.
     history: ThreadHistory
 
     def around_attempt(

@@ -30,16 +30,12 @@ from echelons.run_context import get_context, with_context
 
 
 class RequestGrants(NamedTuple):
-    """The grants of an attempt of a request.
-
-    Attributes:
-        allowance: What its agent may spend.
-        request: The grant that all candidates share, if the superior has asked for one.
-        agent: The grant of this attempt, if the agent's permissions cap it.
-    """
+    """The grants of an attempt of a request."""
 
     allowance: Allowance
+    # Shared by all candidates; `None` unless the superior asks for one.
     request: GrantRequest | None = None
+    # Of this attempt alone; `None` unless the agent's permissions cap it.
     agent: GrantRequest | None = None
 
     @classmethod
@@ -51,12 +47,6 @@ class RequestGrants(NamedTuple):
         config: Mapping[str, Any],
     ) -> RequestGrants | None:
         """Return the grants of an attempt, `None` if it needs none of its own.
-
-        Args:
-            order: The request.
-            budget: The most that its agent may spend on one, by its permissions.
-            head: The head of its thread.
-            config: The config of the agent, with the allowance of its superior.
 
         Raises:
             UnreadableRecord: The request's budget, or what its thread knows of it, is damaged.

@@ -79,23 +79,7 @@ def _build_change(
 
 
 class TreeBudgets(StepGuard):
-    """The budgets of one run. Safe for any number of threads.
-
-    Args:
-        ledger: The ledger of the run's saver.
-        thread_id: LangGraph's id of the thread.
-        turn: The root's turn.
-        root: Path of the root.
-        fence: The run's lease; once it is lost, nothing can be reserved.
-        clock: Tells the time, in seconds from any moment.
-
-    Attributes:
-        allowance: What the root may spend; `None` if nothing limits it.
-        prices: What the tokens of models cost; `None` if no table was given.
-        root_budget: What the root may spend in a turn, if its own permissions say so.
-        root_grant: Id of the grant for that.
-        task_changes: Collects changes for the writes of tasks; `None` if the saver does not.
-    """
+    """The budgets of one run. Safe for any number of threads."""
 
     name: ClassVar[str] = "budget"
 
@@ -108,11 +92,14 @@ class TreeBudgets(StepGuard):
         fence: Fence | None = None,
         clock: Callable[[], float] = monotonic,
     ) -> None:
+        # `None` if nothing limits the root.
         self.allowance: Allowance | None = None
         self.prices: Prices | None = None
+        # What the root's own permissions let it spend in a turn.
         self.root_budget: Budget | None = None
         # A tree in a tree has one of its own.
         self.root_grant = "/".join((ROOT_GRANT, *root.split(PATH_SEPARATOR)[1:]))
+        # `None` if the saver does not collect the changes of tasks.
         self.task_changes: TaskChanges | None = None
         self.root = root
         self._ledger = ledger
@@ -120,6 +107,7 @@ class TreeBudgets(StepGuard):
         self._work = WorkClock(clock)
         self._grants = TurnGrants(thread_id, turn, self._work, self._build_own_root)
         self._charge_prefix = CHARGE.key(thread_id, turn, "")
+        # Once the lease is lost, nothing can be reserved.
         self._fence = fence
         self._is_timed = False
         self._lock = Lock()
@@ -210,11 +198,7 @@ class TreeBudgets(StepGuard):
     def reserve(
         self, estimate: CallEstimate, allowance: Allowance, config: Mapping[str, Any]
     ) -> str | Halt:
-        """Reserve what a model call is expected to use.
-
-        Returns:
-            The key of its charge, empty if nothing of it is counted; or a `Halt`.
-        """
+        """Reserve what a model call may use; return the key of its charge, if any, or a `Halt`."""
         stem = self._build_charge_stem("model", config)
         try:
             return self._commit(

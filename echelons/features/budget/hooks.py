@@ -37,11 +37,7 @@ BUDGET_SCHEMA: Final[dict[str, Any]] = {
 
 
 class BudgetHooks(AgentHooks):
-    """The budget of one agent.
-
-    Args:
-        has_budget: Whether it or an agent above it has one, so that it may grant a part.
-    """
+    """The budget of one agent."""
 
     def __init__(self, *, has_budget: bool) -> None:
         schema = BUDGET_SCHEMA if has_budget else None

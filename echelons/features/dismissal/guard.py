@@ -22,18 +22,14 @@ from echelons.tree.names import PATH_SEPARATOR
 
 
 class DismissalGuard(StepGuard):
-    """The dismissals that one run sees.
-
-    Attributes:
-        dismissals: The dismissals, as they were read last.
-        hidden: The keys of those that it does not see, as its branch began before them.
-    """
+    """The dismissals that one run sees."""
 
     name: ClassVar[str] = "dismissal"
 
     def __init__(self, run: GateScope) -> None:
         turn = run.turn
         self.dismissals: Dismissals = NO_DISMISSALS
+        # Keys of dismissals that the branch does not see, as it began before them.
         self.hidden = turn.hidden_dismissals if turn else frozenset[str]()
         # A tree that a tool runs tells of none.
         has_listener = turn and turn.answer_mark and not is_embedded(run.configurable)

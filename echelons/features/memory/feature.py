@@ -14,12 +14,7 @@ from echelons.plans import Plan
 
 
 class MemoryHooks(AgentHooks):
-    """The memory of one agent.
-
-    Args:
-        settings: Its settings.
-        place: The agent at its place.
-    """
+    """The memory of one agent."""
 
     def __init__(self, settings: Memory, place: Place) -> None:
         if place.can_call:

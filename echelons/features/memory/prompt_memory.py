@@ -67,15 +67,11 @@ MemoryPlan = Generator[SummaryRequest, str, Prompt]
 
 
 class PromptMemory:
-    """The memory of one agent.
-
-    Args:
-        settings: Its settings.
-        model: The agent's model without its tools, which writes summaries; `None` for extracts.
-    """
+    """The memory of one agent."""
 
     def __init__(self, settings: Memory, model: Any = None) -> None:
         self._settings = settings
+        # Writes the summaries, without tools; `None` for extracts.
         self._model = None if model is None else BoundModel.from_runnable(model)
         self._tool_tokens: int | None = None
 

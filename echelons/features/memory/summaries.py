@@ -25,12 +25,7 @@ _WORD = re.compile(r"\w{4,}")
 
 
 class SummaryRequest(NamedTuple):
-    """A text to be summarised.
-
-    Attributes:
-        text: The text.
-        limit: Most characters of the summary.
-    """
+    """A text to be summarised."""
 
     text: str
     limit: int
@@ -41,22 +36,18 @@ SummaryPlan = Generator[SummaryRequest, str, "Summaries"]
 
 @dataclass(frozen=True, slots=True)
 class Summaries:
-    """The summaries of a thread, and what is pinned.
+    """The summaries of a thread, and what is pinned."""
 
-    Attributes:
-        upto: Id of the last message that they cover; empty if there are none.
-        count: Number of messages that they cover.
-        topics: The latest turns among those, oldest first.
-        paragraphs: Those before, oldest first.
-        pins: The texts that the agent has pinned in what they cover.
-        roster: What they cover has told of subordinates that came or went, by name.
-    """
-
+    # The id of the last message that they cover; empty if there are none.
     upto: str = ""
+    # How many messages they cover.
     count: int = 0
+    # The latest turns among those, oldest first.
     topics: tuple[str, ...] = ()
+    # Those before, oldest first.
     paragraphs: tuple[str, ...] = ()
     pins: tuple[str, ...] = ()
+    # Which subordinates came or went in what they cover, by name.
     roster: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
     def stored(self) -> dict[str, Any]:
@@ -86,15 +77,7 @@ class Summaries:
     def plan_fold(
         self, turns: Sequence[str], upto: str, count: int, pins: Sequence[str], share: int
     ) -> SummaryPlan:
-        """Take up further turns, the oldest first, and return the new summaries.
-
-        Args:
-            turns: The text of each.
-            upto: Id of the last message in them.
-            count: Number of their messages.
-            pins: What is pinned in them.
-            share: Most characters of all summaries together.
-        """
+        """Take up further turns, the oldest first, and return the new summaries."""
         topics, paragraphs = list(self.topics), list(self.paragraphs)
         for turn in turns:
             # Of a turn an extract is enough: a model is asked about many of them at once.

@@ -69,11 +69,7 @@ class Recall(BuiltIn):
 
 
 class Pin(BuiltIn):
-    """The tool that keeps a text in what the model reads.
-
-    Args:
-        budget: The tokens of the memory.
-    """
+    """The tool that keeps a text in what the model reads."""
 
     name, arguments = PIN, PinArgs
     is_silent = True

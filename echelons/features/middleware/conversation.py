@@ -44,12 +44,6 @@ def change_conversation(
 ) -> dict[str, Any]:
     """Return the update of a level for what a hook has returned under `messages`.
 
-    Args:
-        given: Messages, to be added, changed by their ids, or removed.
-        past: The earlier segments, as far as the conversation has them.
-        state: The level's state.
-        added: Messages of the same step, before these.
-
     Raises:
         NotImplementedError, ValueError: LangChain cannot convert it to messages.
     """

@@ -89,12 +89,7 @@ class NextStepNeeded(BaseException):
 
 
 class DelegationCalls(AttemptHooks):
-    """The requests to one agent's subordinates, wrapped by its middleware.
-
-    Args:
-        wraps: The middleware that wraps them, the first outermost.
-        contracts: The contracts of the subordinates, by name.
-    """
+    """The requests to one agent's subordinates, wrapped by its middleware."""
 
     def __init__(
         self, wraps: Sequence[Any], contracts: Mapping[str, Contract | None] = MappingProxyType({})
@@ -204,13 +199,10 @@ class DelegationCalls(AttemptHooks):
 
 
 class _Run:
-    """One run of the wraps around a request of an agent with a thread.
-
-    Attributes:
-        is_fresh: Whether something has ended in this step that is not stored yet.
-    """
+    """One run of the wraps around a request of an agent with a thread."""
 
     def __init__(self, order: QueuedRequest, thread_id: str) -> None:
+        # Whether something has ended in this step that is not stored yet.
         self.is_fresh = False
         self._order = order
         self._thread_id = thread_id

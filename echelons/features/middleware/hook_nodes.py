@@ -35,15 +35,7 @@ JUMPS = ("model", "tools", "end")
 
 
 class HookNode(Node):
-    """The node of one hook of one middleware.
-
-    Args:
-        middleware: The middleware.
-        hook: Name of the hook, such as `"before_model"`.
-        history: Reads the earlier segments of the thread.
-        state_keys: Keys of the level's state.
-        direct_tools: Names of the agent's tools whose results are its answer.
-    """
+    """The node of one hook of one middleware."""
 
     def __init__(
         self,
@@ -59,6 +51,7 @@ class HookNode(Node):
         self._hook = hook
         self._history = history
         self._state_keys = state_keys
+        # Tools whose results are the agent's answer.
         self._direct_tools = direct_tools
         forms = [each for each in (hook, f"a{hook}") if defines(middleware, each)]
         self._sync: Any = getattr(middleware, forms[0])
@@ -161,15 +154,7 @@ class HookNode(Node):
 
 
 class HookEdge(Node):
-    """The edge after the node of a hook: where it has jumped, or the next step.
-
-    Args:
-        name: Name of the hook's node.
-        onward: The next node, or the edge that chooses it.
-        loop: The first node of the loop.
-        exit_node: The first node after the loop.
-        sends: Sends the calls of the latest reply.
-    """
+    """The edge after the node of a hook: where it has jumped, or the next step."""
 
     def __init__(
         self, name: str, onward: str | Node, loop: str, exit_node: str, sends: Node

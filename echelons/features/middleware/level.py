@@ -30,28 +30,18 @@ _BASE_KEYS = frozenset({"messages", "jump_to", "structured_response"})
 
 
 class HookState(TypedDict):
-    """What the state of a level has beside its own keys, where the agent has middleware.
-
-    Attributes:
-        cut: What hooks have taken out of the conversation, if they have.
-        jump_to: Where a hook has jumped.
-        replied: Whether the model has just replied, so that the hooks after it run.
-        unhooked: Whether hooks before the model were skipped, as it is not to be called.
-    """
+    """What the state of a level has beside its own keys, where the agent has middleware."""
 
     cut: NotRequired[dict[str, Any] | None]
     jump_to: NotRequired[Annotated[Any, EphemeralValue]]
+    # The model has just replied, so the hooks after it run.
     replied: NotRequired[Annotated[bool, EphemeralValue]]
+    # Hooks before the model were skipped, as it is not to be called.
     unhooked: NotRequired[Annotated[bool, EphemeralValue]]
 
 
 class LevelMiddleware:
-    """The middleware of one agent, first in the list outermost; what it inherits is included.
-
-    Args:
-        agent: Name of the agent.
-        given: Its middleware.
-    """
+    """The middleware of one agent, first in the list outermost; what it inherits is included."""
 
     def __init__(self, agent: str, given: Sequence[AgentMiddleware[Any, Any]]) -> None:
         self._agent = agent
@@ -158,14 +148,7 @@ def build_failure(
 
 
 class CallChain:
-    """The wraps of one hook.
-
-    Args:
-        hook: The hook, `"wrap_model_call"` or `"wrap_tool_call"`.
-        middleware: Those that define it.
-        read_result: Returns what a wrap has returned in the form for the wrap around it, or `None`
-            if it is of a wrong type.
-    """
+    """The wraps of one hook."""
 
     def __init__(
         self,
@@ -175,6 +158,7 @@ class CallChain:
     ) -> None:
         self._hook = hook
         self._middleware = middleware
+        # Returns the result of a wrap as the wrap around it reads it; `None` for a wrong type.
         self._read_result = read_result
 
     def run(self, request: Any, execute: Callable[[Any], Any], config: Mapping[str, Any]) -> Any:

@@ -49,14 +49,7 @@ STREAM = "on_stream_chunk"
 
 
 class ModelCalls(AgentHooks):
-    """The model calls of one agent, wrapped by its middleware.
-
-    Args:
-        middleware: The agent's middleware.
-        model: Its model, unless a function chooses it.
-        tools: The tools that are bound to it.
-        state_keys: Keys of its level's state.
-    """
+    """The model calls of one agent, wrapped by its middleware."""
 
     def __init__(
         self,

@@ -42,24 +42,20 @@ WRAP = "wrap_tool_call"
 
 @dataclass(slots=True)
 class CallEntry:
-    """One entry of a call: what is run when a wrap calls its handler.
+    """One entry of a call: what is run when a wrap calls its handler."""
 
-    Attributes:
-        call: The call, as the wraps have left it.
-        number: Its number, from 1.
-        tools: The node that runs it; `None` for that of the agent's own tools.
-        config: The config of its task.
-        places: The places of its answers among those of the task.
-        approval: The approval of an earlier entry with the same arguments.
-        raised: Takes the exception that its tool raises.
-    """
-
+    # As the wraps have left it.
     call: ToolCall
+    # From 1.
     number: int
+    # The node that runs it; `None` for that of the agent's tools.
     tools: ToolNode | None
     config: RunnableConfig
+    # The places of its answers among those of the task.
     places: AnswerPlaces
+    # Of an earlier entry with the same arguments.
     approval: ToolApproval | None = None
+    # Takes the exception that its tool raises.
     raised: list[Exception] = field(default_factory=list)
 
     def build_config(self) -> RunnableConfig:
@@ -72,12 +68,7 @@ class CallEntry:
 
 
 class ToolCalls:
-    """The calls of one agent's tools, wrapped by its middleware.
-
-    Args:
-        middleware: The agent's middleware.
-        tools: Its tools, with those of the middleware.
-    """
+    """The calls of one agent's tools, wrapped by its middleware."""
 
     def __init__(self, middleware: LevelMiddleware, tools: list[BaseTool]) -> None:
         self._wraps = middleware.find(WRAP)

@@ -55,24 +55,19 @@ from echelons.messaging.mail import MailKind
 
 @dataclass(frozen=True, slots=True)
 class MonitorState:
-    """How far a monitor has come in a turn.
+    """How far a monitor has come in a turn."""
 
-    Attributes:
-        cursor: The number of the last event that it has judged.
-        calls: Its model calls, those counted that a kill has cut short.
-        tokens: Their tokens.
-        money: What they cost, as a text.
-        fault: Why nothing can be said to be left of its budget; empty if something can.
-        said: How many alerts and reports it has made.
-        notes: What it has said last, as it reads it again.
-    """
-
+    # The last event that it has judged.
     cursor: int = 0
+    # Those that a kill has cut short are counted.
     calls: int = 0
     tokens: int = 0
+    # How many alerts and reports it has made.
     said: int = 0
+    # Its latest verdicts, as it reads them again.
     notes: tuple[str, ...] = ()
     money: str = "0"
+    # Why nothing can be said to be left of its budget; empty if something can.
     fault: str = ""
 
 
@@ -81,36 +76,20 @@ MONITOR: Final = Records[MonitorState]("monitor", MonitorState, raw=1)
 
 
 class JudgedEvents(NamedTuple):
-    """What a monitor has read in one call, and its reply.
+    """What a monitor has read in one call, and its reply."""
 
-    Attributes:
-        cursor: The number of the last event.
-        reply: The reply of its model.
-        used: What the call has used.
-        after: The checkpoint of the root after which it replies.
-        asked_after: That after which it was asked, at which its call is charged.
-    """
-
+    # The last event.
     cursor: int
     reply: AIMessage
     used: CallUsage
+    # The root's checkpoint after which it replies.
     after: str
+    # That after which it was asked, at which its call is charged.
     asked_after: str = ""
 
 
 class MonitorLedger:
-    """The record of one monitor in one turn.
-
-    Args:
-        ledger: The ledger of the run's saver.
-        turn: The turn.
-        placed: The monitor.
-        limits: The limits of the tree, which its calls count for, too.
-        prices: What models cost; `None` if that is not known.
-
-    Attributes:
-        thread_id: Id of its own thread, under which its events are kept.
-    """
+    """The record of one monitor in one turn."""
 
     def __init__(
         self,
@@ -120,6 +99,7 @@ class MonitorLedger:
         limits: Limits,
         prices: Prices | None = None,
     ) -> None:
+        # Its own thread, under which its events are kept.
         self.thread_id = str(uuid5(ECHELONS_NS, f"{turn.thread_id}/monitor/{placed.path}"))
         self._ledger = ledger
         self._turn = turn
@@ -182,11 +162,6 @@ class MonitorLedger:
         self, judged: JudgedEvents, verdict: Verdict, decisions: Sequence[AlertDecision]
     ) -> None:
         """Store what it says of some events.
-
-        Args:
-            judged: The events.
-            verdict: What it says.
-            decisions: What becomes of each alert.
 
         Raises:
             LeaseLost: Another run has the thread now.

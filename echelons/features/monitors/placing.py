@@ -18,22 +18,15 @@ from echelons.tree.names import PATH_SEPARATOR
 
 @dataclass(frozen=True, slots=True)
 class PlacedMonitor:
-    """A monitor at its place in a tree.
-
-    Attributes:
-        monitor: The monitor.
-        path: Its path.
-        superior: Path of its superior.
-        watched: Path of the agent that it watches with all below it.
-        model: Its chat model.
-        on_alert: What its superior does about its alerts, see `DelegationPolicy`.
-    """
+    """A monitor at its place in a tree."""
 
     monitor: Monitor
     path: str
     superior: str
+    # It watches this agent and all below it.
     watched: str
     model: Any
+    # What its superior does about its alerts, see `DelegationPolicy`.
     on_alert: Any = "tell"
 
 
@@ -41,11 +34,6 @@ def place_monitors(
     root: Agent, models: Mapping[str, Any], policies: Mapping[str, DelegationPolicy]
 ) -> tuple[PlacedMonitor, ...]:
     """Return the monitors of a tree with their models.
-
-    Args:
-        root: The root of the tree.
-        models: The model of every agent, by its name.
-        policies: The delegation policy of every agent.
 
     Raises:
         ConfigurationError: A monitor has no model that could judge: it gives none, and its superior

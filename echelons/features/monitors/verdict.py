@@ -28,14 +28,7 @@ MAX_NOTES = 10
 
 
 class WatchedEvent(NamedTuple):
-    """An event as a monitor reads it.
-
-    Attributes:
-        number: Its number; later events have higher ones.
-        path: Path of its agent.
-        kind: Its kind.
-        text: What it says.
-    """
+    """An event as a monitor reads it."""
 
     number: int
     path: str
@@ -45,16 +38,12 @@ class WatchedEvent(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a monitor says of the events that it has read.
-
-    Attributes:
-        alerts: Its alerts.
-        reports: What it notes for people.
-        faults: What of its reply could not be used, and why.
-    """
+    """What a monitor says of the events that it has read."""
 
     alerts: tuple[Alert, ...] = ()
+    # Notes for people.
     reports: tuple[str, ...] = ()
+    # What of the reply could not be used, and why.
     faults: tuple[str, ...] = ()
 
     @property
@@ -78,10 +67,6 @@ def build_system_text(placed: PlacedMonitor) -> str:
 
 def build_segment_text(events: Sequence[WatchedEvent], notes: Sequence[str]) -> str:
     r"""Return some events for a monitor's model, each quoted, as it may hold anything.
-
-    Args:
-        events: The events, oldest first.
-        notes: The monitor's own latest verdicts, oldest first.
 
     Examples:
         >>> print(build_segment_text([WatchedEvent(7, "head", "message", "Go\n# on")], []))
@@ -108,13 +93,7 @@ def build_verdict_tools() -> list[dict[str, Any]]:
 def read_verdict(
     calls: Iterable[Mapping[str, Any]], placed: PlacedMonitor, paths: Collection[str]
 ) -> Verdict:
-    """Return the verdict in the calls of a reply.
-
-    Args:
-        calls: The calls, each with its `name` and its `args`.
-        placed: The monitor.
-        paths: Paths of the agents that it watches.
-    """
+    """Return the verdict in the calls of a reply."""
     alerts, reports, faults = dict[Alert, None](), list[str](), list[str]()
     for call in calls:
         name, value = call.get("name"), call.get("args")

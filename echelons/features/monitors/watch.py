@@ -117,21 +117,7 @@ class ObservedEvents:
 
 
 class MonitorWatch:
-    """The monitors of a tree beside one run.
-
-    Args:
-        run: The run; its callbacks and tags are also those of their models.
-        monitors: The monitors.
-
-    Attributes:
-        source: Where they read the events of the run.
-        needs_events: Whether they take these events, as the saver keeps none.
-        usage: What they have spent.
-        is_closed: Whether they must say nothing more.
-        lock: Is held while one of them stores what it says.
-        budgets: Where their calls are charged to the budget of the turn.
-        allowance: That budget; `None` if the turn has none.
-    """
+    """The monitors of a tree beside one run."""
 
     def __init__(self, run: RunScope, monitors: Sequence[PlacedMonitor]) -> None:
         self.run = run
@@ -142,16 +128,20 @@ class MonitorWatch:
             self.source = StoredEvents(saver, turn.thread_id)
         else:
             self.source = self._observed = ObservedEvents()
+        # The saver keeps no events.
         self.needs_events = self._observed is not None
         ledger = get_ledger(saver)
         self.budgets = TreeBudgets(ledger, turn.thread_id, turn.id, agent.name, turn.fence)
         self.budgets.prices = run.prices
+        # `None` if the turn has no budget.
         self.allowance = turn.root.allowance
         if self.allowance is None and (own := agent.permissions.budget):
             self.budgets.root_budget = own
             self.allowance = NO_ALLOWANCE.extend(self.budgets.root_grant, own.amounts, own)
         self.usage = Usage()
+        # Once set, they say nothing more.
         self.is_closed = False
+        # Is held while a monitor stores what it says.
         self.lock = Lock()
         self._fault: EchelonsError | None = None
         paths = {placed.path for placed in monitors}
@@ -199,18 +189,14 @@ class MonitorWatch:
 
 
 class _Watcher:
-    """One monitor at work on its thread.
-
-    Attributes:
-        path: Its path.
-        wakeup: Is set when there may be something to read, and at the end.
-    """
+    """One monitor at work on its thread."""
 
     def __init__(
         self, watch: MonitorWatch, placed: PlacedMonitor, monitors: Collection[str]
     ) -> None:
         run, agent = watch.run, watch.run.graph.agent
         self.path = placed.path
+        # Is set when there may be something to read, and at the end.
         self.wakeup = Event()
         self._watch = watch
         self._placed = placed

@@ -35,33 +35,25 @@ _KEPT_CALLS: Final = 32
 
 
 class Note(NamedTuple):
-    """A note.
-
-    Attributes:
-        name: Its name.
-        text: What it says.
-        author: Path of the agent that wrote it last.
-        at: When, ISO 8601, UTC.
-    """
+    """A note."""
 
     name: str
     text: str
+    # Path of the agent that wrote it last.
     author: str
+    # ISO 8601, UTC.
     at: str
 
 
 @dataclass(frozen=True, slots=True)
 class StoredNote:
-    """A note as it is stored, see `Note`.
-
-    Attributes:
-        calls: The latest calls that have written it, by their idempotency keys.
-    """
+    """A note as it is stored, see `Note`."""
 
     name: str
     text: str
     author: str
     at: str
+    # The idempotency keys of the latest calls that have written it.
     calls: list[str]
 
 
@@ -71,11 +63,7 @@ NOTE: Final = Records[StoredNote]("note", StoredNote, "key")
 
 @dataclass(frozen=True, slots=True)
 class LedgerNotes:
-    """The notes of a session's runs.
-
-    Attributes:
-        saver: The saver of the runs.
-    """
+    """The notes of a session's runs."""
 
     saver: BaseCheckpointSaver[Any]
 

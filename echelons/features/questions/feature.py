@@ -19,11 +19,7 @@ from echelons.human import Human
 
 
 class QuestionHooks(AgentHooks):
-    """The tools that ask.
-
-    Args:
-        place: The agent at its place.
-    """
+    """The tools that ask."""
 
     def __init__(self, place: Place) -> None:
         agent, has_superior = place.agent, place.reports

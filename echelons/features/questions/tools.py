@@ -253,13 +253,7 @@ class AskLater(Question):
 
 
 class Ask(Question):
-    """The tool that asks the superior or the user.
-
-    Args:
-        has_superior: Whether the superior is an agent.
-        can_ask_user: Whether the agent may ask the user; a root's superior is the user.
-        is_needed: Whether its model is shown the tool without being told to.
-    """
+    """The tool that asks the superior or the user."""
 
     name, arguments = ASK, AskArgs
     is_offered, may_repeat = True, False

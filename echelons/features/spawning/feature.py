@@ -39,12 +39,7 @@ if TYPE_CHECKING:
 
 
 class SpawnSubordinate(DelegatingTool):
-    """The tool that makes a subordinate and gives it its first task.
-
-    Args:
-        rules: What the agent may make.
-        contact_user: Whether it may ask the user past its superior.
-    """
+    """The tool that makes a subordinate and gives it its first task."""
 
     name, arguments = SPAWN_SUBORDINATE, SpawnSubordinateArgs
 
@@ -86,11 +81,6 @@ def list_roster_notices(
 ) -> list[BaseMessage]:
     """Return what an agent has to be told of its subordinates before its model is called.
 
-    Args:
-        step: The step that calls it.
-        rules: What the agent may spawn; `None` for nothing.
-        declared: Names of its declared subordinates.
-
     Raises:
         UnreadableRecord: Stored summaries are damaged.
     """
@@ -117,11 +107,7 @@ def list_roster_notices(
 
 
 class SpawningHooks(AgentHooks):
-    """The subordinates of one agent, as they come and go.
-
-    Args:
-        place: The agent at its place.
-    """
+    """The subordinates of one agent, as they come and go."""
 
     def __init__(self, place: Place) -> None:
         permissions, tools = place.agent.permissions, list[BuiltIn]()

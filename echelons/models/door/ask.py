@@ -49,18 +49,13 @@ class CallRefused(BaseException):
 
 
 class Account(NamedTuple):
-    """Where the calls of an agent are charged.
-
-    Attributes:
-        budgets: The budgets of its run.
-        allowance: What it may spend.
-        config: The config of the node that calls.
-        arun: Runs the blocking work of `budgets` in an event loop.
-    """
+    """Where the calls of an agent are charged."""
 
     budgets: Budgets
     allowance: Allowance
+    # Of the node that calls.
     config: Mapping[str, Any]
+    # Runs the blocking work of `budgets` in an event loop.
     arun: Callable[[Callable[[], Any]], Awaitable[Any]] = OPEN_GATE.arun
 
     @classmethod
@@ -77,12 +72,6 @@ def ask(
     account: Account | None = None,
 ) -> Plan[Any]:
     """Return a model's reply to some messages. The gate has admitted the call.
-
-    Args:
-        model: The model.
-        messages: What it reads.
-        config: The config of its call.
-        account: Where it is charged; by default that of the agent in `config`.
 
     Raises:
         CallRefused: The agent has a budget, of which nothing is left.
@@ -178,14 +167,8 @@ def ask_beside(
 ) -> Plan[Any]:
     """Return a model's reply to a request beside an agent's own step, such as a summary.
 
-    It is admitted, counted and charged as a call of the agent at work.
-
-    Args:
-        model: The model.
-        messages: What it reads.
-        config: The config of the node at work.
-        may_pause: Whether a pause of the agent refuses it. Otherwise it belongs to work that has
-            begun, which a pause lets finish.
+    It is admitted, counted and charged as a call of the agent at work. Unless it `may_pause`, it
+    belongs to work that has begun, which a pause lets finish.
 
     Raises:
         CallRefused: A limit, a budget or an order forbids it.
@@ -227,15 +210,7 @@ def note_cut(
     *,
     is_kept: bool,
 ) -> Plan[None]:
-    """Record a reply that was cut off, which the gate has not seen.
-
-    Args:
-        model: The model.
-        messages: What it has read.
-        reply: What it had said.
-        config: The config of the node at work.
-        is_kept: Whether the thread keeps it.
-    """
+    """Record a reply that was cut off, which the gate has not seen; the thread may have kept it."""
     call = build_noted_call(model.description, messages, reply, get_allowance(config))
     is_estimated = get_gate(config).limits_tokens and call.used.usage is None
     call = call._replace(has_record=is_kept and not is_estimated, is_reply=is_kept)

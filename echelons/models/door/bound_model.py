@@ -36,26 +36,19 @@ _PAST_TOOL = {
 
 @dataclass(frozen=True, slots=True)
 class BoundModel:
-    """A chat model, and what each of its calls is given.
+    """A chat model, and what each of its calls is given."""
 
-    Attributes:
-        model: The model, without a binding that only adds arguments.
-        arguments: The arguments of each call, such as its tools.
-        timed_model: The chat model itself, if its calls take a timeout.
-        takes_prompt_value: Whether it takes a prompt value as it is.
-        unbound: The model without its tools, if a function has chosen it.
-        description: What is known of the model.
-        requests: Builds what is sent.
-        usage: Asks for the usage of its streamed replies; `None` if it need not be asked.
-    """
-
+    # Without a binding that only adds arguments.
     model: Runnable[Any, Any]
     arguments: Mapping[str, Any] = field(default_factory=dict)
+    # The chat model itself, if its calls take a timeout.
     timed_model: BaseChatModel | None = None
     takes_prompt_value: bool = False
+    # Without its tools, if a function has chosen it.
     unbound: Any = None
     description: ModelDescription = UNKNOWN_MODEL
     requests: RequestBuilder = field(default_factory=partial(RequestBuilder, STRICTEST))
+    # Asks for the usage of streamed replies; `None` if it need not be asked.
     usage: StreamUsage | None = None
 
     @classmethod

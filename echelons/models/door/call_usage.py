@@ -15,13 +15,9 @@ from echelons.text.input_limits import shorten_repr
 
 
 class ModelDescription(NamedTuple):
-    """What is known of a model before it is called.
+    """What is known of a model before it is called."""
 
-    Attributes:
-        name: Its name, as its provider knows it, else that of its class.
-        reply_tokens: How many tokens its reply may have.
-    """
-
+    # As its provider knows it, else that of its class.
     name: str
     reply_tokens: int = DEFAULT_REPLY_TOKENS
 

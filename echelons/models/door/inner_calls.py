@@ -35,13 +35,6 @@ class InnerCalls(BaseCallbackHandler):
 
     They count for limits, budgets and usage as calls of the agent, and are refused at its next
     step. Agents of a tree that runs within count for themselves.
-
-    Args:
-        config: The config of the node.
-
-    Attributes:
-        usage: What the calls have used so far.
-        reply_ids: The ids of their replies.
     """
 
     def __init__(self, config: Mapping[str, Any]) -> None:

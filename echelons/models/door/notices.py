@@ -38,17 +38,12 @@ Shorten: TypeAlias = Callable[[list[BaseMessage]], list[BaseMessage]]
 
 
 class View(NamedTuple):
-    """What the model of a thread is shown of its conversation. Pure.
-
-    Attributes:
-        mark: The mark of the thread's notices.
-        is_announced: Whether the instructions name the mark. Those of an agent that is alone do
-            not: they are its user's alone.
-        shorten: Shows a part of each long result.
-    """
+    """What the model of a thread is shown of its conversation. Pure."""
 
     mark: str
+    # Whether the instructions name the mark: those of an agent that is alone are its user's.
     is_announced: bool = True
+    # Shows a part of each long result.
     shorten: Shorten | None = None
 
     def show(self, messages: Sequence[BaseMessage]) -> list[BaseMessage]:
@@ -56,9 +51,6 @@ class View(NamedTuple):
 
         The notices beside a result are a block of it: a message of their own after the results
         would look like another task.
-
-        Args:
-            messages: Replies, each with all that follows it.
         """
         shown = [*messages]
         if self.shorten:

@@ -36,17 +36,7 @@ class ShownLimit(dict[str, Any]):
 
 
 class FittedRequest:
-    """A request of a model, as long as the model takes it.
-
-    Args:
-        model: The model.
-        messages: What it is to read.
-        hidden: Ids of messages of these that it is not shown.
-        view: How it is shown the others.
-
-    Attributes:
-        messages: What is sent.
-    """
+    """A request of a model, as long as the model takes it."""
 
     def __init__(
         self,
@@ -57,6 +47,7 @@ class FittedRequest:
     ) -> None:
         self._model = model
         self._whole = messages
+        # Ids of messages that the model is not shown.
         self._hidden = hidden
         self._view = view
         self._attempts = 0
@@ -65,6 +56,7 @@ class FittedRequest:
         if self._limit:
             self._show(self._fit(self._limit))
         else:
+            # What is sent.
             self.messages = model.requests.build(messages, hidden, view)
 
     def shorten(self, error: Exception) -> bool:

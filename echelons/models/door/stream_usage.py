@@ -26,24 +26,14 @@ WITH_USAGE: Final[Mapping[str, Any]] = {"stream_usage": True}
 
 
 class StreamUsage:
-    """A model that is to be asked for the usage of its streamed replies, as it does not ask itself.
-
-    Args:
-        model: The chat model.
-    """
+    """A model whose streamed replies report usage only when asked to."""
 
     def __init__(self, model: Any) -> None:
         self._model = model
 
     @classmethod
     def find(cls, model: Any, rules: ClientRules, arguments: Mapping[str, Any]) -> Self | None:
-        """Return what asks a model for it; `None` if there is nothing to ask for.
-
-        Args:
-            model: The chat model.
-            rules: What is known of its client.
-            arguments: The arguments of all its calls.
-        """
+        """Return what asks a model for it; `None` if there is nothing to ask for."""
         given = {**(getattr(model, "model_kwargs", None) or {}), **arguments}
         is_open = (
             rules.wire_format == "openai"
