@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from echelons import Result, Session
-from echelons.errors import EchelonsError
+from echelons.errors import EchelonsError, get_error_name
 from tests.fork_server import REPOSITORY, ForkServer
 from tests.scenarios.drivers.askers import Askers
 from tests.scenarios.drivers.office import build_office
@@ -118,7 +118,7 @@ def main() -> None:
         try:
             done = method(*arguments)
         except EchelonsError as error:
-            done = {"error": type(error).__name__}
+            done = {"error": get_error_name(error)}
         print(json.dumps(done), flush=True)
 
 
