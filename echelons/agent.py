@@ -444,10 +444,7 @@ def _check_prompt(agent: str, prompt: Any) -> Any:
 
 
 def bind_state(function: Any) -> Callable[[Any, Any], partial[Any]] | None:
-    """Return what binds the state, and the runtime if it takes one, to a function.
-
-    `None` if it takes neither the state alone nor both.
-    """
+    """Return what binds the state, and the runtime, to a function if it takes these."""
     bindings: tuple[Callable[[Any, Any], partial[Any]], ...] = (
         lambda state, runtime: partial(function, state, runtime=runtime),
         lambda state, _: partial(function, state),
@@ -606,11 +603,7 @@ def _check_side_requests(agent: Agent) -> None:
 
 
 def check_middleware_tools(agent: Agent, middleware: Sequence[Any]) -> None:
-    """Check that the tools of an agent's middleware have names that are free.
-
-    Raises:
-        ConfigurationError: Another tool of the agent is called so; a tool of every agent is.
-    """
+    """Check that the tools of an agent's middleware have names that are free."""
     taken = {getattr(tool, "name", None) or getattr(tool, "__name__", "") for tool in agent.tools}
     for each in middleware:
         for tool in getattr(each, "tools", ()):

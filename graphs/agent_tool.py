@@ -76,11 +76,7 @@ def _build_input(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _read_answer(state: Mapping[str, Any], contract: Contract) -> str:
-    """Return the answer of the tree.
-
-    Raises:
-        ToolException: It is not of the contract's output.
-    """
+    """Return the answer of the tree, if it is of the contract's output."""
     text = str(state["messages"][-1].text)
     if contract.output is None:
         return text

@@ -25,11 +25,10 @@ def merge_parts(held: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, An
 
 
 class PartsChannel(BaseChannel[dict[str, Any], dict[str, Any], dict[str, Any]]):
-    """A channel of merged mappings that is absent from checkpoints while it is empty.
+    """A channel of merged mappings that is absent from checkpoints while it is empty."""
 
-    LangGraph's own channel with a reducer would do, but for one thing: where a checkpoint lacks
-    it, LangGraph reads the whole history of the thread to make sure that it is empty.
-    """
+    # LangGraph's own channel with a reducer would do, but for one thing: where a checkpoint lacks
+    # it, LangGraph reads the whole history of the thread to make sure that it is empty.
 
     __slots__ = ("value",)
 
@@ -75,11 +74,7 @@ class PartsChannel(BaseChannel[dict[str, Any], dict[str, Any], dict[str, Any]]):
         return bool(self.value)
 
     def get(self) -> dict[str, Any]:
-        """Return the entries.
-
-        Raises:
-            EmptyChannelError: There are none.
-        """
+        """Return the entries."""
         if not self.value:
             raise EmptyChannelError
         return self.value

@@ -276,22 +276,17 @@ def compile_tree(
 
 
 class LevelGraph(DirectGraph):
-    """The compiled graph of one level.
+    """The compiled graph of one level."""
 
-    Attributes:
-        carried_keys: Keys of the state with which a request begins as the one before has ended:
-            those of the agent's middleware.
-    """
-
+    # Keys of the middleware's state, with which a request begins as the one before has ended.
     carried_keys: frozenset[str] = frozenset()
 
 
 class LazyLevel(LevelGraph):
-    """A level that compiles itself at the first attribute access, and then is a `LevelGraph`.
+    """A level that compiles itself at the first attribute access, and then is a `LevelGraph`."""
 
-    So a tree of thousands of agents compiles only what runs. Inspection sees no difference: only
-    the class, and the two attributes below, can be read without compiling.
-    """
+    # So a tree of thousands of agents compiles only what runs. Inspection sees no difference: only
+    # the class, and the two attributes below, can be read without compiling.
 
     def __init__(self, name: str, build: Callable[[], LevelBuilder]) -> None:
         # Not Pregel's `__init__`: there is no graph to hold yet.
@@ -336,23 +331,18 @@ def _copy_collections(attributes: dict[str, Any]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Levels:
-    """What all graphs of one agent share, as an agent never changes.
+    """What all graphs of one agent share, as an agent never changes."""
 
-    Nothing of it may depend on what a graph or a run is given, such as a saver, a store or a
-    redactor: nodes read these from the config of a run.
+    # Nothing of it may depend on what a graph or a run has of its own, such as a saver, a store or
+    # a redactor: nodes read these from the config of a run.
 
-    Attributes:
-        root: The compiled graph of the root's level, which holds the levels below.
-        fingerprint: The fingerprint of the tree.
-        async_only: What of the tree is only async.
-        made: What features make of the tree.
-        models: The model of each agent, by its name.
-    """
-
+    # The root's level, which holds the levels below.
     root: CompiledStateGraph[Any, Any, Any, Any]
     fingerprint: str
     async_only: Sequence[str]
+    # What features make of the tree.
     made: Made
+    # By the names of the agents.
     models: Mapping[str, Any]
 
 
@@ -427,15 +417,7 @@ class _LevelFactory:
         siblings: tuple[str, ...] = (),
         is_spawned: bool = False,
     ) -> LevelBuilder:
-        """Return the level of an agent.
-
-        Args:
-            agent: The agent.
-            rules_above: The approval rules of its superiors.
-            superior: Name of its superior; empty for the root.
-            siblings: Names of the agents with the same superior, its own included.
-            is_spawned: Whether the agent was made at run time.
-        """
+        """Return the level of an agent; `siblings` include itself."""
         rules = extend_rules(rules_above, agent.permissions)
         names = tuple(
             subordinate.name for subordinate in agent.subordinates if isinstance(subordinate, Agent)
@@ -502,11 +484,9 @@ class _LevelFactory:
         ToolLimits(self.models, self.tools, self.middleware, list_built_in, above).check(root)
 
     def _build_spawned_level(self, superior: str, above: RulesByName, spawned: Agent) -> LazyLevel:
-        """Return the level of an agent that was made at run time, the root of a tree of its own.
-
-        Names below it are for itself, so those of two made after the same agent do not meet. What
-        is wrong with it is known when it runs, and is then its failure.
-        """
+        """Return the level of an agent that was made at run time, the root of a tree of its own."""
+        # Names below it are for itself, so those of two made after the same agent do not meet. What
+        # is wrong with it is known when it runs, and is then its failure.
         build = partial(self._build_spawned, superior, above, spawned)
         return LazyLevel(spawned.name, build)
 
@@ -545,10 +525,8 @@ class _LevelFactory:
 
 
 def resolve_deriver(tree: str, deriver: Deriver | None) -> tuple[Deriver, Any]:
-    """Return a tree's capability deriver, and the saver that it caches its results with, if any.
-
-    A `ModelDeriver` caches its results in the ledger of the run's saver.
-    """
+    """Return a tree's capability deriver, and the saver that it caches its results with, if any."""
+    # A `ModelDeriver` caches its results in the ledger of the run's saver.
     if isinstance(deriver, ModelDeriver):
         saver = get_saver(get_config().get("configurable", {}))
         if saver:

@@ -64,14 +64,7 @@ MAX_KEPT = 256
 
 
 class SpawnedLevels:
-    """The spawned subordinates of one agent.
-
-    Args:
-        superior: The agent.
-        build_level: Returns the level of an agent below it.
-        build_subordinate: Returns an agent as a subordinate, given its level and the name of its
-            circuit.
-    """
+    """The spawned subordinates of one agent."""
 
     def __init__(
         self,
@@ -85,11 +78,7 @@ class SpawnedLevels:
         self._build = lru_cache(MAX_KEPT)(self._build_new)
 
     def get_subordinate(self, spec: AgentSpecification, config: Mapping[str, Any]) -> Subordinate:
-        """Return a spawned agent as a subordinate.
-
-        Raises:
-            MissingAgents: This process does not declare a tool of it, or its profile.
-        """
+        """Return a spawned agent as a subordinate."""
         grant = get_context(config).grant or ALL_GRANTED
         profile = get_spawnable(config).get(spec.profile)
         return self._build(spec, profile, grant)
@@ -111,17 +100,7 @@ class SpawnedLevels:
 def build_spawned_agent(
     spec: AgentSpecification, superior: Agent, profile: SpawnableAgent | None, grant: Grant
 ) -> Agent:
-    """Return the agent of a specification, with what its superior may use now and no more.
-
-    Args:
-        spec: The specification.
-        superior: The agent that has made it.
-        profile: What it is made after; `None` if it is after none, or that is not declared.
-        grant: What its superior may use.
-
-    Raises:
-        MissingAgents: This process does not declare a tool of it, or its profile.
-    """
+    """Return the agent of a specification, with what its superior may use now and no more."""
     allowed = superior.permissions.spawn
     if spec.profile:
         if profile is None:
@@ -221,16 +200,7 @@ def build_delegation_graph(
     bind: Callable[[Member], Sequence[AttemptHooks]],
     build_spawned_level: BuildLevel | None = None,
 ) -> DirectGraph:
-    """Compile the delegation graph over a superior's subordinates.
-
-    Args:
-        superior: The agent.
-        levels: The level of each subordinate, by its name.
-        queue: The rules for its requests.
-        bind: Returns what features do at the requests to a subordinate.
-        build_spawned_level: Returns the level of an agent that the superior makes at run time; all
-            these share the node `dispatch`. `None` if it may make none.
-    """
+    """Compile the delegation graph over a superior's subordinates."""
     members = {subordinate.name: subordinate for subordinate in superior.subordinates}
     subordinates = {
         name: Subordinate(member, levels[name], queue, bind(member))
@@ -285,11 +255,10 @@ class DelegationGraph(DirectGraph):
 
 
 class CrowdGraph(DelegationGraph):
-    """The delegation graph of subordinates that share a node.
+    """The delegation graph of subordinates that share a node."""
 
-    A run that began when there were fewer waits in the node of a subordinate itself. It is
-    resumed by a graph that has this node, too.
-    """
+    # A run that began when there were fewer waits in the node of a subordinate itself. It is
+    # resumed by a graph that has this node, too.
 
     def __init__(
         self,

@@ -46,27 +46,14 @@ from echelons.tree.names import DELEGATING_TOOLS
 
 
 class LoopNodes(NamedTuple):
-    """The nodes before and after the loop of a level that are its middleware's.
-
-    Attributes:
-        entry: The first node of the loop.
-        exit: The first node after the loop.
-    """
+    """The first node of a level's loop, and the first after it, with its middleware's nodes."""
 
     entry: str = "reason"
     exit: str = END
 
 
 class AfterReason(Node):
-    """The edge after `reason`: sends each open call to its node, or ends the segment.
-
-    Args:
-        depth: Levels of the tree; without a limit in the policy, a request may pass that many
-            agents, but at least ten.
-        policy: The agent's delegation policy.
-        timeouts: Seconds for each subordinate, by its name; `None` for no limit.
-        nodes: The nodes of the agent's middleware around the loop, if it has any.
-    """
+    """The edge after `reason`: sends each open call to its node, or ends the segment."""
 
     def __init__(
         self,

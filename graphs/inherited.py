@@ -24,17 +24,9 @@ from echelons.tree.permission_rules import get_permissions
 
 
 def resolve_models(root: Agent, inherited: Any = None) -> dict[str, Any]:
-    """Return the model of every agent, or the function that chooses it, by the agent's name.
-
-    `inherited` is that of the superior of the root, if it has one.
-
-    All are resolved when the tree is compiled, so that a missing key does not show in the
-    middle of a run. A model that several agents name is created once.
-
-    Raises:
-        ModelError: A named model is unknown, or lacks a key, its package or what else it needs; the
-            model of an agent with tools or subordinates has no tool calls.
-    """
+    """Return the model of every agent, or the function that chooses it, by the agent's name."""
+    # All are resolved when the tree is compiled, so that a missing key does not show in the middle
+    # of a run.
     named: dict[str, BaseChatModel] = {}
     models: dict[str, Any] = {}
     for place in walk_tree(root):
@@ -58,10 +50,7 @@ def resolve_models(root: Agent, inherited: Any = None) -> dict[str, Any]:
 def resolve_policies(
     root: Agent, inherited: DelegationPolicy = DEFAULT_POLICY
 ) -> dict[str, DelegationPolicy]:
-    """Return the delegation policy of every agent: its own, or its superior's.
-
-    `inherited` is that of the superior of the root.
-    """
+    """Return the delegation policy of every agent: its own, or its superior's."""
     rules: dict[str, DelegationPolicy] = {}
     for place in walk_tree(root):
         if isinstance(place.member, Agent):
@@ -84,13 +73,8 @@ def resolve_guidance(
 
 
 def resolve_middleware(root: Agent, inherited: tuple[Any, ...] = ()) -> dict[str, tuple[Any, ...]]:
-    """Return the middleware of every agent: what it inherits from its superior, then its own.
-
-    Of two with one name, its own takes the place of the inherited one.
-
-    Raises:
-        ConfigurationError: A tool of an inherited one is called as another of the agent.
-    """
+    """Return the middleware of every agent: what it inherits from its superior, then its own."""
+    # Of two with one name, the agent's own takes the place of the inherited one.
     middleware: dict[str, tuple[Any, ...]] = {}
     for place in walk_tree(root):
         if isinstance(place.member, Agent):
@@ -105,10 +89,7 @@ def resolve_middleware(root: Agent, inherited: tuple[Any, ...] = ()) -> dict[str
 
 
 def find_budgeted(root: Agent, inherited: bool = False) -> frozenset[str]:
-    """Return the names of the agents that have a budget, or are below one that has.
-
-    `inherited` says whether the superior of the root is among them.
-    """
+    """Return the names of the agents that have a budget, or are below one that has."""
     names: set[str] = set()
     for place in walk_tree(root):
         is_below = place.path[-2] in names if len(place.path) > 1 else inherited
@@ -124,18 +105,7 @@ def check_budgets(
     prices: Prices | None = None,
     needs_prices: bool = False,
 ) -> None:
-    """Check that what the agents of a tree spend can be known, where they have a budget.
-
-    Args:
-        root: The root of the tree.
-        models: The model of each agent, by its name.
-        given: The budget of a turn, beside those of the agents' permissions.
-        prices: What models cost; `None` if that is not known here.
-        needs_prices: Whether a budget of money needs them now.
-
-    Raises:
-        InvalidSetting: A model reports no tokens, or has no price.
-    """
+    """Check that what the agents of a tree spend can be known, where they have a budget."""
     budgets: dict[str, tuple[Budget, ...]] = {}
     for place in walk_tree(root):
         above = budgets[place.path[-2]] if len(place.path) > 1 else ((given,) if given else ())

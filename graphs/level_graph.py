@@ -75,47 +75,33 @@ LevelBuilder = StateGraph[Any, Any, Any, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LevelPosition(Place):
-    """An agent at its place, with what its level gets from the tree around it.
-
-    Attributes:
-        depth: Levels of the whole tree.
-        timeouts: Seconds for each declared subordinate, by its name; `None` for no limit.
-        tools: The tools of all agents that run here, by the ids of what the agents were given.
-        history: Reads threads.
-        journal: Records tool calls with side effects.
-        router: Routes tasks that name no subordinate.
-        decisions: The decisions on calls that hold for a whole thread.
-        width: Most parallel calls in one message; `None` for no limit.
-        max_refusals: Most refusals of the same call in a row; `None` for no limit.
-        result_tokens: Most tokens of a result that a model is shown; `None` for no limit.
-        max_repeats: Most calls with the same result for one request; `None` for no limit.
-        rules: The approval rules of the agent and its superiors.
-        guidance: What the agent's model reads first; `None` for the library's own text, a mapping
-            for texts in place of some of its parts.
-        middleware: The agent's middleware, with what it has inherited.
-        build_spawned_level: Returns the level of an agent that this one makes at run time.
-        max_depth: Most levels of the tree.
-        is_spawned: Whether the agent was made at run time: the tools that it has now may be fewer
-            than those that it has called.
-        models: The model of each agent of the tree, by its name.
-    """
+    """An agent at its place, with what its level gets from the tree around it."""
 
     depth: int
+    # Seconds for each declared subordinate, by its name; `None` for no limit.
     timeouts: Mapping[str, float | None]
+    # Those of all agents that run here, by the ids of what the agents have.
     tools: Mapping[int, BaseTool]
     history: ThreadHistory
     journal: Journal
     router: TaskRouter
     decisions: StandingDecisions
+    # Most parallel calls in one message; here and below, `None` is no limit.
     width: int | None = None
+    # Of the same call in a row.
     max_refusals: int | None = DEFAULT_REFUSALS
+    # Of a result that a model is shown.
     result_tokens: int | None = DEFAULT_RESULT_TOKENS
+    # Calls with the same result for one request.
     max_repeats: int | None = DEFAULT_REPEATS
+    # The approval rules of the agent and its superiors.
     rules: RulesByName = field(default_factory=dict)
+    # `None` for the library's own text, a mapping for texts in place of some of its parts.
     guidance: str | Mapping[str, str] | None = None
     middleware: tuple[Any, ...] = ()
     build_spawned_level: BuildLevel | None = None
     max_depth: int = MAX_DEPTH
+    # Made at run time: its tools may be fewer now than those that it has called.
     is_spawned: bool = False
     models: Mapping[str, Any] = field(default_factory=dict)
 
@@ -207,13 +193,8 @@ def _build_hooks(agent: Agent, position: LevelPosition, tools: list[BaseTool]) -
 def build_foreign_level(
     member: Member, history: GraphHistory, journal: Journal | None = None
 ) -> LevelBuilder:
-    """Return the one-node graph of a level whose member is not an agent, not yet compiled.
-
-    With a journal, its superior is told what it has asked the user.
-
-    Raises:
-        TypeError: The member is of an unknown kind.
-    """
+    """Return the one-node graph of a level whose member is not an agent, not yet compiled."""
+    # With a journal, its superior is told what it has asked the user.
     builder = _create_builder(reports=True)
     node = _create_run_node(member, history)
     if journal and not isinstance(member, Human):
@@ -254,18 +235,12 @@ def _name_members(agent: Agent) -> dict[str, Member]:
 
 
 class _LevelTools(NamedTuple):
-    """The tools of one agent.
-
-    Attributes:
-        own: Its own.
-        built_in: The built-in ones that it may call, by name.
-        offered: Names of those that its model is shown.
-        shown: All that the model is shown.
-        results: What the model is shown of long results.
-    """
+    """The tools of one agent."""
 
     own: Sequence[BaseTool]
+    # Those that the agent may call.
     built_in: Mapping[str, BuiltIn]
+    # Names of the built-in ones that its model is shown.
     offered: Sequence[str]
     shown: Sequence[Any]
     results: LongResults
@@ -368,10 +343,8 @@ def _build_settings(
 
 
 def _announces_notices(position: LevelPosition) -> bool:
-    """Return whether an agent's instructions name the mark of its notices.
-
-    They do where the library gives any guidance: a single agent has none.
-    """
+    """Return whether an agent's instructions name the mark of its notices."""
+    # They do where the library gives any guidance: a single agent has none.
     if isinstance(position.guidance, str):
         return False
     agent, permissions = position.agent, position.agent.permissions
@@ -403,10 +376,8 @@ def _build_repeat_rules(
 
 
 def _build_output_format(agent: Agent, model: Any) -> dict[str, Any]:
-    """Return the arguments with which a model answers in a form only, if its provider can.
-
-    As LangChain's `ProviderStrategy` gives them to the models of all providers.
-    """
+    """Return the arguments with which a model answers in a form only, if its provider can."""
+    # As LangChain's `ProviderStrategy` gives them to the models of all providers.
     contract, profile = agent.contract, getattr(model, "profile", None) or {}
     if not (contract and contract.output and profile.get("structured_output")):
         return {}

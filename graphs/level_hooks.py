@@ -33,19 +33,7 @@ from echelons.nodes.base_node import Node
 
 
 class LevelHooks:
-    """The hooks of one level.
-
-    Args:
-        agent: The agent.
-        position: What its level gets from the tree.
-        tools: Its tools, to which those of the middleware are added.
-
-    Attributes:
-        builder: The level's graph, with the state of the middleware, still without nodes.
-        nodes: The nodes before and after the loop.
-        tool_calls: What is wrapped around a call of a tool, `None` if nothing is.
-        delegation_calls: What is wrapped around a request to a subordinate, likewise.
-    """
+    """What middleware adds to one level: tools, nodes, and wraps around calls and requests."""
 
     def __init__(self, agent: Agent, position: LevelPosition, tools: list[BaseTool]) -> None:
         self._middleware = LevelMiddleware(agent.name, position.middleware)
@@ -73,12 +61,7 @@ class LevelHooks:
         return ModelCalls(self._middleware, self._position.model, shown_tools, self._state_keys)
 
     def add_nodes(self, after: AfterReason, ends: Sequence[str]) -> None:
-        """Add the hooks' nodes, and all edges of the loop but those that lead back to it.
-
-        Args:
-            after: The edge after `reason`.
-            ends: The nodes to which it leads.
-        """
+        """Add the hooks' nodes, and all edges of the loop but those that lead back to it."""
         hooks, entry = self._hooks, self.nodes.entry
         replied = hooks["after_model"][::-1]
         self._chain(hooks["before_agent"], entry, after, ends)

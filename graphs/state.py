@@ -26,16 +26,11 @@ class Conversation(TypedDict):
 
 
 class RootState(Conversation):
-    """State of the root's level: the root's own thread.
+    """State of the root's level: the root's own thread."""
 
-    Attributes:
-        messages: The messages of the level.
-        heads: The head of each subordinate thread, by thread id, in the order of their start.
-        parts: The responses of unfinished calls with several requests, by request id.
-        notice_mark: The mark of the notices in the agent's thread.
-    """
-
+    # By thread id, in the order of their start.
     heads: Entries
+    # The responses of unfinished calls with several requests, by request id.
     parts: NotRequired[Parts]
     notice_mark: NotRequired[NoticeMark]
 
@@ -47,20 +42,12 @@ class RootInput(Conversation):
 
 
 class LevelState(RootState):
-    """State of a level below the root: the current segment of its thread.
-
-    Its messages are those of the segment; earlier segments are read through `previous`.
-
-    Attributes:
-        previous: The head of the segment before this one, if there is one.
-        request: Id of the request that the segment answers.
-        response: The agent's report, if there is one.
-        forward: The request to relay, if it is for an agent further down.
-    """
+    """State of a level below the root: its segment; earlier ones are read through `previous`."""
 
     previous: NotRequired[dict[str, Any] | None]
     request: NotRequired[str]
     response: NotRequired[dict[str, Any] | None]
+    # The request to relay, if it is for an agent further down.
     forward: NotRequired[dict[str, Any] | None]
 
 
@@ -83,22 +70,18 @@ class LevelOutput(TypedDict):
 
 
 class DelegationState(TypedDict):
-    """State of a delegation graph.
+    """State of a delegation graph, whose requests are all for one thread."""
 
-    Attributes:
-        queue: The request that comes next, and what an earlier version has queued behind it.
-        waiting: The requests after it, all for one thread.
-        head: The head of that thread's latest segment.
-        messages: The answers so far.
-        heads: The thread's head, for the superior's state.
-        parts: The responses of requests that are parts of a call, by request id.
-    """
-
+    # The request that comes next, and what an earlier version has queued behind it.
     queue: list[dict[str, Any]]
     waiting: NotRequired[WaitingRequests]
+    # Of the thread's latest segment.
     head: NotRequired[dict[str, Any] | None]
+    # The answers so far.
     messages: Answers
+    # For the superior's state.
     heads: NotRequired[LatestEntries]
+    # The responses of requests that are parts of a call, by request id.
     parts: NotRequired[LatestEntries]
 
 

@@ -37,12 +37,7 @@ from echelons.tree.roster import describe_subordinates
 
 
 def probe_tree(root: Agent) -> dict[int, BaseTool]:
-    """Return the tools of all agents that run here, by the ids of what was given.
-
-    Raises:
-        ConfigurationError: One cannot be shown to a model: it has arguments without a JSON Schema,
-            or no description.
-    """
+    """Return the tools of all agents that run here, by the ids of what was given."""
     tools: dict[int, BaseTool] = {}
     for place in walk_tree(root):
         if isinstance(place.member, Agent):
@@ -78,31 +73,19 @@ _STRICT_CLIENTS: Final = frozenset({"ChatOpenAI", "AzureChatOpenAI"})
 
 
 class ToolLimits(NamedTuple):
-    """What is known of a tree whose tools are checked.
-
-    Attributes:
-        models: The model of each agent, by its name.
-        tools: The tools of all agents, by the ids of what was given.
-        middleware: The middleware of each agent, by its name, what it inherits included.
-        list_built_in: Returns the names of the built-in tools that an agent is shown, given the
-            names of its others.
-        above: The path of the superior of the root.
-    """
+    """What is read of a tree whose tools are checked."""
 
     models: Mapping[str, Any]
+    # By the ids of what the agents have.
     tools: Mapping[int, BaseTool]
     middleware: Mapping[str, Sequence[Any]]
+    # Returns what an agent is shown beside tools with these names.
     list_built_in: Callable[[Agent, frozenset[str]], Sequence[str]]
+    # The path of the superior of the root.
     above: tuple[str, ...] = ()
 
     def check(self, root: Agent) -> None:
-        """Check the tools of all agents of a tree by the limits of their models' providers.
-
-        Raises:
-            ConfigurationError: An agent names a built-in tool that its place makes impossible.
-            ConfigurationError: No provider takes the name of a tool, or the provider of an agent's
-                model not the description of one, or not so many.
-        """
+        """Check the tools of all agents of a tree by the limits of their models' providers."""
         for place in walk_tree(root):
             agent = place.member
             if not isinstance(agent, Agent):
@@ -126,11 +109,7 @@ class ToolLimits(NamedTuple):
 
 
 def check_tool_names(root: Agent, tools: Mapping[int, BaseTool]) -> None:
-    """Check the names of the tools of a tree whose models are not known yet.
-
-    Raises:
-        ConfigurationError: No provider takes one.
-    """
+    """Check the names of the tools of a tree whose models are not known yet."""
     for place in walk_tree(root):
         if isinstance(place.member, Agent):
             described = [*_iterate_tools(place.member, tools, place.member.middleware)]
@@ -185,17 +164,11 @@ def _iterate_faults(
 def resolve_reach(
     root: Agent, policies: Mapping[str, DelegationPolicy], superior: str = ""
 ) -> dict[str, Reach]:
-    """Return how the place of each agent connects it with others.
-
-    A task that names no subordinate goes to the best agent below, and to the next if that reports
-    that it is unable: whoever it can reach needs `report`, also for tasks that name it, since tools
-    must not change within a conversation. An agent that can have others beside it can tell them.
-
-    Args:
-        root: The agent.
-        policies: The delegation policies, by agent.
-        superior: Name of the agent that has made the root at run time; empty if none has.
-    """
+    """Return how the place of each agent connects it with others."""
+    # A task that names no subordinate goes to the best agent below, and to the next if that reports
+    # that it is unable: an agent that it can reach needs `report`, also for tasks that name it,
+    # since tools must not change within a conversation. An agent that can have others beside it can
+    # tell them.
     reach = {root.name: Reach(bool(superior), bool(superior))}
     routed = {root.name: bool(superior)}
     for member in (place.member for place in walk_tree(root)):
@@ -213,10 +186,8 @@ def resolve_reach(
 def list_built_in_tools(
     place: Place, hooks: Sequence[AgentHooks], own_tools: Collection[str], results: LongResults
 ) -> list[BuiltIn]:
-    """Return the built-in tools that an agent may call, in the order in which models read them.
-
-    A tool of its own keeps its name: many have one called `ask`.
-    """
+    """Return the built-in tools that an agent may call, in the order in which models read them."""
+    # A tool of the agent's own keeps its name: many have one called `ask`.
     tools = [*list_core_tools(place, results), *(tool for hook in hooks for tool in hook.tools)]
     tools = [tool for tool in tools if tool.name not in own_tools]
     fields = [added for each in hooks for added in each.request_fields]
@@ -228,11 +199,7 @@ def list_built_in_tools(
 
 
 def choose_shown_tools(agent: Agent, tools: Sequence[BuiltIn]) -> list[BuiltIn]:
-    """Return those of an agent's built-in tools that its model is shown.
-
-    Raises:
-        ConfigurationError: The agent names one that its place makes impossible.
-    """
+    """Return those of an agent's built-in tools that its model is shown."""
     offered = [tool for tool in tools if tool.is_offered]
     if agent.builtin_tools is None:
         return [tool for tool in offered if tool.is_needed]
@@ -247,10 +214,9 @@ def choose_shown_tools(agent: Agent, tools: Sequence[BuiltIn]) -> list[BuiltIn]:
 def list_shown_tools(
     agent: Agent, tools: Sequence[BaseTool], built_in: Sequence[BuiltIn], *, needs_roster: bool
 ) -> list[Any]:
-    """Return the tools that an agent's model is shown, in their order.
-
-    With `needs_roster`, no system message names the subordinates: the schema does, if it has room.
-    """
+    """Return the tools that an agent's model is shown, in their order."""
+    # With `needs_roster`, no system message names the subordinates: the schema does, if it has
+    # room.
     contracts = ((member, get_contract(member)) for member in agent.subordinates)
     typed = [
         build_subordinate_tool(member, contract.input_schema)

@@ -67,13 +67,7 @@ def read_turn_end(status: ThreadStatus, confidence: float) -> ReadPlan[TurnEnd]:
 def build_turn_end(
     status: ThreadStatus, messages: Sequence[BaseMessage], confidence: float
 ) -> TurnEnd:
-    """Return the end of a turn.
-
-    Args:
-        status: Status of the thread at the end of the turn.
-        messages: Messages of the turn, its task first.
-        confidence: The root's declared confidence.
-    """
+    """Return the end of a turn with these messages, its task first."""
     identity, last = status.identity, messages[-1] if messages else None
     if identity is None:
         return TurnEnd("", reason="nothing has run on the thread")
@@ -100,12 +94,7 @@ def build_turn_end(
 
 
 def describe_open_turn(status: ThreadStatus, left: str = "") -> tuple[TurnStatus, str]:
-    """Return the status of a turn that has not ended, and the reason.
-
-    Args:
-        status: Status of the thread.
-        left: Why the run was left before its end; empty if it was not.
-    """
+    """Return the status of a turn that has not ended, and why; `left` is why its run was left."""
     work = status.pending_work
     held = f"paused: {', '.join(sorted(work.paused))}" if work.paused else ""
     if left and (work.can_proceed or not work.questions):
@@ -119,24 +108,17 @@ def describe_open_turn(status: ThreadStatus, left: str = "") -> tuple[TurnStatus
 
 @dataclass(frozen=True, slots=True)
 class RunEnd:
-    """The result of a run.
-
-    Attributes:
-        status: The status of the turn.
-        text: The root's last message, if the turn has ended.
-        reason: Why the turn has no whole answer, or a remark on it; empty for neither.
-        questions: Questions that it waits for.
-        response: The root's response, if the turn has ended.
-        replayed: Whether nothing was run, as the turn had been submitted before.
-        queued: Whether answers were left to the run that holds the thread.
-    """
+    """The result of a run."""
 
     status: TurnStatus
     text: str = ""
+    # Why the turn has no whole answer, or a remark on it; empty for neither.
     reason: str = ""
     questions: tuple[Question, ...] = ()
     response: DelegationResponse | None = None
+    # Nothing was run, as the turn had been submitted before.
     replayed: bool = False
+    # Answers were left to the run that holds the thread.
     queued: bool = False
 
     @classmethod
@@ -152,36 +134,14 @@ class RunEnd:
         replayed: bool = False,
         answered: Collection[str] = (),
     ) -> RunEnd:
-        """Return the result of a run whose turn has not ended.
-
-        Args:
-            status: The status of the thread.
-            left: Why the run was left; empty if it was not.
-            replayed: Whether nothing was run.
-            answered: Ids of pending questions that have an answer, which the next run delivers.
-        """
+        """Return the result of a run whose turn has not ended; the next delivers `answered`."""
         status = status.without_questions(answered) if answered else status
         standing, reason = describe_open_turn(status, left)
         return cls(standing, "", reason, status.questions, replayed=replayed)
 
 
 class RunRecord:
-    """The record of a run in progress; the engine writes it, `Run` and `AsyncRun` show it.
-
-    Attributes:
-        control: Stops the tree at the end of its current step.
-        backpressure: Holds back each step until the events before have been taken.
-        usage: Usage of all agents of the run together.
-        started: Whether its first event has been requested.
-        ended: Whether its last event has been taken.
-        is_watched: Whether its events are taken, and not its result alone.
-        paused: Whether `control` has stopped the tree.
-        held: Whether its steps were held, for answers that were left to the run.
-        run_end: The result; `None` until it ends.
-        delivered: The questions whose answers it has delivered.
-        withdrawn: Questions of stopped agents that it has continued for.
-        hooks: What features do beside it.
-    """
+    """The record of a run in progress; the engine writes it, `Run` and `AsyncRun` show it."""
 
     def __init__(self, redact: Redactor = redact_secrets) -> None:
         self.control = RunControl()
@@ -273,10 +233,8 @@ class RunRecord:
         self.paused = not self.held
 
     def record_part(self, part: Any) -> Iterator[RunEvent]:
-        """Yield the events of a part of LangGraph's stream, and record them.
-
-        It goes on when the consumer asks for more: only then a step may begin that was announced.
-        """
+        """Yield the events of a part of LangGraph's stream, and record them."""
+        # Goes on when the consumer asks for more: only then a step that was announced may begin.
         if not (self.is_watched or self._needs_events):
             self.usage = self._translator.add_usage(self.usage, part)
             for hooks in self.hooks:
@@ -308,16 +266,10 @@ def read_run_end(thread_id: str, confidence: float) -> ReadPlan[RunEnd]:
 def settle_run(
     turn: Turn, mark: AnswerMark, record: RunRecord, confidence: float
 ) -> ReadPlan[Command[Any] | None]:
-    """End the run, or return its next input if answers have arrived meanwhile.
-
-    The run also continues if its steps were held, or if an agent with a pending question was
-    stopped meanwhile, as its superior can continue. This is one transaction, so that an answer
-    either finds a run that will deliver it, or has to wait for the thread.
-
-    Raises:
-        LeaseLost: Another run holds the thread now.
-        StorageError: Something of the turn was not stored.
-    """
+    """End the run, or return its next input if answers have arrived meanwhile."""
+    # The run also continues if its steps were held, or if an agent with a pending question was
+    # stopped meanwhile, as its superior can continue. One transaction, so that an answer either
+    # finds a run that will deliver it, or has to wait for the thread.
     turn.check_failures()
     status = yield from read_thread_status(turn.thread_id)
     withdrawn = status.pending_work.withdrawn - record.withdrawn

@@ -159,15 +159,7 @@ class _TaskOrigin:
 
 
 class EventTranslator:
-    """Translates the parts of one LangGraph stream into events.
-
-    Args:
-        redact: Returns the text of an exception without secrets.
-
-    Attributes:
-        noted_calls: The usage of calls that were noted, by the ids of their replies; those whose
-            replies become messages of the stream are taken out, for they are counted there.
-    """
+    """Translates the parts of one LangGraph stream into events."""
 
     def __init__(self, redact: Redactor = redact_secrets) -> None:
         self._redact = redact
@@ -230,12 +222,10 @@ class EventTranslator:
     def _read_messages(
         self, namespace: tuple[str, ...], payload: Mapping[str, Any], state: Any
     ) -> Iterator[tuple[BaseMessage, Usage]]:
-        """Yield the messages of a task's result with their usage, zero if it did not write them.
-
-        A foreign graph, or one in a tool or a function, hands replies on: from the input of a task
-        to its result, and to the tasks around it. Each is counted where it was written: in a task
-        that was not given it, and has no task within.
-        """
+        """Yield the messages of a task's result with their usage, zero if it did not write them."""
+        # A foreign graph, or one in a tool or a function, hands replies on: from the input of a
+        # task to its result, and to the tasks around it. A reply is counted where it was written:
+        # in a task whose input did not have it, and that has no task within.
         has_tasks_within = (*namespace, f"{payload['name']}:{payload['id']}") in self._origins
         # A node of a level is never given what it writes, and may have been given a long thread.
         # A hook of a middleware may change what it was given.
@@ -332,11 +322,9 @@ class EventTranslator:
                 yield question
 
     def _is_found(self, namespace: tuple[str, ...]) -> bool:
-        """Return whether a question that is stored in a namespace can be answered there.
-
-        Not within a foreign graph, whose tasks are found only once they are interrupted, and not
-        within a race that others have won.
-        """
+        """Return whether a question that is stored in a namespace can be answered there."""
+        # Not within a foreign graph, whose tasks are found only once they are interrupted, and not
+        # within a race that others have won.
         for depth, part in enumerate(namespace):
             if part.startswith(f"{RUN}:") and depth + 1 < len(namespace):
                 return False

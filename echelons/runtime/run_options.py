@@ -61,13 +61,7 @@ class RunOptions:
         tags: Sequence[str],
         stored_keys: Sequence[str],
     ) -> Self:
-        """Return validated options.
-
-        Raises:
-            InvalidInput: An entry of `metadata` cannot be stored, or has a name of LangGraph's or
-                of ours; another argument holds something that cannot be passed, or stored; what is
-                to be stored is larger than 4 KiB.
-        """
+        """Return validated options."""
         notes, keys = check_metadata(metadata), _check_texts("stored_keys", stored_keys)
         for key in filter(is_written_by_library, notes):
             raise invalid_note(shorten_repr(key), _TAKEN)
@@ -96,11 +90,7 @@ class RunOptions:
         return {**self.metadata, **kept, **({STORED_KEYS_KEY: " ".join(kept)} if kept else {})}
 
     def check_saver(self, saver: object) -> None:
-        """Refuse to hand a saver of another kind what it would store although it must not.
-
-        Raises:
-            InvalidInput: A text or number is not one of the stored keys.
-        """
+        """Refuse to hand a saver of another kind what it would store although it must not."""
         if isinstance(saver, SqliteCheckpointer) or not isinstance(saver, BaseCheckpointSaver):
             return
         for key, value in self.configurable.items():
@@ -111,11 +101,7 @@ class RunOptions:
                 raise invalid_option("configurable", shorten_repr(key), why)
 
     def complete(self, stored: Mapping[str, Any]) -> RunOptions:
-        """Return the options with the keys that a continued turn has stored and that are not given.
-
-        Raises:
-            InvalidInput: A key is to be stored that is neither given nor stored.
-        """
+        """Return the options with the keys that a continued turn has stored, if they lack them."""
         if not stored and not self.stored_keys:
             return self
         restored = {key: stored[key] for key in stored if key not in self.configurable}

@@ -345,11 +345,7 @@ class Session:
         return await self._astart_run(request)
 
     def _check_budget(self, given: Budget | None) -> Budget | None:
-        """Return the budget of a turn, within what the root's permissions allow.
-
-        Raises:
-            InvalidSetting: It is more, or cannot be kept.
-        """
+        """Return the budget of a turn, within what the root's permissions allow."""
         if given is None:
             return None
         if not issubclass(type(given), Budget):

@@ -89,14 +89,7 @@ FORGOTTEN = "nothing is left of the turn in the database"
 
 
 class SessionThread(NamedTuple):
-    """A root's thread.
-
-    Attributes:
-        name: Its name.
-        id: Its id.
-        confidence: The root's declared confidence, from 0 to 1.
-        root: Name of the root.
-    """
+    """A root's thread: its name and id, and the root's declared confidence and name."""
 
     name: str
     id: str
@@ -106,20 +99,14 @@ class SessionThread(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StartRun:
-    """Run the tree.
-
-    Attributes:
-        graph_input: The input of the graph.
-        turn: Id of the new or resumed turn.
-        task: Digest of the task that starts it, if it may be submitted again.
-        status_before: Status of the thread before it.
-        stored_keys: The keys of `configurable` that a continued turn has stored, with their values.
-    """
+    """Run the tree."""
 
     graph_input: Any
     turn: str
+    # Digest of the task that starts it, if it may be submitted again.
     task: str = ""
     status_before: ThreadStatus = field(default_factory=ThreadStatus)
+    # The keys of `configurable` that a continued turn has stored, with their values.
     stored_keys: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -138,14 +125,11 @@ class EarlyDecision:
 
 @dataclass(slots=True)
 class SessionRequest(ABC):
-    """A request of a session.
+    """A request of a session."""
 
-    Attributes:
-        early: The decision from when the session was called; `None` before that.
-        ends_stopped: Whether the turn before was stopped and has to be ended first.
-    """
-
+    # The decision from when the session was called; `None` before that.
     early: EarlyDecision | None = field(default=None, init=False)
+    # The turn before was stopped and has to be ended first.
     ends_stopped: bool = field(default=False, init=False)
 
     @abstractmethod
@@ -177,38 +161,24 @@ class SessionRequest(ABC):
             raise ThreadBusy(thread.name, holder.pid, holder.since)
 
     def meet_other_run(self, thread: SessionThread, busy: ThreadBusy) -> ReadPlan[RunEnd | None]:
-        """Handle another run in progress on the thread.
-
-        Returns:
-            The result of the request, or `None` to wait: the other run is about to end, or
-            has only just started.
-
-        Raises:
-            ThreadBusy: The request cannot be combined with the other run.
-        """
+        """Return the result beside another run; `None` to wait, as it ends or has just begun."""
         yield from ()
         raise ThreadBusy(thread.name, busy.pid, busy.since) from busy
 
 
 @dataclass(slots=True)
 class SendRequest(SessionRequest):
-    """A task for the root.
-
-    Attributes:
-        task: The task.
-        turn: The caller's id of the turn; `None` if it will not be submitted again.
-        context: The context of the root's request.
-        addressee: The agents below the root, down to the one that the task is for; empty for the
-            root itself.
-        input: The fields of the input that the root's contract declares; `None` without one.
-        budget: What the turn may spend; `None` for what the root's permissions say.
-    """
+    """A task for the root."""
 
     task: str | list[dict[str, Any]]
+    # The caller's id of the turn; `None` if it will not be submitted again.
     turn: str | None
     context: Mapping[str, Any] = field(default_factory=dict)
+    # The agents below the root, down to the one that the task is for.
     addressee: Sequence[str] = ()
+    # The fields of the input that the root's contract declares; `None` without one.
     input: Mapping[str, Any] | None = None
+    # `None` for what the root's permissions say.
     budget: Budget | None = None
 
     def decide(self, thread: SessionThread) -> ReadPlan[RunDecision]:
@@ -290,15 +260,9 @@ class SendRequest(SessionRequest):
 
 @dataclass(slots=True)
 class AnswerRequest(SessionRequest):
-    """Answers to questions.
+    """Answers to questions."""
 
-    Attributes:
-        answers: By question, without those to questions that nobody waits for: they are stored at
-            once.
-        by: Who gives them.
-        has_stored: Whether there were any of those.
-    """
-
+    # By question, without those to questions that nothing waits for: they are stored at once.
     answers: Mapping[str, Any]
     by: str
     has_stored: bool = field(default=False, init=False)
@@ -362,13 +326,9 @@ class AnswerRequest(SessionRequest):
 
 @dataclass(slots=True)
 class ResumeRequest(SessionRequest):
-    """Resume a turn that was cut short or paused.
+    """Resume a turn that was cut short or paused."""
 
-    Attributes:
-        path: The agent whose pause is to end, with those below it; `None` for all.
-        by: Who resumes it.
-    """
-
+    # The agent whose pause is to end, with those below it; `None` for all.
     path: str | None
     by: str
 
@@ -409,16 +369,7 @@ def build_send_request(
     addressee: Sequence[str] = (),
     contract: Contract | None = None,
 ) -> SendRequest:
-    """Return the request to send a task, with the names below the root of the agent that it is for.
-
-    `contract` is the root's.
-
-    Raises:
-        InvalidInput: The root has an input, and the task is none; it is empty, a model could not be
-            sent its blocks, or blocks are addressed to an agent below the root; `turn_id` has other
-            characters than letters, digits and `._:-`; `request_context` is no JSON object, or too
-            large.
-    """
+    """Return the request to send a task; `contract` is the root's."""
     given: Any = read_text(task)
     fields: Mapping[str, Any] | None = None
     if contract and contract.input and not addressee:
@@ -456,12 +407,7 @@ def _read_root_input(contract: Contract, task: Any, text: str | None) -> dict[st
 def build_answer_request(
     question: str | Mapping[str, Any], value: Any, by: str | None = None
 ) -> AnswerRequest:
-    """Return the request to answer one question, or several by their ids.
-
-    Raises:
-        InvalidInput: A question's id is not a text, or `by` is no name.
-        QuestionError: A value is given beside several answers; no value is given.
-    """
+    """Return the request to answer one question, or several by their ids."""
     with refuse_unreadable(lambda why: invalid_value("the answers", shorten_repr(question), why)):
         is_mapping = isinstance(question, Mapping)
         pairs = (

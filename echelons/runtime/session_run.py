@@ -271,13 +271,12 @@ class AsyncRun(_TurnRun):
 
 
 class _EventPump:
-    """Takes the events of an async run from the engine, each when it is requested, in one task.
+    """Takes the events of an async run from the engine, each when it is requested, in one task."""
 
-    It is a task of its own, as a web server cancels again and again, and would so cancel the ending
-    of the tree as well, which then runs on. It closes the events when the run is collected or its
-    event loop ends, which cancels it. An event loop that ends closes all generators at the same
-    time, but these are nested: each closes those within.
-    """
+    # It is a task of its own, as a web server cancels again and again, and would so cancel the
+    # ending of the tree as well, which then runs on. It closes the events when the run is collected
+    # or its event loop ends, which cancels it. An event loop that ends closes all generators at the
+    # same time, but these are nested: each closes those within.
 
     def __init__(
         self, engine: TurnEngine, events: AsyncGenerator[RunEvent], record: RunRecord
@@ -397,10 +396,7 @@ async def aend_left_run(engine: TurnEngine) -> None:
 
 
 def end_runs(engine: TurnEngine) -> None:
-    """End the open runs of an engine.
-
-    One in an event loop is only asked to: it ends at its next event, or with its loop.
-    """
+    """End the open runs of an engine; one in an event loop at its next event, or with its loop."""
     for run in _list_open_runs(engine):
         if isinstance(run, Run):
             _end(run)
@@ -441,10 +437,8 @@ async def _aend(run: AsyncRun) -> None:
 
 
 def _abandon_runs() -> None:
-    """Abandon the runs in threads that were left, as the process ends.
-
-    The interpreter waits for the threads of their steps, before it collects any garbage.
-    """
+    """Abandon the runs in threads that were left, as the process ends."""
+    # The interpreter waits for the threads of their steps, before it collects any garbage.
     for run in _list_open_runs():
         if isinstance(run, Run):
             run._leave()

@@ -69,28 +69,20 @@ What such a run still does takes about one of them.
 
 @dataclass(frozen=True, slots=True)
 class TurnEngine:
-    """Runs a tree on one thread.
-
-    Attributes:
-        graph: The compiled tree.
-        saver: The checkpointer.
-        thread: The root's thread.
-        options: What each run is passed.
-        features: What its session opened for features, by their names.
-        spawnable: The agents that others may be made after, by name.
-        theme: The names for people of spawned agents; `None` for those of the root or the thread.
-        prices: What models cost; `None` if that is not known.
-        loop: Where synchronous runs run what is only async.
-    """
+    """Runs a tree on one thread."""
 
     graph: AgentGraph
     saver: BaseCheckpointSaver[Any]
     thread: SessionThread
     options: RunOptions
+    # What its session opened for features, by their names.
     features: Mapping[str, Any] = field(default_factory=dict)
+    # The agents that others may be made after.
     spawnable: Mapping[str, SpawnableAgent] = field(default_factory=dict)
+    # `None` for the names of the root or the thread.
     theme: NameTheme | None = None
     prices: Prices | None = None
+    # Where synchronous runs run what is only async.
     loop: BackgroundLoop = field(default_factory=BackgroundLoop)
 
     @property
@@ -108,11 +100,7 @@ class TurnEngine:
             self.options.complete(request.early.decision.stored_keys)
 
     def run_request(self, request: SessionRequest, record: RunRecord) -> Generator[RunEvent]:
-        """Run a request, and yield its events.
-
-        Raises:
-            EchelonsError: It cannot be carried out; each reason has its own error.
-        """
+        """Run a request, and yield its events."""
         record.started = True
         if request.ends_stopped:
             self._end_stopped_turn()
@@ -183,11 +171,7 @@ class TurnEngine:
                     yield event
 
     def _end_stopped_turn(self) -> None:
-        """End the turn that was stopped, so that another can begin.
-
-        Raises:
-            ThreadBusy, LeaseLost: Another run holds the thread.
-        """
+        """End the turn that was stopped, so that another can begin."""
         record = RunRecord()
         record.skip_events()
         try:
@@ -229,12 +213,9 @@ class TurnEngine:
         await self.graph.abulk_update_state(self.config, steps)
 
     def _plan_end(self, error: Exception) -> ReadPlan[list[list[StateUpdate]]]:
-        """Return the updates that end a stopped turn in which an error was raised.
-
-        There are none if the error has to be raised, as the turn was not stopped.
-        What ends a stopped agent, such as a hook of a middleware, may fail as well: then the turn
-        is ended in its stored state, and no step runs.
-        """
+        """Return the updates that end a stopped turn; none if its error has to be raised."""
+        # What ends a stopped agent, such as a hook of a middleware, may fail as well: then the turn
+        # is ended in its stored state, and no step runs.
         root = self.graph.agent.name
         if isinstance(error, (LeaseLost, GraphBubbleUp)) or not (
             yield from is_root_stopped(self.thread.id, root)
@@ -274,12 +255,7 @@ class TurnEngine:
     def _begin_turn(
         self, request: SessionRequest, lease: Lease, record: RunRecord
     ) -> ReadPlan[tuple[Any, Turn, AnswerMark, RunOptions] | RunEnd]:
-        """Decide, check that the tree can run, and store what must not be lost.
-
-        Returns:
-            The input of the graph, the turn, its mark and its options, or the result if nothing
-            is to run.
-        """
+        """Return what the graph is run with, or the result, after storing what must not be lost."""
         decision = yield from request.decide_under_lease(self.thread, lease)
         if isinstance(decision, RunEnd):
             return decision

@@ -59,15 +59,7 @@ counts the steps of each graph by itself, those of the tree count all."""
 
 
 class TreeEntry(NamedTuple):
-    """A run that enters a tree.
-
-    Attributes:
-        config: Its config, with the context of the root.
-        gate: Admits its steps.
-        races: Its races.
-        failures: Logs its failures.
-        saver: Its saver; `None` for none.
-    """
+    """A run that enters a tree; its config has the context of the root."""
 
     config: RunnableConfig
     gate: TreeGate
@@ -79,10 +71,7 @@ class TreeEntry(NamedTuple):
 def enter_tree(
     graph: AgentGraph, identity: Identity, config: RunnableConfig | None, around: RunnableConfig
 ) -> TreeEntry:
-    """Return a run of a tree, as its root has this identity.
-
-    `config` is that of the call, `around` the same, merged with the config around the call.
-    """
+    """Return a run of a tree; `around` is the config, merged with the one around the call."""
     agent, configurable = graph.agent, around["configurable"]
     turn = get_context(around).turn
     saver = get_saver(configurable) or graph.checkpointer
@@ -164,13 +153,11 @@ def _build_config(
 
 
 def separate_tool_call(options: dict[str, Any]) -> dict[str, Any]:
-    """Return the options of a tool call that runs a tree, with a namespace of its own.
-
-    LangGraph numbers the graphs that a task runs as they begin. A `ToolNode` in a plain graph runs
-    all calls of a message in one task and side by side: by that number, one that goes on could
-    take up another one's tree. A call that a `Send` has begun is a task of its own already, as with
-    `create_agent`, and so is one of an agent of ours.
-    """
+    """Return the options of a tool call that runs a tree, with a namespace of its own."""
+    # LangGraph numbers the graphs that a task runs as they begin. A `ToolNode` in a plain graph
+    # runs all calls of a message in one task and side by side: by that number, one that goes on
+    # could take up another one's tree. A call that a `Send` has begun is a task of its own already,
+    # as with `create_agent`, and so is one of an agent of ours.
     config = options.get("config") or {}
     configurable, metadata = config.get("configurable", {}), config.get("metadata") or {}
     call_id, pad = options.get("tool_call_id"), configurable.get(SCRATCHPAD_KEY)
@@ -190,14 +177,8 @@ def separate_tool_call(options: dict[str, Any]) -> dict[str, Any]:
 def stream_until_settled(
     run: Callable[..., Iterator[Any]], graph_input: Any, entry: TreeEntry
 ) -> Iterator[Any]:
-    """Yield the parts of a run, and of its reruns until no interrupt is obsolete.
-
-    Args:
-        run: Starts a run with an input and the keyword `config`.
-        graph_input: The input of the first run; reruns get `None`.
-        entry: The run. Its gate is closed at the end, also after an error; reruns begin at the
-            checkpoint that the run before has ended with.
-    """
+    """Yield the parts of a run and of its reruns until no interrupt is obsolete; close the gate."""
+    # Reruns have no input, and begin at the checkpoint that the run before has ended with.
     config = entry.config
     with entry.gate:
         while True:

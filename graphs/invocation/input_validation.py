@@ -45,17 +45,7 @@ ALLOWED_ROLES = ("user", "assistant", "tool")
 
 
 def validate_input(given: Any, config: RunnableConfig | None) -> Any:
-    """Return the validated input of a run, ready to be stored.
-
-    `None` and commands continue a run: they have no messages.
-
-    Args:
-        given: The input.
-        config: The run's config, merged with the config around the call.
-
-    Raises:
-        InvalidInput: The input, or the thread's id, is refused; a subclass for each reason.
-    """
+    """Return the validated input of a run; `None` and commands have no messages."""
     configurable = (config or {}).get("configurable") or {}
     embedded = is_embedded(configurable)
     if not embedded:
@@ -112,11 +102,7 @@ def _check_configurable(configurable: Mapping[str, Any]) -> None:
 
 
 def validate_messages(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
-    """Return validated messages with new ids, ready to be stored.
-
-    Raises:
-        InvalidInput: A message is refused.
-    """
+    """Return validated messages with new ids, ready to be stored."""
     calls: set[str | None] = set()
     size = 0
     for place, message in enumerate(messages, start=1):

@@ -52,22 +52,9 @@ from echelons.tree.permission_rules import get_permissions
 def check_resume(
     agent: Agent, saver: Any, input: Any, config: Mapping[str, Any]
 ) -> Identity | None:
-    """Check that a tree can resume a thread; return the identity of the stored run.
-
-    Only an input that resumes, or a config that names a checkpoint, is checked; the identity is
-    `None` for other inputs, or if nothing is stored.
-
-    Args:
-        agent: The tree's root.
-        saver: The saver that the tree was compiled with.
-        input: The run's input.
-        config: The run's config, merged with the config around the call.
-
-    Raises:
-        ThreadError: The config names a checkpoint that the thread does not have.
-        InvalidInput: There is a saver, but the config names no thread.
-        MissingAgents: The thread waits in agents or nodes that the tree does not have.
-    """
+    """Check that a tree can resume a thread; return the identity of the stored run."""
+    # Only an input that resumes, or a config that names a checkpoint, is checked; the identity is
+    # `None` for other inputs, or if nothing is stored.
     planned = _plan_check(agent, saver, input, config)
     return run_plan(*planned) if planned else None
 
@@ -81,14 +68,11 @@ async def acheck_resume(
 
 
 class Hidden(NamedTuple):
-    """What a run does not see of its thread.
+    """What a run does not see of its thread."""
 
-    Attributes:
-        dismissals: The keys of the dismissals of other branches.
-        messages: The ids of the messages that a repair hides from its models.
-    """
-
+    # The keys of the dismissals of other branches.
     dismissals: frozenset[str] = frozenset()
+    # The ids of the messages that a repair hides from its models.
     messages: frozenset[str] = frozenset()
 
     @classmethod
@@ -108,12 +92,7 @@ NOTHING_HIDDEN: Final = Hidden()
 
 
 def find_hidden(graph_saver: Any, config: Mapping[str, Any]) -> Hidden:
-    """Return what a run does not see of its thread.
-
-    Args:
-        graph_saver: The saver that the tree was compiled with.
-        config: The run's config, merged with the config around the call.
-    """
+    """Return what a run does not see of its thread."""
     saver, thread_id, begin = _find_begin(graph_saver, config)
     if saver is None or not get_ledger(saver).query(partial(_list_keys, thread_id=thread_id)):
         return Hidden()
@@ -183,13 +162,7 @@ def check_checkpoint(
     root: OneCheckpoint,
     spawnable: Mapping[str, SpawnableAgent] = NOTHING_SPAWNABLE,
 ) -> ReadPlan[Identity | None]:
-    """Check that a tree can go on from a root's checkpoint; return the identity stored in it.
-
-    `spawnable` are the agents that others may be made after, which may have changed, too.
-
-    Raises:
-        MissingAgents: The thread waits in agents or nodes that the tree does not have.
-    """
+    """Check that a tree can go on from a root's checkpoint; return the identity stored in it."""
     head = yield root
     identity = Identity.from_metadata(head.metadata) if head else None
     if identity is None or (identity.tree == fingerprint_tree(agent) and not spawnable):
@@ -217,14 +190,7 @@ def find_missing_agents(
     above: tuple[str, ...] = (),
     spawnable: Mapping[str, SpawnableAgent] = NOTHING_SPAWNABLE,
 ) -> list[str]:
-    """Return the paths of agents and nodes that have pending work but are not in the tree.
-
-    Args:
-        root: The root of the tree.
-        waiting: The agents with pending work, superiors first.
-        above: The path of the agent that the tree is embedded under.
-        spawnable: The agents that others may be made after, by the names of the profiles.
-    """
+    """Return the paths of the agents and nodes with pending work that the tree lacks."""
     members = {(*above, *place.path): place.member for place in walk_tree(root)}
     lost: dict[str, None] = {}
     spawned: set[tuple[str, ...]] = set()

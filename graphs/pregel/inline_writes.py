@@ -65,23 +65,17 @@ class RootStateHandler(BaseCallbackHandler):
 
 
 def note_root_state(manager: Any, turn: Turn | None, thread_id: Any) -> None:
-    """Note the state in which a run ends, if it is of the root of a session.
-
-    Args:
-        manager: The callbacks of the run; `None` for none.
-        turn: The session's turn, if any.
-        thread_id: The thread of the run: a tool may run a graph on another one.
-    """
+    """Note the state in which a run ends, if it is of the root of a session."""
+    # A tool may run a graph on another thread.
     if manager and turn and turn.thread_id == thread_id:
         # Those that are not inherited by the runs below; the list itself may be shared.
         manager.handlers = [*manager.handlers, RootStateHandler(turn.root)]
 
 
 class EventQueue:
-    """The events of a stream, with a future for the next one; the interface is LangGraph's.
+    """The events of a stream, with a future for the next one; the interface is LangGraph's."""
 
-    LangGraph's own queue waits for the next event in a thread.
-    """
+    # LangGraph's own queue waits for the next event in a thread.
 
     def __init__(self) -> None:
         self._events: SimpleQueue[Any] = SimpleQueue()
@@ -152,11 +146,9 @@ def holds_writes(
 def ends_delegation(
     loop: InlineLoop | AsyncInlineLoop, held: TaskWrites | None, checkpoint: Checkpoint
 ) -> bool:
-    """Return whether a step is the end of a delegation graph that its superior stores as well.
-
-    Not so after a question, which the state would go on to show as open, and not for an answer
-    that the subordinate's own thread does not have: a failure, or a part of several.
-    """
+    """Return whether a step is the end of a delegation graph that its superior stores as well."""
+    # Not so after a question, which the state would go on to show as open, and not for an answer
+    # that the subordinate's own thread does not have: a failure, or a part of several.
     # Only a delegation graph has a queue. While it goes on, a request is left in it.
     if held is None or checkpoint["channel_values"].get("queue") != []:
         return False
@@ -342,17 +334,7 @@ async def _raise_error(error: Exception) -> None:
 def replace_loop(
     stream: FunctionType, theirs: type[Any], ours: type[Any], **others: type[Any]
 ) -> FunctionType | None:
-    """Return a copy of LangGraph's `stream` or `astream` with another loop class.
-
-    Args:
-        stream: The function.
-        theirs: The loop class that it looks up by its name.
-        ours: The class in its place.
-        others: Other classes by the name under which the function looks them up.
-
-    Returns:
-        The copy; `None` if the function has no such globals.
-    """
+    """Return a copy of LangGraph's `stream` or `astream` with other classes, if it has them."""
     globals_ = stream.__globals__
     if globals_.get(theirs.__name__) is not theirs or not others.keys() <= globals_.keys():
         return None

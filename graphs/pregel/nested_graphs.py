@@ -78,11 +78,7 @@ class EditableGraph(InlineGraph):
             return await super().abulk_update_state(named, _convert_messages(supersteps))
 
     def merge_call_config(self, config: RunnableConfig | None) -> RunnableConfig:
-        """Return a call's config, merged with the graph's own and the one around the call.
-
-        Raises:
-            InvalidInput: A key of its `configurable` is no text.
-        """
+        """Return a call's config, merged with the graph's own and the one around the call."""
         with refuse_unreadable(lambda why: invalid_option("config", shorten_repr(config), why)):
             configurable: Any = (config or {}).get("configurable") or {}
             if not isinstance(configurable, Mapping):

@@ -27,14 +27,7 @@ LOOK_INTERVAL = 0.1
 
 
 class TokenHandler(StreamMessagesHandler):
-    """Streams the tokens of models, as LangGraph's handler does, and cuts replies off.
-
-    Args:
-        stream: Takes each part of the stream.
-        subgraphs: Whether models of subgraphs are streamed, too.
-        gate: Knows of interventions; `None` for none.
-        clock: Tells the time, in seconds from any moment.
-    """
+    """Streams the tokens of models, as LangGraph's handler does, and cuts replies off."""
 
     def __init__(
         self,
@@ -111,12 +104,7 @@ async def _alook(gate: TreeGate) -> None:
 
 
 def stream_only_tokens(manager: Any, gate: Any) -> None:
-    """Replace the handler of the stream mode `messages`, which LangGraph has added last.
-
-    Args:
-        manager: The callbacks of the root's run; `None` for none.
-        gate: The gate of the run.
-    """
+    """Replace the handler of the stream mode `messages`, which LangGraph has added last."""
     handlers = manager.inheritable_handlers if manager else []
     if handlers and type(handlers[-1]) is StreamMessagesHandler:
         tree_gate = gate if isinstance(gate, TreeGate) else None
