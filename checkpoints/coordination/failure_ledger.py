@@ -8,8 +8,9 @@ are copied and deleted with it.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
+from functools import partial
 from operator import attrgetter
 from typing import Any, Final
 
@@ -20,6 +21,7 @@ from echelons.checkpoints.ledger import Transaction, get_ledger
 from echelons.checkpoints.queries import LedgerQuery, ReadPlan
 from echelons.errors import EchelonsError
 from echelons.identity.failures import FailureLog, LoggedFailure
+from echelons.plans import Plan, arun_plan_steps, build_step, run_plan_steps
 
 LOG = logging.getLogger(__name__)
 MAX_KEPT_FAILURES: Final = 100
@@ -44,24 +46,11 @@ class LedgerFailures(FailureLog):
 
     def store(self, failure: LoggedFailure, config: Mapping[str, Any]) -> None:
         """Store a failure with its thread, if the run has a saver."""
-        saver = get_saver(config["configurable"])
-        if saver is None:
-            return
-        try:
-            get_ledger(saver).commit(_plan_store(failure, config))
-        except EchelonsError as error:
-            _warn_unstored(failure, error)
+        run_plan_steps(_store(failure, config))
 
     async def astore(self, failure: LoggedFailure, config: Mapping[str, Any]) -> None:
         """Async version of `store`."""
-        saver = get_saver(config["configurable"])
-        if saver is None:
-            return
-        ledger, work = get_ledger(saver), _plan_store(failure, config)
-        try:
-            await ledger.arun(lambda: ledger.commit(work))
-        except EchelonsError as error:
-            _warn_unstored(failure, error)
+        await arun_plan_steps(_store(failure, config))
 
 
 def read_failures(thread_id: str) -> ReadPlan[tuple[LoggedFailure, ...]]:
@@ -79,8 +68,10 @@ def read_failures(thread_id: str) -> ReadPlan[tuple[LoggedFailure, ...]]:
     )
 
 
-def _plan_store(failure: LoggedFailure, config: Mapping[str, Any]) -> Callable[[Transaction], None]:
+def _store(failure: LoggedFailure, config: Mapping[str, Any]) -> Plan[None]:
     configurable = config["configurable"]
+    if (saver := get_saver(configurable)) is None:
+        return
     turn, thread_id = get_turn(configurable), str(configurable.get("thread_id", ""))
     agent_thread = "" if failure.thread_id == thread_id else failure.thread_id
 
@@ -91,9 +82,9 @@ def _plan_store(failure: LoggedFailure, config: Mapping[str, Any]) -> Callable[[
         stored = StoredFailure(**{**asdict(failure), "thread_id": agent_thread}, number=number)
         FAILURE.put(open_, stored, thread_id, str(number % MAX_KEPT_FAILURES))
 
-    return store
-
-
-def _warn_unstored(failure: LoggedFailure, error: EchelonsError) -> None:
-    # A full disk or a lost lease ends the run at its next step, with its own error.
-    LOG.warning("failure %s could not be stored: %s", failure.id, error)
+    ledger = get_ledger(saver)
+    try:
+        yield build_step(partial(ledger.commit, store), ledger.arun)
+    except EchelonsError as error:
+        # A full disk or a lost lease ends the run at its next step, with its own error.
+        LOG.warning("failure %s could not be stored: %s", failure.id, error)

@@ -278,11 +278,9 @@ class _Run:
 
     def build_next_step(self) -> QueuedRequest:
         """Return the request with all that the wraps have had, or what they ask meanwhile."""
-        order = replace(self._order, wrap_log=tuple(self._log), continues=self._has_run())
+        has_run = self._order.continues or any("response" in entry for entry in self._log)
+        order = replace(self._order, wrap_log=tuple(self._log), continues=has_run)
         return order.build_side_request(*self._asked, self._thread_id) if self._asked else order
-
-    def _has_run(self) -> bool:
-        return self._order.continues or any("response" in entry for entry in self._log)
 
     def finish(self, answer: DelegationResponse) -> Attempt:
         """Return the attempt with the answer of the outermost wrap, and the usage of all."""

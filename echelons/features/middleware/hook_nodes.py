@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -23,11 +23,12 @@ from echelons.features.middleware.level import build_failure, defines
 from echelons.guards.gate import HALT_KEY, Halt, get_gate
 from echelons.guards.mailboxes import get_mailboxes
 from echelons.identity.lineage import require_identity
-from echelons.identity.thread_history import Past, ThreadHistory
+from echelons.identity.thread_history import Past, ThreadHistory, build_past_step
 from echelons.nodes.base_node import Node
 from echelons.nodes.planning.join_results import join_parts
 from echelons.nodes.planning.segment_end import build_direct_update
 from echelons.nodes.tool_execution.async_only import arun_function, run_function
+from echelons.plans import Plan, PlanStep, arun_plan_steps, run_plan_steps
 from echelons.text.input_limits import shorten_repr
 
 JUMPS = ("model", "tools", "end")
@@ -61,35 +62,28 @@ class HookNode(Node):
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         """Run the hook and return its update."""
-        config = config or {}
-        joined = join_parts(input, require_identity(config))
-        if self._comes_before_no_model(joined.state, config):
-            mailboxes = get_mailboxes(get_gate(config))
-            # What was said to the agent meanwhile, its model has to read.
-            if not (mailboxes.has_mail and mailboxes.read(config)):
-                return {"unhooked": True}
-        past = self._history.load_past(input.get("previous"), config).hide_cut(input)
-        given = build_hook_state(past, joined.state, config)
-        try:
-            done = run_function(partial(self._sync, given, get_runtime()), config)
-        except Exception as error:
-            raise self._name_failure(error, config) from error
-        update = self._read(done, past, joined.state, config)
-        return joined.rebase_update(update) if update else {}
+        return run_plan_steps(self._plan(input, config or {}))
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         """Async version of `invoke`."""
-        config = config or {}
+        return await arun_plan_steps(self._plan(input, config or {}))
+
+    def _plan(self, input: Any, config: RunnableConfig) -> Plan[dict[str, Any]]:
         joined = join_parts(input, require_identity(config))
         if self._comes_before_no_model(joined.state, config):
             mailboxes = get_mailboxes(get_gate(config))
-            if not (mailboxes.has_mail and await mailboxes.aread(config)):
+            read = PlanStep(partial(mailboxes.read, config), partial(mailboxes.aread, config))
+            # What was said to the agent meanwhile, its model has to read.
+            if not (mailboxes.has_mail and (yield read)):
                 return {"unhooked": True}
-        past = await self._history.aload_past(input.get("previous"), config)
+        past: Past = yield build_past_step(self._history, input.get("previous"), config)
         past = past.hide_cut(input)
-        given = build_hook_state(past, joined.state, config)
+        state, runtime = build_hook_state(past, joined.state, config), get_runtime()
+        hook = partial(self._sync, state, runtime), partial(self._async, state, runtime)
         try:
-            done = await arun_function(partial(self._async, given, get_runtime()), config)
+            done = yield PlanStep(
+                partial(run_function, hook[0], config), partial(arun_function, hook[1], config)
+            )
         except Exception as error:
             raise self._name_failure(error, config) from error
         update = self._read(done, past, joined.state, config)
@@ -132,7 +126,8 @@ class HookNode(Node):
         self, jump: Any, state: Mapping[str, Any], config: RunnableConfig
     ) -> dict[str, Any]:
         if jump not in JUMPS:
-            raise self._fail(f"it jumps to {shorten_repr(jump)}; {_list_jumps(JUMPS)}", config)
+            listed = ", ".join(map(repr, JUMPS))
+            raise self._fail(f"it jumps to {shorten_repr(jump)}; give {listed}", config)
         if jump not in self.jumps:
             why = (
                 f"it jumps to {jump!r} undeclared; decorate it @hook_config(can_jump_to=[{jump!r}])"
@@ -184,7 +179,3 @@ def is_halted(state: Mapping[str, Any]) -> bool:
     last = state["messages"][-1] if state["messages"] else None
     said = state.get("response") or {}
     return HALT_KEY in said or (last is not None and HALT_KEY in last.response_metadata)
-
-
-def _list_jumps(jumps: Sequence[str]) -> str:
-    return "give " + ", ".join(map(repr, jumps))

@@ -34,14 +34,13 @@ from echelons.features.middleware.conversation import (
     mark_returned,
 )
 from echelons.features.middleware.level import CallChain, LevelMiddleware, build_failure, list_names
-from echelons.guards.gate import Gate, Step
-from echelons.identity.thread_history import Past
+from echelons.guards.gate import Step
 from echelons.models.call_timeouts import takes_timeout
 from echelons.models.door.ask import CallRefused, ask, note_dropped
 from echelons.models.door.bound_model import BoundModel
 from echelons.nodes.model_call.model_input import ModelAnswer, ModelInput
 from echelons.nodes.planning.tool_calls import answer_open_calls
-from echelons.plans import Plan, PlanStep, arun_plan_steps, run_plan_steps
+from echelons.plans import Plan, PlanStep, arun_plan_steps, build_step, run_plan_steps
 from echelons.text.input_limits import shorten_repr
 
 WRAP = "wrap_model_call"
@@ -77,7 +76,12 @@ class ModelCalls(AgentHooks):
         outcome = yield from proceed(step)
         if outcome.reply:
             outcome.update["replied"] = outcome.halt is None
-            outcome.update = self._apply_updates(outcome, step.past, step.state)
+            for update in outcome.updates:
+                more = dict(update)
+                if "messages" in more:
+                    before, new = outcome.update["messages"], more.pop("messages")
+                    outcome.update |= change_conversation(new, step.past, step.state, before)
+                outcome.update |= more
         return outcome
 
     def around_model(
@@ -87,98 +91,45 @@ class ModelCalls(AgentHooks):
         return self._call(call) if self.wraps_calls else proceed(call)
 
     def _call(self, call: ModelCall) -> Plan[ModelAnswer]:
-        work = (call.model, call.input, call.step.gate, call.config)
-        answer: ModelAnswer = yield PlanStep(
-            partial(self.invoke, *work), partial(self.ainvoke, *work)
-        )
-        answer.is_counted = True
-        return answer
-
-    def invoke(
-        self,
-        bound: BoundModel,
-        given: ModelInput,
-        gate: Gate,
-        config: RunnableConfig,
-    ) -> ModelAnswer:
         """Call the model through all wraps.
 
         Raises:
             ConfigurationError: A middleware has failed.
         """
-        request = self._build_request(bound, given, config)
-        answer, calls, heard = ModelAnswer(), count(), list[_Heard]()
+        bound, gate, config = call.model, call.step.gate, call.config
+        request = self._build_request(bound, call.input, config)
+        answer, calls, heard = ModelAnswer(is_counted=True), count(), list[_Heard]()
 
-        def execute(changed: Any) -> ModelResponse[Any]:
+        def execute(changed: Any) -> Plan[ModelResponse[Any]]:
             answer.updates.clear()
             bound_model = self._bind(bound, request, changed, config)
             # The first call has passed the gate already.
-            if next(calls) and (verdict := gate.enter(Step.MODEL, config)):
-                raise CallRefused(verdict)
-            watch = _Watch(self._watchers, config)
-            messages = _list_input(changed)
-            reply = run_plan_steps(ask(bound_model, messages, watch.config))
-            heard.append(_Heard(bound_model, messages, reply))
-            watch.end(reply)
-            answer.halt = gate.leave(reply, config) or answer.halt
-            return ModelResponse(result=[reply])
-
-        done: Any = None
-        try:
-            done = self._build_chain(answer, config).run(request, execute, config)
-        except CallRefused as refused:
-            return ModelAnswer(refused=refused.verdict)
-        finally:
-            run_plan_steps(_note_dropped(heard, done, config))
-        return self._complete(answer, done, heard, config)
-
-    async def ainvoke(
-        self,
-        bound: BoundModel,
-        given: ModelInput,
-        gate: Gate,
-        config: RunnableConfig,
-    ) -> ModelAnswer:
-        """Async version of `invoke`."""
-        request = self._build_request(bound, given, config)
-        answer, calls, heard = ModelAnswer(), count(), list[_Heard]()
-
-        async def execute(changed: Any) -> ModelResponse[Any]:
-            answer.updates.clear()
-            bound_model = self._bind(bound, request, changed, config)
             if next(calls):
-                verdict = await gate.arun(lambda: gate.enter(Step.MODEL, config))
+                verdict = yield build_step(partial(gate.enter, Step.MODEL, config), gate.arun)
                 if verdict:
                     raise CallRefused(verdict)
             watch = _Watch(self._watchers, config)
-            messages = _list_input(changed)
-            reply = await arun_plan_steps(ask(bound_model, messages, watch.config))
+            first = [changed.system_message] if changed.system_message else []
+            messages: list[BaseMessage] = [*first, *changed.messages]
+            reply = yield from ask(bound_model, messages, watch.config)
             heard.append(_Heard(bound_model, messages, reply))
             watch.end(reply)
-            answer.halt = await gate.arun(lambda: gate.leave(reply, config)) or answer.halt
+            halt = yield build_step(partial(gate.leave, reply, config), gate.arun)
+            answer.halt = halt or answer.halt
             return ModelResponse(result=[reply])
 
+        chain = CallChain(WRAP, self._wraps, partial(self._read_result, answer, config))
         done: Any = None
         try:
-            done = await self._build_chain(answer, config).arun(request, execute, config)
+            done = yield PlanStep(
+                lambda: chain.run(request, lambda sent: run_plan_steps(execute(sent)), config),
+                lambda: chain.arun(request, lambda sent: arun_plan_steps(execute(sent)), config),
+            )
         except CallRefused as refused:
-            return ModelAnswer(refused=refused.verdict)
+            return ModelAnswer(refused=refused.verdict, is_counted=True)
         finally:
-            await arun_plan_steps(_note_dropped(heard, done, config))
+            yield from _note_dropped(heard, done, config)
         return self._complete(answer, done, heard, config)
-
-    def _apply_updates(
-        self, outcome: Outcome, past: Past, state: Mapping[str, Any]
-    ) -> dict[str, Any]:
-        """Return the update of a reply with those of the wraps."""
-        update = outcome.update
-        for each in outcome.updates:
-            more = dict(each)
-            if "messages" in more:
-                changed = change_conversation(more.pop("messages"), past, state, update["messages"])
-                update = {**update, **changed}
-            update |= more
-        return update
 
     def _build_request(
         self,
@@ -194,9 +145,6 @@ class ModelCalls(AgentHooks):
             state=build_hook_state(given.past, given.state, config),  # type: ignore[arg-type]  # a mapping, as theirs
             runtime=get_runtime(),
         )
-
-    def _build_chain(self, answer: ModelAnswer, config: RunnableConfig) -> CallChain:
-        return CallChain(WRAP, self._wraps, partial(self._read_result, answer, config))
 
     def _read_result(self, answer: ModelAnswer, config: RunnableConfig, result: Any) -> Any:
         if isinstance(result, AIMessage):
@@ -322,8 +270,3 @@ class _Watch(BaseCallbackHandler):
                 watcher.on_stream_chunk(chunk, get_runtime())
             except Exception as error:
                 raise build_failure(self._given, watcher.name, STREAM, error) from error
-
-
-def _list_input(request: Any) -> list[BaseMessage]:
-    first = [request.system_message] if request.system_message else []
-    return [*first, *request.messages]
