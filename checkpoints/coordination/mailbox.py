@@ -107,7 +107,11 @@ def check_room(open_: Transaction, thread_id: str, path: str, more: int = 1) -> 
 
 def add_mail(open_: Transaction, thread_id: str, path: str, mail: StoredMail) -> int:
     """Add a message to the mailbox of an agent; return its number."""
-    number = MAILBOX.change(open_, _count_sent, thread_id, path).sent
+
+    def count(box: Mailbox | None) -> Mailbox:
+        return Mailbox(box.sent + 1, box.read) if box else Mailbox(1)
+
+    number = MAILBOX.change(open_, count, thread_id, path).sent
     MAIL.add(open_, mail, thread_id, path, str(number))
     if mail.kind == "intervention":
         STEERED.put(open_, number, thread_id, path)
@@ -161,10 +165,6 @@ def iterate_numbers(ranges: Ranges) -> Iterable[int]:
     """Yield the numbers of ranges."""
     for first, last in ranges:
         yield from range(first, last + 1)
-
-
-def _count_sent(box: Mailbox | None) -> Mailbox:
-    return Mailbox(box.sent + 1, box.read) if box else Mailbox(1)
 
 
 def _count_read(open_: Transaction, thread_id: str, path: str, numbers: Sequence[int]) -> None:

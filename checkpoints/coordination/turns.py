@@ -60,18 +60,15 @@ class TurnEnd:
         kept = {"text": self.text[:MAX_ANSWER_LENGTH], "status": self.status, "reason": self.reason}
         if self.response is None:
             return kept
-        # As text: responses may be nested deeper than the ledger's values.
-        response = self._shorten_response(self.response).stored()
-        return {**kept, "response": json.dumps(response, ensure_ascii=False)}
-
-    def _shorten_response(self, response: DelegationResponse) -> DelegationResponse:
+        response = self.response
         # The answer is kept already.
         if response.status is Status.FULFILLED:
             response = response.model_copy(update={"result": ""})
         if len(response.model_dump_json()) > MAX_RESPONSE_LENGTH:
             result = response.result[: MAX_RESPONSE_LENGTH // 2]
             response = response.model_copy(update={"result": result, "subordinate_responses": ()})
-        return response
+        # As text: responses may be nested deeper than the ledger's values.
+        return {**kept, "response": json.dumps(response.stored(), ensure_ascii=False)}
 
 
 @dataclass(slots=True)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from echelons.checkpoints.coordination.branches import read_branch, read_latest_branch
-from echelons.checkpoints.coordination.records import Records, Versions
+from echelons.checkpoints.coordination.records import Record, Records, Versions
 from echelons.checkpoints.ledger import Fence, Transaction
 from echelons.checkpoints.queries import LedgerQuery, ReadPlan
 
@@ -50,10 +50,10 @@ def read_hidden_messages(
         read_branch(thread_id, checkpoint_id) if checkpoint_id else read_latest_branch(thread_id)
     )
     records = Versions(REPAIR, branch, thread_id)
-    hidden: frozenset[str] = yield LedgerQuery(
-        lambda ledger: ledger.query(lambda open_: _get_hidden(records, open_))
+    repair: Record[StoredRepair] | None = yield LedgerQuery(
+        lambda ledger: ledger.query(lambda open_: records.find(open_, _NAME))
     )
-    return hidden
+    return frozenset(repair.value.messages) if repair else frozenset()
 
 
 def store_hidden_messages(
@@ -76,8 +76,3 @@ def store_hidden_messages(
         records.replace(open_, before, repair, _NAME)
 
     yield LedgerQuery(lambda ledger: ledger.commit(work))
-
-
-def _get_hidden(records: Versions[StoredRepair], open_: Transaction) -> frozenset[str]:
-    repair = records.find(open_, _NAME)
-    return frozenset(repair.value.messages) if repair else frozenset()

@@ -220,7 +220,7 @@ class TreeGate:
                 self._meter.count_ended_call(open_, tokens, is_step=is_step)
             for record in records:
                 record(open_)
-            return _do_nothing
+            return lambda: None
 
         if self.note_usage and not (call.is_reply or call.has_failed):
             self.note_usage(call)
@@ -356,10 +356,6 @@ class TreeGate:
         assert self.answer_mark is not None  # noqa: S101  it has said that there are answers
         self.answer_mark.has_held = True
         raise GraphDrained("answered")
-
-
-def _do_nothing() -> None:
-    pass
 
 
 def _raise_or_log(error: BaseException | None, lost: Exception) -> None:

@@ -191,8 +191,9 @@ class TurnGrants:
         if (grant := self.find(open_, id_)) is None or grant.record.closed:
             return
         if grant.reserved:
-            for below in [*self._list_below(open_, id_)]:
-                self.close(open_, below)
+            for below, record in [*self._iterate_open(open_)]:
+                if id_ in record.above.values():
+                    self.close(open_, below)
             grant = self.load(open_, id_)
         for unit, amount in grant.reserved.items():
             add_amount(grant.spent, unit, amount)
@@ -216,12 +217,6 @@ class TurnGrants:
             if record.fan_out:
                 fan_outs.setdefault(record.fan_out, set()).add(id_)
         return fan_outs
-
-    def _list_below(self, open_: Transaction, id_: str) -> Iterator[str]:
-        """Yield the ids of the open grants that were taken from one."""
-        for below, record in self._iterate_open(open_):
-            if id_ in record.above.values():
-                yield below
 
     def _iterate_open(self, open_: Transaction) -> Iterator[tuple[str, GrantRecord]]:
         """Yield the grants of the turn that are not closed, with their ids."""

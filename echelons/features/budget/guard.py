@@ -131,8 +131,11 @@ class TreeBudgets(StepGuard):
         allowance = self._find_allowance(config)
         if allowance is None:
             return False
-        if not self._is_timed and "seconds" in allowance.grants:
-            self._begin_time()
+        own = self.allowance
+        if not self._is_timed and own and "seconds" in own.grants and "seconds" in allowance.grants:
+            # The seconds of the turn's budget pass from its first step in this run on.
+            self._is_timed = True
+            self.begin_work((self.root_grant,))
         return bool(claims) or (
             self._work.has_seconds
             or (
@@ -143,12 +146,6 @@ class TreeBudgets(StepGuard):
 
     def _find_allowance(self, config: Mapping[str, Any]) -> Allowance | None:
         return get_context(config).allowance or self.allowance
-
-    def _begin_time(self) -> None:
-        """Let the seconds of the turn's own budget pass, from its first step in this run on."""
-        if self.allowance and "seconds" in self.allowance.grants:
-            self._is_timed = True
-            self.begin_work((self.root_grant,))
 
     def admit(
         self,
@@ -452,7 +449,8 @@ class TreeBudgets(StepGuard):
         if self._fan_outs is None:
             self._fan_outs = self._grants.list_fan_outs(open_)
         if self._fan_outs:
-            for id_ in sorted(self._fan_outs.get(_get_thread(config), ())):
+            thread_id = str(config["metadata"].get("agent_thread_id", ""))
+            for id_ in sorted(self._fan_outs.get(thread_id, ())):
                 # The requests that share it have all ended: their superior goes on.
                 self._grants.close(open_, id_)
         entry, key = 1, f"{stem}.1"
@@ -546,7 +544,7 @@ class TreeBudgets(StepGuard):
         self._grants.save_all(open_, superiors)
         self._note_low(superiors, request.above)
         record = GrantRecord(
-            path=_get_path(config),
+            path=str(config["metadata"].get("agent_path", "")),
             granted=store_amounts(granted),
             above={unit: id_ for unit, id_ in request.above.items() if unit in granted},
             warn_at=request.warn_at,
@@ -649,11 +647,3 @@ def _halt_damaged(error: LedgerDamaged) -> Halt:
     # Nothing can be said to be free.
     LOG.warning("nothing is free of a budget: %s", describe_error(error))
     return Halt("budget", f"its record is damaged, so nothing is free: {error}")
-
-
-def _get_path(config: Mapping[str, Any]) -> str:
-    return str(config["metadata"].get("agent_path", ""))
-
-
-def _get_thread(config: Mapping[str, Any]) -> str:
-    return str(config["metadata"].get("agent_thread_id", ""))

@@ -117,14 +117,21 @@ class PromptMemory:
         """
         if self._model is None:
             return extract_summary(request.text, request.limit)
+        words = max(10, request.limit // 7)
+        instructions = f"{load_memory_texts()['summarizer']} At most {words} words."
+        prompt = [SystemMessage(instructions), HumanMessage(request.text)]
         try:
-            reply = yield from ask_beside(self._model, _build_summary_prompt(request), config)
+            reply = yield from ask_beside(self._model, prompt, config)
         except CallRefused:
             return extract_summary(request.text, request.limit)
         except Exception as error:  # noqa: BLE001  an extract does as well
-            return _extract_instead(request, error, config)
+            why = describe_error(error, get_failure_log(config).redactor)
+            LOG.warning("a summary could not be written, and is an extract instead: %s", why)
+            return extract_summary(request.text, request.limit)
         used.append(read_message_usage(reply))
-        return _read_summary(reply, request)
+        text = " ".join(str(reply.text).split()) if isinstance(reply, AIMessage) else ""
+        # A model that says nothing, or too much, is no reason to lose what was said.
+        return extract_summary(text or request.text, request.limit)
 
     def _plan(self, prompt: Prompt, config: RunnableConfig) -> MemoryPlan:
         system, messages = prompt.system, prompt.messages
@@ -307,23 +314,3 @@ def _add_summaries(
     if isinstance(system.content, str):
         return system.model_copy(update={"content": f"{system.content}\n\n{text}"})
     return system.model_copy(update={"content": [*system.content, {"type": "text", "text": text}]})
-
-
-def _build_summary_prompt(request: SummaryRequest) -> list[BaseMessage]:
-    words = max(10, request.limit // 7)
-    return [
-        SystemMessage(f"{load_memory_texts()['summarizer']} At most {words} words."),
-        HumanMessage(request.text),
-    ]
-
-
-def _read_summary(reply: Any, request: SummaryRequest) -> str:
-    text = " ".join(str(reply.text).split()) if isinstance(reply, AIMessage) else ""
-    # A model that says nothing, or too much, is no reason to lose what was said.
-    return extract_summary(text or request.text, request.limit)
-
-
-def _extract_instead(request: SummaryRequest, error: Exception, config: RunnableConfig) -> str:
-    why = describe_error(error, get_failure_log(config).redactor)
-    LOG.warning("a summary could not be written, and is an extract instead: %s", why)
-    return extract_summary(request.text, request.limit)

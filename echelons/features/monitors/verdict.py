@@ -103,7 +103,10 @@ def read_verdict(
         elif name == ALERT and (reason := _read_words(arguments.get("reason"))):
             path = _find_agent(arguments.get("path"), paths)
             if path is None:
-                faults.append(_refuse_path(arguments.get("path"), placed, paths))
+                shown = shorten_words(_quote(sanitize_value(str(arguments.get("path")))), 200)
+                listed = shorten_words(", ".join(sorted(paths)))
+                why = f"you watch no agent {shown}; the agents below {placed.watched} are {listed}"
+                faults.append(why)
             elif len(alerts) < MAX_ALERTS:
                 alerts[Alert(placed.path, path, reason)] = None
         else:
@@ -125,12 +128,6 @@ def _find_agent(value: Any, paths: Collection[str]) -> str | None:
         return value
     named = [path for path in paths if path.rpartition(PATH_SEPARATOR)[2] == value]
     return named[0] if len(named) == 1 else None
-
-
-def _refuse_path(value: Any, placed: PlacedMonitor, paths: Collection[str]) -> str:
-    shown = shorten_words(_quote(sanitize_value(str(value))), 200)
-    listed = shorten_words(", ".join(sorted(paths)))
-    return f"you watch no agent {shown}; the agents below {placed.watched} are {listed}"
 
 
 def _read_words(value: Any) -> str:

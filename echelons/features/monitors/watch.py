@@ -112,7 +112,8 @@ class ObservedEvents:
     def add(self, event: RunEvent) -> None:
         """Add an event of the run."""
         if event.kind != "token":
-            text = _describe_observed(event)
+            arguments = event.data.get("arguments", "")
+            text = shorten_words(f"{event.content} {arguments}".strip())
             self._events.append(WatchedEvent(len(self._events) + 1, event.path, event.kind, text))
 
 
@@ -409,8 +410,3 @@ def _describe_stored(stored: StoredEvent) -> str:
         case _:
             text = str(data.get("value", data))
     return shorten_words(text)
-
-
-def _describe_observed(event: RunEvent) -> str:
-    arguments = event.data.get("arguments", "")
-    return shorten_words(f"{event.content} {arguments}".strip())

@@ -50,10 +50,6 @@ MAX_DEADLINE_SECONDS = 366 * 24 * 3600
 """Latest deadline of a question to the user, in seconds from now: a year."""
 
 
-def _read_wait(value: Any) -> Any:
-    return True if value is None else value
-
-
 class AskSuperiorArgs(BaseModel):
     """Arguments of `ask_superior`."""
 
@@ -109,7 +105,7 @@ class AskArgs(AskUserArgs):
     """Arguments of `ask`."""
 
     to: Literal["superior", "user"] | None = None
-    wait: Annotated[bool, BeforeValidator(_read_wait)] = True
+    wait: Annotated[bool, BeforeValidator(lambda value: True if value is None else value)] = True
 
     @property
     def is_for_user(self) -> bool:

@@ -232,7 +232,8 @@ def ask_quietly(model: Any, instructions: str, question: str) -> Plan[Any]:
     """
     messages = [SystemMessage(instructions), HumanMessage(question)]
     # Without the tag, the reply would appear in a run's stream of messages.
-    return (yield from ask_beside(_bind(model), messages, find_config("nostream")))
+    bound = model if isinstance(model, BoundModel) else BoundModel.from_runnable(model)
+    return (yield from ask_beside(bound, messages, find_config("nostream")))
 
 
 def ask_all(questions: Sequence[Plan[Any]], max_concurrency: int) -> Plan[list[Any]]:
@@ -266,10 +267,6 @@ async def _arun_question(plan: Plan[Any]) -> Any:
         return RuntimeError(refused.reason)
     except Exception as error:  # noqa: BLE001  as above
         return error
-
-
-def _bind(model: Any) -> BoundModel:
-    return model if isinstance(model, BoundModel) else BoundModel.from_runnable(model)
 
 
 def find_config(*tags: str) -> RunnableConfig:

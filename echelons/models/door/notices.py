@@ -131,7 +131,9 @@ _REPLY = frozenset({"ai", "AIMessageChunk"})
 
 def build_notice(text: str, id: str = "") -> HumanMessage:
     """Return a notice as a message of its own, on one line, to be stored under an id."""
-    return _build_message(render_mail("", text, "notice"), id)
+    noted = Mail(0, "", "", "", "notice").to_metadata()
+    text = render_mail("", text, "notice")
+    return HumanMessage(text, id=id or None, response_metadata={MAIL_KEY: noted})
 
 
 def mark_notice(message: ToolMessage) -> ToolMessage:
@@ -143,7 +145,7 @@ def mark_notice(message: ToolMessage) -> ToolMessage:
 def list_notices(message: BaseMessage) -> list[str]:
     """Return the notices that stand beside a message, a line each."""
     beside = message.response_metadata.get(NOTICES_KEY)
-    return [_join_lines(str(line)) for line in beside] if isinstance(beside, list) else []
+    return [" ".join(str(line).split()) for line in beside] if isinstance(beside, list) else []
 
 
 def is_notice(message: BaseMessage) -> bool:
@@ -158,21 +160,12 @@ def _show(message: BaseMessage, mark: str) -> BaseMessage:
     """Return what is shown of a message."""
     shown: BaseMessage = _clean(message, mark)
     if message.response_metadata and (lines := list_notices(message)):
-        shown = _add_lines(shown, lines, mark)
+        # In a block of their own beside the result.
+        text = "".join(f"\n{format_notice(mark, remove_mark(line, mark))}" for line in lines)
+        held: Any = shown.content
+        content = [*([_build_text(held)] if isinstance(held, str) else held), _build_text(text)]
+        shown = shown.model_copy(update={"content": content})
     return _introduce(shown, mark) if is_notice(message) else shown
-
-
-def _add_lines(message: BaseMessage, lines: Sequence[str], mark: str) -> BaseMessage:
-    """Return a result with notices in a block of their own."""
-    text = "".join(f"\n{format_notice(mark, remove_mark(line, mark))}" for line in lines)
-    held: Any = message.content
-    content = [*([_build_text(held)] if isinstance(held, str) else held), _build_text(text)]
-    return message.model_copy(update={"content": content})
-
-
-def _build_message(text: str, id: str = "") -> HumanMessage:
-    noted = Mail(0, "", "", "", "notice").to_metadata()
-    return HumanMessage(text, id=id or None, response_metadata={MAIL_KEY: noted})
 
 
 def _introduce(message: BaseMessage, mark: str) -> BaseMessage:
@@ -223,10 +216,6 @@ def _read_text(block: Any) -> str:
     if isinstance(block, Mapping):
         block = block.get("text") if block.get("type") not in SIGNED_BLOCKS else ""
     return block if isinstance(block, str) else ""
-
-
-def _join_lines(text: str) -> str:
-    return " ".join(text.split())
 
 
 def _build_text(text: str) -> dict[str, Any]:
