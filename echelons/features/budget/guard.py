@@ -131,11 +131,12 @@ class TreeBudgets(StepGuard):
         allowance = self._find_allowance(config)
         if allowance is None:
             return False
-        own = self.allowance
-        if not self._is_timed and own and "seconds" in own.grants and "seconds" in allowance.grants:
-            # The seconds of the turn's budget pass from its first step in this run on.
-            self._is_timed = True
-            self.begin_work((self.root_grant,))
+        if not self._is_timed and "seconds" in allowance.grants:
+            root = self.allowance
+            if root and "seconds" in root.grants:
+                # The seconds of the turn's budget pass from its first step in this run on.
+                self._is_timed = True
+                self.begin_work((self.root_grant,))
         return bool(claims) or (
             self._work.has_seconds
             or (
