@@ -1,4 +1,4 @@
-"""What a run inherits from the enclosing graph: its saver, and whether it resumes.
+"""The settings that a run inherits from the enclosing graph: its saver, and whether it resumes.
 
 LangGraph passes both under private keys of the config.
 """

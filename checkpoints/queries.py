@@ -243,7 +243,7 @@ class AllCheckpoints:
 
 
 class AgentThread(NamedTuple):
-    """What is known of an agent's thread without its conversation.
+    """The facts known of an agent's thread without its conversation.
 
     Attributes:
         path: Path of the agent.

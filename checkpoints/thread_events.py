@@ -69,7 +69,7 @@ class ThreadEvent:
             `arguments`, `call_id` and, for a delegation, `sub_agent_thread_id` and the `request`
             as it was sent, without its task, and the `kind` of a subordinate that was made at run
             time; a question `value` and, if it has them, `choices`,
-            `urgent`, `deadline`, `default` and `addressee`, and `later` if nobody waits for its
+            `urgent`, `deadline`, `default` and `addressee`, and `later` if no agent waits for its
             answer. An answer has the id of its `question`, its `value`, and who gave it (`by`,
             empty if the deadline had passed); an approval `decisions` instead of the value, each
             with its `tool` and `type`, without arguments; an order its `order` (`stop`, `pause`,
@@ -207,7 +207,7 @@ def build_question_event(interrupt_id: str, value: Any) -> ThreadEvent:
 
 
 def build_later_question_event(question_id: str, stored: Mapping[str, Any]) -> ThreadEvent:
-    """Return the event of a question for whose answer nobody waits, from its stored form."""
+    """Return the event of a question for whose answer no agent waits, from its stored form."""
     asked = AgentQuestion.load(stored)
     data = {"value": asked.text, **asked.facts, "later": True}
     return ThreadEvent(EventKind.QUESTION, question_id, data)

@@ -99,7 +99,7 @@ class Agent(_Compiled):
         prompt: Instructions for its own model: a text, a `SystemMessage`, or a function, sync or
             async, of the state, or of the state and LangGraph's `Runtime`, that returns one before
             each model call. The state has the `messages` of the agent's whole thread.
-        guidance: What its model reads after that, in place of the library's own text about
+        guidance: The text that its model reads after that, in place of the library's own text about
             superiors, subordinates and reports; `""` for nothing, `None` for what its superior has.
             A mapping replaces some of its parts by name: `identity`, `superior`, `subordinates`,
             `reports`, `questions`, `results`, `output`.
@@ -113,7 +113,7 @@ class Agent(_Compiled):
             which has example tasks too.
         limits: Limits of the tree under this agent. Only a root may set others than `depth`.
         delegation: How it selects and calls its subordinates; `None` inherits its superior's.
-        permissions: What it and all below it may do without a human; a subordinate's own can only
+        permissions: The rights of it and all below it without a human; a subordinate's own can only
             narrow them.
         middleware: Instances of LangChain's `AgentMiddleware`, the first outermost (needs
             `pip install "echelons[middleware]"`).
@@ -287,7 +287,7 @@ class Agent(_Compiled):
 
         Args:
             name: Its name; the agent's by default.
-            description: What it is for; the agent's by default.
+            description: Its purpose; the agent's by default.
 
         Raises:
             ModelError: A model given by name is unknown, or has no API key.
@@ -359,7 +359,7 @@ def subordinate(
 ) -> Member:
     """Return a graph, Runnable or function as a member of a tree, with what an agent has.
 
-    Give the result to an agent as a subordinate. What is left out is the object's own.
+    Give the result to an agent as a subordinate. The defaults are the object's own.
 
     Args:
         wrapped: A compiled LangGraph graph, a Runnable, a function that takes the message, or a
@@ -593,7 +593,7 @@ def _check_monitors(agent: Agent) -> tuple[Monitor, ...]:
 
 
 def _check_side_requests(agent: Agent) -> None:
-    """Check that those whom an agent's middleware asks are its subordinates."""
+    """Check that the agents that an agent's middleware asks are its subordinates."""
     names = {each.name for each in agent.subordinates}
     for each in agent.middleware:
         for name in getattr(each, "asks", ()):

@@ -29,7 +29,7 @@ class Human:
 
     Args:
         name: As of an `Agent`; unique in its tree.
-        description: What the person is for, in a sentence. Its superior's model reads it.
+        description: The purpose of the person, in a sentence. Its superior's model reads it.
         capabilities: As of an `Agent`.
         timeout: Seconds in which the person must answer, a year at most; `None` for any time, but
             for that of a routed task (`DelegationPolicy.request_timeout`). The other timeouts of
@@ -80,7 +80,7 @@ class Human:
 
     @property
     def subordinates(self) -> tuple[Member, ...]:
-        """Always empty: whom a person asks is not part of the tree."""
+        """Always empty: those that a person asks are not part of the tree."""
         return ()
 
 

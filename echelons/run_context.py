@@ -34,15 +34,15 @@ CONTEXT_KEY: Final = "__echelons"
 
 
 class RunContext(NamedTuple):
-    """What a run passes down. It is replaced for each level, and never changed.
+    """The settings that a run passes down. It is replaced for each level, and never changed.
 
     Attributes:
         turn: The turn; `None` outside of sessions.
         loop: Runs what is only async in a synchronous run.
-        features: What the session opened for features, by their names.
+        features: The objects that the session opened for features, by their names.
         spawnable: The agents that others may be made after, by name.
         theme: The names for people of spawned agents.
-        prices: What models cost.
+        prices: The costs of models.
         gate: Admits the steps of the agent.
         circuits: The circuit breakers of the tree.
         races: The races of the tree.
@@ -51,8 +51,8 @@ class RunContext(NamedTuple):
         request: The request of the agent; `None` for a root.
         read_request: Reads the request of a root from its state, within a call of its tool.
         is_spawned: Whether the agent was made at run time.
-        grant: What the agent is granted; `None` for all.
-        allowance: What the agent may spend, if that is not the allowance of the gate.
+        grant: The rights of the agent; `None` for all.
+        allowance: The allowance of the agent, if that is not the allowance of the gate.
         deadline: The agent's deadline, by the clock of its run.
         view: How the model of the agent is shown its thread.
         detached_call: The tool call that may outlive its task.

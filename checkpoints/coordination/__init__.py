@@ -1,1 +1,1 @@
-"""What runs share through the ledger: turns, effects, orders, mail, races, circuits."""
+"""State that runs share through the ledger: turns, effects, orders, mail, races, circuits."""

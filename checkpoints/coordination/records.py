@@ -122,7 +122,7 @@ class Records(RecordKind[T]):
         """Return a record, `None` if there is none.
 
         Raises:
-            LedgerDamaged: What is stored is no record of the kind.
+            LedgerDamaged: The stored value is no record of the kind.
         """
         return self.load(open_, self.key(thread_id, *parts))
 
@@ -305,7 +305,7 @@ class Versions(Generic[T]):
 
 
 class BranchView:
-    """What one branch of a thread sees. The branch is read once a record needs it."""
+    """The records that one branch of a thread sees. The branch is read once a record needs it."""
 
     def __init__(self, thread_id: str, current: str | None = None) -> None:
         self._thread_id = thread_id

@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 
 class Ledger(ABC):
-    """What has happened outside the checkpoints; it is never forked and never rolled back.
+    """The record of everything outside the checkpoints; it is never forked and never rolled back.
 
     Ordered streams of records, keys with compare-and-set, and leases. The operations of a
     `Transaction` are here as well, each in a commit or query of its own: with the same errors,
@@ -41,7 +41,7 @@ class Ledger(ABC):
 
     Args:
         locks: Tell which holders of leases are alive.
-        clock: Tells the time of what is stored, and by which deadlines pass.
+        clock: Returns the time for stored records and deadlines.
 
     Examples:
         >>> from echelons.checkpoints.ledger import MemoryLedger
@@ -152,7 +152,7 @@ class Ledger(ABC):
     def take_over(self, name: str, epoch: int | None = None) -> Lease:
         """Take a lease from its holder, alive or not: for one that hangs, or is damaged.
 
-        What the old holder still writes under its fence is refused with `LeaseLost`. Its other
+        A write of the old holder under its fence is refused with `LeaseLost`. Its other
         side effects are not: end its process where that is possible.
 
         Args:

@@ -20,7 +20,7 @@ class MemoryLedger(Ledger):
     """A ledger in memory, for any number of threads of one process.
 
     Args:
-        clock: Tells the time of what is stored.
+        clock: Returns the time of stored records.
         limit: The largest record or value, in bytes of JSON in UTF-8.
     """
 

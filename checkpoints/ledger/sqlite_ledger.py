@@ -68,7 +68,7 @@ class SqliteLedger(Ledger):
     Args:
         database: The checkpointer. It stays open for as long as the ledger is used, and
             decides how durable a commit is.
-        clock: Tells the time of what is stored.
+        clock: Returns the time of stored records.
         limit: The largest record or value, in bytes of JSON in UTF-8.
     """
 

@@ -91,7 +91,7 @@ class Transaction(ABC):
     Each raises `LedgerError` for a stream, key or lease whose name cannot be kept.
 
     Args:
-        clock: Tells the times that are stored.
+        clock: Returns the times that are stored.
         limit: The largest record or value, in bytes of JSON in UTF-8.
     """
 
@@ -172,7 +172,7 @@ class Transaction(ABC):
         """Return the record of a kind under a key, with its version, or `None`.
 
         Raises:
-            LedgerDamaged: What is stored is no record of the kind.
+            LedgerDamaged: The stored value is no record of the kind.
         """
         stored = self._read_value(validate_name(key))
         if stored is None:
@@ -237,7 +237,7 @@ class Transaction(ABC):
         """Return the records of a kind whose keys begin with a prefix, in the order of the keys.
 
         Raises:
-            LedgerDamaged: What is stored under one of the keys is no record of the kind.
+            LedgerDamaged: A value under one of the keys is no record of the kind.
         """
         return [
             StoredRecord(key, at, kind.decode(key, text))

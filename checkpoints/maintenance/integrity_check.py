@@ -38,7 +38,7 @@ class IntegrityFault:
 
     Attributes:
         where: The damaged part.
-        why: What is wrong with it.
+        why: The fault.
     """
 
     where: str

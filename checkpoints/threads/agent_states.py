@@ -1,4 +1,4 @@
-"""What each agent of a thread is doing, as its checkpoints and the ledger say."""
+"""The state of each agent of a thread, as its checkpoints and the ledger say."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ MAX_QUESTION_LENGTH = 200
 
 @dataclass(frozen=True, slots=True)
 class TreeSnapshot:
-    """What is known of the agents of a root's thread.
+    """The facts known of the agents of a root's thread.
 
     Attributes:
         root_thread_id: LangGraph's id of the thread.
@@ -170,7 +170,7 @@ class TreeSnapshot:
     def _find_state(
         self, path: str, traces: Sequence[Trace], asked: Sequence[Question]
     ) -> tuple[AgentState, tuple[str, ...]]:
-        """Return the first state that fits a thread of an agent, and for whom it waits."""
+        """Return the first state that fits a thread of an agent, and for which agent it waits."""
         if path in self.beside and self.running and not self.finished:
             return AgentState.WORKING, ()
         working = [each for each in traces if self._is_open(each)]
@@ -195,7 +195,7 @@ class TreeSnapshot:
         return (AgentState.DONE if traces else AgentState.IDLE), ()
 
     def _is_ended(self, path: str) -> bool:
-        """Return whether nobody waits any more for an agent, as it was dismissed at once."""
+        """Return whether no agent waits any more for an agent, as it was dismissed at once."""
         dismissal = self.dismissals.find(path)
         return dismissal is not None and not dismissal.graceful
 

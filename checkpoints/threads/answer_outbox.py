@@ -39,9 +39,9 @@ class StoredAnswer:
     """An answer as it is stored: its value until it is delivered, and then that it was.
 
     Attributes:
-        value: What was answered.
+        value: The answer.
         delivered: Whether its question has it.
-        by: Who gave it, as they said; empty if the deadline of the question had passed, or if an
+        by: Its author, unchecked; empty if the deadline of the question had passed, or if an
             earlier version has stored it.
         at: When it was given, ISO 8601, UTC.
     """
@@ -63,7 +63,7 @@ ANSWER: Final = Records[StoredAnswer]("answer", StoredAnswer, raw=1, to_json=_to
 
 
 def read_open_questions(thread_id: str) -> ReadPlan[list[Question]]:
-    """Return the unanswered questions of a root's thread, also those that nobody waits for."""
+    """Return the unanswered questions of a root's thread, also those that no agent waits for."""
     standing = yield from read_thread_status(thread_id)
     given = yield from read_stored_answers(thread_id, standing)
     waiting = [question for question in standing.questions if question.id not in given]
@@ -89,7 +89,7 @@ def read_stored_answers(thread_id: str, standing: ThreadStatus) -> ReadPlan[dict
 
 
 def read_missed_answers(questions: Sequence[Question]) -> ReadPlan[dict[str, Any]]:
-    """Return what is delivered in place of the answers to questions that nobody answered in time.
+    """Return what is delivered for questions without an answer in time.
 
     By question id.
     """
@@ -172,7 +172,7 @@ def store_answers(
         thread_id: The root's thread.
         answers: The answers.
         status: The status of the thread, with the questions.
-        by: Who gives them.
+        by: The person that gives them.
         prior_versions: The versions from before the answers were checked, if another run is active,
             which may have delivered another caller's answer meanwhile.
 
@@ -203,7 +203,7 @@ def deliver_answers(
         open_: The open transaction of the ledger.
         thread_id: The root's thread.
         status: The status of the thread, with the questions.
-        answers: What is delivered, by question id.
+        answers: The delivered answers, by question id.
     """
     found: list[tuple[Question, StoredAnswer]] = []
     for question in status.questions:

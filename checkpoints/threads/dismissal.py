@@ -32,7 +32,7 @@ from echelons.tree.names import PATH_SEPARATOR
 
 @dataclass(frozen=True, slots=True)
 class DismissedSubtree:
-    """What the dismissal of an agent has ended.
+    """The work that the dismissal of an agent has ended.
 
     Attributes:
         dismissal: The dismissal: the path, who has ordered it, and when.
@@ -43,7 +43,7 @@ class DismissedSubtree:
         questions: Ids of the questions to people that are withdrawn.
         changes: Paths of those of the agents that have proposed changes in the workspace, which
             stay.
-        heir: Who has these now: path of the nearest superior that is there, or `"the user"`.
+        heir: The present owner: path of the nearest superior that is there, or `"the user"`.
     """
 
     dismissal: Dismissal
@@ -64,7 +64,7 @@ def dismiss_agent(
         thread_id: The root's thread.
         agent: The agent, by its path, else by its id, else by its name for people.
         known: Kinds of the members of the tree by path, superiors first.
-        by: Who dismisses it.
+        by: The person that dismisses it.
         graceful: Whether those at work finish their request.
 
     Raises:

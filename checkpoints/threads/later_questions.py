@@ -1,4 +1,4 @@
-"""Plans for the questions for whose answers nobody waits: listed, checked and answered.
+"""Plans for the questions for whose answers no agent waits: listed, checked and answered.
 
 The answer to one is mail, which the agent reads before its next model call.
 """
@@ -29,7 +29,7 @@ from echelons.tree.names import PATH_SEPARATOR
 
 
 def read_later_questions(thread_id: str) -> ReadPlan[dict[str, Question]]:
-    """Return the open questions of a thread for whose answers nobody waits, by their ids."""
+    """Return the open questions of a thread for whose answers no agent waits, by their ids."""
     records: list[Record[LaterQuestion]] = yield LedgerQuery(
         lambda ledger: ledger.query(lambda open_: LATER.find_all(open_, thread_id))
     )

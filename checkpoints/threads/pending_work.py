@@ -116,7 +116,7 @@ class OpenAgent:
 
 @dataclass(frozen=True, slots=True)
 class PendingWork:
-    """What a stored run has to do or to wait for before it ends.
+    """The work that a stored run has to do or to wait for before it ends.
 
     Attributes:
         questions: Its pending questions, the urgent ones first, in the order of the tree.

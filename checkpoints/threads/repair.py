@@ -78,7 +78,7 @@ def repair_thread(
         thread_id: The root's thread.
         thread: Its name, for errors.
         ids: The messages; with `undo`, none of them means all.
-        by: Who does it.
+        by: The person that does it.
         fence: The lease under which it is done.
         undo: Whether they are shown again.
 

@@ -162,7 +162,7 @@ class SavedHistory:
 def join_pasts(pasts: Sequence[Past]) -> Past:
     """Return the pasts of several segments, oldest first, as one.
 
-    What a middleware has cut off is left out.
+    Messages that a middleware has cut off are left out.
     """
     first = next((n for n, past in reversed([*enumerate(pasts)]) if past.cuts), 0)
     messages = tuple(message for past in pasts[first:] for message in past.messages)

@@ -48,7 +48,7 @@ def give_order(
         thread_id: The root's thread.
         path: Path of the agent; `None` for the root, which pauses the whole tree.
         known: Paths of the tree. An agent that has begun in this turn may be named, too.
-        by: Who gives it.
+        by: The person that gives it.
 
     Raises:
         ThreadNotFound: The thread has never run.
@@ -103,7 +103,7 @@ def lift_pauses(
         where: The root's checkpoint.
         turn: The turn.
         path: The agent; `None` for all.
-        by: Who lifts them.
+        by: The person that lifts them.
     """
     orders = read_orders(open_, where.thread_id, turn)
     if orders.paused:
@@ -139,7 +139,7 @@ def check_paused(thread_id: str, path: str) -> ReadPlan[None]:
 
 
 def is_root_stopped(thread_id: str, root: str) -> ReadPlan[bool]:
-    """Return whether the root was told to stop in the thread's current turn."""
+    """Return whether the root got an order to stop in the thread's current turn."""
     orders = yield from read_control_orders(thread_id)
     return root in orders.stopped
 

@@ -99,7 +99,7 @@ class RootThread:
         updated_at: Time of the last turn, ISO 8601, UTC.
         metadata: What the caller of the last turn has noted; nothing of LangGraph's, and not the
             thread's identity.
-        damage: What is wrong with its rows, as far as they were read; empty if nothing is. If
+        damage: The faults of its rows, as far as they were read; empty if there are none. If
             the root's own rows are damaged, only the id is known.
     """
 
@@ -236,7 +236,7 @@ class ThreadStore:
             root: The root's thread; all threads if left out.
             branch: Whether only the branch counts on which a thread goes on. Otherwise what was
                 used before a fork of the past counts too, on each branch.
-            prices: What the tokens of models cost.
+            prices: The costs of the tokens of models.
         """
         return run_plan(self._saver, _read_usage(root, prices, branch))
 

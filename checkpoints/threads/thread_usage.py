@@ -1,4 +1,4 @@
-"""What the agents of threads have used, as events and the ledger say, on any saver."""
+"""The usage of the agents of threads, as events and the ledger say, on any saver."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def read_usage(
 
     Args:
         thread_id: The root's thread; all if `None`.
-        prices: What the tokens of models cost.
+        prices: The costs of the tokens of models.
         branch: Whether only the branch counts on which each thread goes on.
 
     Raises:
@@ -276,7 +276,7 @@ def _list_amounts(record: StoredRecord[GrantRecord], thread_id: str) -> Iterator
 def _read_sight(
     thread_id: str,
 ) -> ReadPlan[tuple[Callable[[CallRow], bool], Callable[[str], bool]]]:
-    """Return what tells what was made on the branch on which a thread goes on.
+    """Return the filters for records of the branch on which a thread goes on.
 
     The first is for a call, the second for the root's checkpoint after which something was stored.
     """

@@ -84,7 +84,7 @@ class Trace:
         requests: The requests that it was sent, in order; empty for a root.
         tools: Its own tool calls, by name, in order; those of a foreign graph, too.
         mail: The messages of its mailbox that it has read, in order.
-        progress: What it has told the user while it was at work, if it is a root.
+        progress: The messages to the user while it was at work, if it is a root.
         user_actions: The answers and the decisions on its calls that people gave it, in order; of a
             root also the orders for any agent. Only `SqliteCheckpointer` keeps them.
         subordinates: The threads that it called, in order.

@@ -1,1 +1,1 @@
-"""What holds for a tree while it runs: its gate, budgets, dismissals and names."""
+"""State of a tree while it runs: its gate, budgets, dismissals and names."""

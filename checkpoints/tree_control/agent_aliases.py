@@ -107,7 +107,7 @@ def _claim_name(open_: Transaction, alias: str, owner: AliasOwner) -> bool:
 
 
 def _find_owner(open_: Transaction, alias: str) -> AliasOwner | None:
-    """Return whose alias a name is; `None` for nobody's, or if that cannot be read."""
+    """Return whose alias a name is; `None` for none, or if that cannot be read."""
     try:
         claim = open_.get_record(ALIAS_NAME, _build_name_key(alias))
     except LedgerDamaged:

@@ -39,7 +39,7 @@ class GrantRecord:
     # Whether its agent has asked a question, so that another request may go on with it.
     asks: bool = False
     halted: str = ""  # why no other call may be made, though something is free; empty if one may
-    # The units of which its agents were told what is left.
+    # The units about which its agents were warned.
     warned: list[str] = field(default_factory=list)
     warn_at: float = 0.8  # the share at which they are
     after: str = ""  # the root's checkpoint after which it was given

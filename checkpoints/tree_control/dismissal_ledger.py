@@ -59,7 +59,7 @@ class CutCall:
 
 @dataclass(frozen=True, slots=True)
 class CommittedDismissal:
-    """What one commit has found, and has changed."""
+    """The records that one commit has read and changed."""
 
     dismissal: Dismissal  # the dismissal that holds now
     is_new: bool  # whether it did not hold before

@@ -21,7 +21,7 @@ _NAME: Final = "hidden"
 
 @dataclass(frozen=True, slots=True)
 class StoredRepair:
-    """What is hidden since a repair."""
+    """The checkpoints that are hidden since a repair."""
 
     messages: list[str]  # the ids of all messages that are hidden, at any depth
     by: str  # who has made the repair

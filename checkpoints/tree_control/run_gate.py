@@ -204,7 +204,7 @@ class TreeGate:
         return self._meter.limits_tokens
 
     def note_call(self, call: NotedCall, config: Mapping[str, Any]) -> None:
-        """Count and record a model call that has ended, of which no reply of a thread tells.
+        """Count and record a model call that has ended, which no reply of a thread reports.
 
         In a transaction of its own: the task that made it may fail, or never end.
         """

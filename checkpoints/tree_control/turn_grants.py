@@ -256,7 +256,7 @@ def grant_turn(
     try:
         stored = open_.get_record(GRANT, key)
     except LedgerDamaged:
-        # Whoever is to spend it finds that nothing is free.
+        # The agent that is to spend it finds that nothing is free.
         return NO_ALLOWANCE.extend(ROOT_GRANT, UNITS, budget)
     if stored is None and budget is None:
         return None

@@ -22,7 +22,7 @@ from echelons.guards.limits import Limits
 
 @dataclass(frozen=True, slots=True)
 class TurnUsage:
-    """What a turn has spent."""
+    """The amounts that a turn has spent."""
 
     steps: int = 0  # model calls, tool calls and runs of subordinates
     calls: int = 0  # model calls

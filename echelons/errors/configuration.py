@@ -39,10 +39,10 @@ class InvalidSetting(ConfigurationError, ValueError):
     """A limit, a policy or another object is made with an invalid value, or an unknown name.
 
     Attributes:
-        owner: What was to be made.
+        owner: The object that was to be made.
         setting: The name of the value.
-        value: What was given.
-        why: What is wrong with it, and what to give.
+        value: The refused value.
+        why: The fault, and what to give.
     """
 
     owner: str
@@ -89,7 +89,7 @@ class McpServerFailed(EchelonsError):
 
     Attributes:
         server: Its name.
-        reason: What is wrong with it.
+        reason: The fault.
     """
 
     server: str

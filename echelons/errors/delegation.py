@@ -26,7 +26,7 @@ class SpawnRefused(DelegationError):
     """A subordinate cannot be made at run time.
 
     Attributes:
-        why: What stands against it, with the limit and what to do.
+        why: The reason against it, with the limit and what to do.
     """
 
     code = "spawn"
@@ -47,7 +47,7 @@ class UnknownPath(ControlError, RoutingError):
     """A name or path leads to no agent of the tree.
 
     Attributes:
-        path: What was given.
+        path: The refused value.
         known: The names or paths of the tree.
     """
 

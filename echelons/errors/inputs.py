@@ -38,7 +38,7 @@ class WrongAnswer(QuestionError):
     Attributes:
         id: The question.
         value: The answer as it was given.
-        why: What is wrong with it.
+        why: The fault.
     """
 
     code = "wrong_answer"

@@ -12,7 +12,7 @@ class StorageError(EchelonsError):
 
     Attributes:
         path: The database.
-        why: What SQLite or the system said.
+        why: The message of SQLite or the system.
     """
 
     code = "storage_error"
@@ -33,7 +33,7 @@ class CheckpointTampered(EchelonsError):
 
     Attributes:
         where: The row.
-        why: What is wrong with it.
+        why: The fault.
     """
 
     code = "checkpoint_tampered"
@@ -54,7 +54,7 @@ class NotStorable(EchelonsError):
 
     Attributes:
         kind: The type of the value.
-        why: What is wrong with it, and what can be done.
+        why: The fault, and what can be done.
     """
 
     kind: str
@@ -66,8 +66,8 @@ class UnreadableRecord(EchelonsError):
     """A stored request or response is damaged, or of another type.
 
     Attributes:
-        model: What it should have been.
-        why: What is wrong with it.
+        model: The expected kind.
+        why: The fault.
     """
 
     model: str
@@ -87,8 +87,8 @@ class LedgerDamaged(LedgerError):
 
     Attributes:
         where: The stream, key or lease that it is stored under.
-        why: What is wrong with it.
-        kind: What it should have been, such as `turn`, `orders` or `lease`.
+        why: The fault.
+        kind: The expected kind, such as `turn`, `orders` or `lease`.
     """
 
     where: str

@@ -31,7 +31,7 @@ class MissingAgents(ThreadError):
 
     Attributes:
         thread: The name of the root's thread, or its id if it has none.
-        missing: What is missing, as paths.
+        missing: The missing agents, as paths.
     """
 
     code = "missing_agents"

@@ -1,1 +1,1 @@
-"""What agents can do or must obey beside the loop: one folder for each feature."""
+"""Abilities and rules of agents beside the loop: one folder for each feature."""

@@ -85,7 +85,7 @@ class Place:
         policy: Its delegation policy, its own or inherited.
         siblings: Names of the agents with the same superior, its own included.
         sibling_rule: The superior's rule about messages between them.
-        reach: How it can be reached, and whom it can tell.
+        reach: How it can be reached, and the receivers of its messages.
         has_budget: Whether the agent or one above it has a budget, so that it may grant a part.
     """
 
@@ -131,14 +131,14 @@ class AgentStep:
 
 
 class Prompt(NamedTuple):
-    """What a model is about to read.
+    """The prompt that a model is about to read.
 
     Attributes:
         system: Its instructions.
         messages: The conversation.
         tools: The tools that it is shown.
         shorten: Shows a part of each long result, with the id by which it is read on.
-        metadata: What the reply keeps of the prompt in its metadata, by the keys of features.
+        metadata: Facts on the prompt for the reply's metadata, by the keys of features.
     """
 
     system: SystemMessage | None
@@ -154,9 +154,9 @@ class ModelCall(NamedTuple):
     Attributes:
         step: The step that makes it.
         model: The model.
-        input: What the model reads.
+        input: The messages that the model reads.
         config: The config of the task, with what the model is shown of its thread.
-        metadata: What the reply keeps of the prompt in its metadata.
+        metadata: The entries that the reply keeps of the prompt in its metadata.
     """
 
     step: AgentStep
@@ -171,7 +171,7 @@ class CutReply(NamedTuple):
 
     Attributes:
         call: The call of the model.
-        said: What the model had said.
+        said: The text of the model so far.
     """
 
     call: ModelCall
@@ -188,7 +188,7 @@ class Outcome:
         halt: Why a reply must not be acted on, or why the segment ends without one.
         cut: The reply, if it was cut off.
         added: The messages that hooks have added to what the model reads, to be stored.
-        updates: What hooks around the model update of the state, in order.
+        updates: The updates of the state by hooks around the model, in order.
     """
 
     update: dict[str, Any] = field(default_factory=dict)
@@ -200,11 +200,11 @@ class Outcome:
 
 
 class ToolScope(NamedTuple):
-    """What a call of a built-in tool may read when it runs.
+    """The objects that a call of a built-in tool may read when it runs.
 
     Attributes:
         config: The config of the task.
-        history: Tells whether the run is stored, so that it can wait for an answer.
+        history: Returns whether the run is stored, so that it can wait for an answer.
         read_thread: Returns the messages of the agent's thread.
         refusal: The gate's refusal to start the call; `None` if it may start.
     """
@@ -224,7 +224,7 @@ class RequestField:
         kind: The type by which pydantic validates what a call gives; it may be `None`.
         store: Returns what is stored of it with the request.
         part_refusal: Why one request of a call with several may not have its own.
-        schema: What a model is shown of it; `None` if it is shown nothing.
+        schema: The schema that a model is shown; `None` if it is shown nothing.
     """
 
     name: str
@@ -298,7 +298,7 @@ class BuiltIn(ABC):
 
 
 class AgentHooks:
-    """What a feature does at the steps of one agent. A subclass overrides what it needs.
+    """The hooks of a feature at the steps of one agent. A subclass overrides what it needs.
 
     Attributes:
         tools: The tools that it gives the agent.
@@ -378,7 +378,7 @@ class AttemptStep:
 
 
 class AttemptHooks:
-    """What a feature does at the requests to one subordinate. A subclass overrides what it needs.
+    """The hooks at the requests to one subordinate. A subclass overrides what it needs.
 
     A request may have several attempts, each a task of its own: nothing outlives one but what is
     in the head of its thread, or in records.
@@ -433,9 +433,9 @@ class GateScope:
         saver: Its saver; `None` for none.
         turn: Its turn; `None` outside of sessions.
         around: The context that the tree is run in.
-        allowance: What the agent that runs it may spend.
+        allowance: The allowance of the agent that runs it.
         configurable: The config of the run.
-        clock: Tells the time, in seconds from any moment.
+        clock: Returns the time, in seconds from any moment.
     """
 
     agent: Agent
@@ -461,7 +461,7 @@ class RunScope:
         config: The config of the run.
         is_new: Whether the turn begins with it.
         note: Adds events to those of the run.
-        prices: What models cost; `None` if that is not known.
+        prices: The costs of models; `None` if that is not known.
     """
 
     graph: AgentGraph
@@ -474,7 +474,7 @@ class RunScope:
 
 
 class RunHooks(Protocol):
-    """What a feature does beside a run, which never waits for it.
+    """The hooks of a feature beside a run, which never waits for it.
 
     Attributes:
         needs_events: Whether it takes the events of a run that nothing else watches, too.

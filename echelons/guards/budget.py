@@ -51,7 +51,7 @@ _NAMES: Final[Mapping[Unit, str]] = {
 
 
 class Budget(Settings):
-    """What an agent and all agents below it may spend on one request.
+    """The amount that an agent and all agents below it may spend on one request.
 
     A unit that is left out is limited by the budgets above, if those have it. A grant to a
     subordinate is taken from the rest of its superior's, and its own rest is given back.

@@ -143,7 +143,7 @@ UsageListener: TypeAlias = Callable[[NotedCall], object]
 
 
 class StepGuard:
-    """What a feature decides in the gate of one run. A subclass overrides what it needs.
+    """The decisions of a feature in the gate of one run. A subclass overrides what it needs.
 
     `Ledger.commit` may roll a transaction back and make it again: what a guard knows may change
     only once it was committed, in what its methods return.
@@ -244,7 +244,7 @@ class Gate(Protocol):
         ...
 
     def note_call(self, call: NotedCall, config: Mapping[str, Any]) -> None:
-        """Count and record a model call that has ended, of which no reply of a thread tells."""
+        """Count and record a model call that has ended, which no reply of a thread reports."""
 
     async def arun(self, work: Callable[[], T]) -> T:
         """Call some of these methods in an event loop; all of it again if the ledger was busy."""

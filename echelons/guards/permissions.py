@@ -56,7 +56,7 @@ class ApprovalRules(Mapping[str, ApprovalRule]):
 
 
 class Grant(NamedTuple):
-    """What an agent may use: tools, files and folders of the workspace, hosts; `None` for all."""
+    """The rights of an agent: tools, files and folders of the workspace, hosts; `None` for all."""
 
     tools: tuple[str, ...] | None = None
     paths: tuple[str, ...] | None = None
@@ -126,7 +126,7 @@ def _covers(field: str, wide: str, narrow: str) -> bool:
 
 
 class Permissions(Settings):
-    """What an agent and all agents below it may do without a human.
+    """The actions of an agent and all agents below it without a human.
 
     Each rule is for the calls of one tool, or the tasks of one subordinate, of the agent or of an
     agent below it. `"allow"` lets a call run, `"ask"` holds it until a human has approved it, and
@@ -153,7 +153,7 @@ class Permissions(Settings):
             This is for the agent alone, and not for those below it.
         spawn: Which subordinates it may make at run time; none by default. A subordinate's own may
             only narrow what its superior has, if that has any.
-        budget: What it may spend at most on one request, with all below it; a root, in one turn.
+        budget: The most that it may spend on one request, with all below it; a root, in one turn.
             `None` for what its superior has.
 
     Raises:

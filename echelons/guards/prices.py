@@ -81,7 +81,7 @@ def add_money(*amounts: Decimal) -> Decimal:
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """What the tokens of a model cost.
+    """The costs of the tokens of a model.
 
     Each amount is a text, an `int` or a `Decimal`. A `float` is refused, as `0.1` is not a tenth.
 
@@ -123,7 +123,7 @@ PRICE_NAMES: Final = tuple(field.name for field in fields(Price))
 
 @dataclass(frozen=True, slots=True)
 class Prices:
-    """What models cost, by the names that they report.
+    """The costs of models, by the names that they report.
 
     A name is looked up as it is reported, such as `gpt-5-mini-2025-08-07`. If the table does not
     have it, a date or version at its end is left out: `-2025-08-07`, `-20250929`, `@20250929`,

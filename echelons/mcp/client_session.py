@@ -1,4 +1,4 @@
-"""The SDK's client session, which also tells a server of cancelled calls, and ends broken ones."""
+"""The SDK's client session, which also reports cancelled calls, and ends broken ones."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class _OpenRequest:
 
 
 class CancellingSession(ClientSession):
-    """A client session that tells the server of each request that is cancelled.
+    """A client session that notifies the server of each request that is cancelled.
 
     Its calls end as soon as the server breaks the protocol; the SDK would wait on for an answer.
     """
@@ -54,7 +54,7 @@ class CancellingSession(ClientSession):
 
     async def send_request(self, request: Any, *given: Any, **more: Any) -> Any:
         """Send a request, and a notification if it is cancelled, which the SDK leaves out."""
-        # The SDK tells no one the number of a request: it takes this one, before it first waits.
+        # The SDK does not expose the number of a request: it takes this one, before it first waits.
         request_id = self._request_id
         scope = anyio.CancelScope()
         opened = _OpenRequest(scope, isinstance(request.root, types.CallToolRequest))

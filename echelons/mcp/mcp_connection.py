@@ -127,7 +127,7 @@ class McpConnection:
         for task in self._performing:
             task.cancel()
         if self._performing:
-            # The server is still told of the calls that were cancelled last.
+            # The server is still notified of the calls that were cancelled last.
             await asyncio.wait(self._performing, timeout=CLOSE_TIMEOUT)
         self._is_closed = True
         await self._end_session()
@@ -217,7 +217,7 @@ class McpConnection:
                 self._session = await stack.enter_async_context(session)
                 started.set_result(session)
                 await stop.wait()
-        except Exception as error:  # noqa: BLE001  what ends the transport is told with the calls
+        except Exception as error:  # noqa: BLE001  the calls raise what ends the transport
             self._failure = error
             if not started.done():
                 started.set_exception(error)
@@ -277,7 +277,7 @@ class McpConnection:
                 return await self._perform_in_time(perform)
         except CallCutShort:
             raise
-        except Exception as error:  # noqa: BLE001  a server raises anything; the model is told
+        except Exception as error:  # noqa: BLE001  a server raises anything; the model reads it
             return self._build_error(self._describe(error))
         finally:
             self._performing.discard(task)
@@ -413,7 +413,7 @@ class McpConnection:
 
     def _describe(self, error: BaseException) -> str:
         error = _find_cause(error)
-        if _has_ended(error) and self._failure:  # what has ended the connection tells more
+        if _has_ended(error) and self._failure:  # the error that ended the connection says more
             error = _find_cause(self._failure)
         if _has_ended(error):
             return _GONE

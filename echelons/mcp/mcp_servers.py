@@ -13,7 +13,7 @@ from echelons.errors import InvalidSetting
 
 @dataclass(frozen=True, kw_only=True)
 class ServerOptions:
-    """What both kinds of server have in common.
+    """The base of both kinds of server.
 
     Attributes:
         name: Its name in messages and questions; by default that of the program or the host.

@@ -1,6 +1,6 @@
 """`TeamServer`: an MCP server whose tools are teams, and the answers to their questions.
 
-Each call is a turn of a thread in the database. What it does is told as progress; what it asks is
+Each call is a turn of a thread in the database. Its work is reported as progress; its questions are
 asked of the client's human (elicitation), or returned as text and answered by a second tool.
 """
 
@@ -61,7 +61,7 @@ class ServedTeam:
     Attributes:
         agent: Its root.
         name: Name of the tool; by default that of the root.
-        metadata: What is stored with its threads, such as how the command line builds the team.
+        metadata: The metadata of its threads, such as how the command line builds the team.
         spawnable: The agents that its agents may make copies of, as of `Session`.
         workspace: The folder whose files they read and propose to change, as of `Session`.
 
@@ -176,7 +176,7 @@ class TeamServer:
     ) -> types.CallToolResult:
         """Run a turn until it ends, or has questions that the client's human does not answer."""
         if ending := self._ending.get(thread):
-            # The client was told of the cancellation before the run had ended.
+            # The client was notified of the cancellation before the run had ended.
             await asyncio.wait({ending})
         async with Session(
             team.agent,
@@ -250,7 +250,7 @@ class TeamServer:
         return content if answer.action == "accept" and ANSWER_FIELD in content else None
 
     def _build_report(self) -> Report:
-        """Return what tells the client of each event, if it wants to know."""
+        """Return the listener that reports each event to the client, if it wants reports."""
         context = self.sdk_server.request_context
         token = context.meta.progressToken if context.meta else None
         count = 0
@@ -271,7 +271,7 @@ class TeamServer:
         return report
 
     def _get_client_name(self) -> str:
-        """Return how the client calls itself; nobody checks it."""
+        """Return the client's name for itself, which is not checked."""
         given = self.sdk_server.request_context.session.client_params
         name = join_printable(given.clientInfo.name[:100]) if given else ""
         return f"MCP client {name}".strip()

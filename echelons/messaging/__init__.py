@@ -1,1 +1,1 @@
-"""What agents and people say to each other beside tasks and answers."""
+"""Messages of agents and people beside tasks and answers."""

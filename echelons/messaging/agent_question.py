@@ -69,7 +69,7 @@ class AgentQuestion(BaseModel):
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What it has beside its text, as the user is told."""
+        """The parts beside its text, as the user reads them."""
         told = {"choices", "urgent", "deadline", "default", "addressee"}
         return self.model_dump(mode="json", exclude_defaults=True, include=told)
 
@@ -95,7 +95,7 @@ class AgentQuestion(BaseModel):
 
 
 class MissedAnswer(TypedDict):
-    """What is delivered in place of an answer when the deadline of a question has passed.
+    """The replacement of an answer when the deadline of a question has passed.
 
     Attributes:
         kind: `"missed_answer"`.

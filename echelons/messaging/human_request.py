@@ -55,7 +55,7 @@ def build_human_question(
         human: The human's name.
         task: The task.
         facts: The facts that accompany it, a line for each.
-        earlier: What was said on the thread before, by whom.
+        earlier: The earlier messages of the thread, with their authors.
         deadline: Until when an answer is of use.
 
     Examples:

@@ -59,7 +59,7 @@ class Mail:
     Attributes:
         number: Its number among those that the receiver was sent, from 1.
         sender: Path of the agent that sent it; `USER` for people and code.
-        text: What it says.
+        text: Its content.
         at: When it was sent, ISO 8601, UTC.
         kind: Its kind.
         to: Path of the agent that a copied or held message is for, or that an alert is about; else
@@ -86,7 +86,7 @@ class OutgoingMail:
     Attributes:
         path: Path of the agent whose mailbox it goes to.
         sender: Path of the agent that sends it.
-        text: What it says.
+        text: Its content.
         kind: Its kind.
         to: Path of the agent that a copied or held message is for; else empty.
     """

@@ -26,7 +26,7 @@ SIGNED_BLOCKS: Final = frozenset({"thinking", "redacted_thinking", "reasoning", 
 
 
 def create_mark() -> str:
-    """Return a new mark, which nothing that is stored or shown elsewhere tells."""
+    """Return a new mark, which occurs in nothing that is stored or shown elsewhere."""
     return f"{MARK_START}{secrets.randbelow(10**MARK_DIGITS):0{MARK_DIGITS}}"
 
 
@@ -137,7 +137,7 @@ def _read_digits(text: str) -> str:
 def remove_mark_deep(value: Any, mark: str) -> Any:
     """Return a JSON value without a mark in its texts, the same object if it has none.
 
-    What is signed or encrypted stays as it is: a provider would refuse it otherwise.
+    Signed or encrypted content stays as it is: a provider would refuse it otherwise.
     """
     if isinstance(value, str):
         return remove_mark(value, mark)

@@ -21,7 +21,7 @@ class SiblingMessage:
     Attributes:
         sender: Name of the one that sends it.
         receiver: Name of the one that it is for.
-        text: What it says.
+        text: Its content.
     """
 
     sender: str

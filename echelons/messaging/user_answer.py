@@ -1,4 +1,4 @@
-"""`UserAnswer`: what the user was asked for an agent, and has answered, as its superior is told."""
+"""`UserAnswer`: a question to the user for an agent, with its answer, as its superior reads it."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def format_user_answers(answers: Iterable[UserAnswer]) -> list[str]:
 
 
 def shorten_user_text(text: str) -> str:
-    """Return a question or an answer as long as a superior is told it."""
+    """Return a question or an answer, cut to the length that a superior reads."""
     return text if len(text) <= MAX_LENGTH else f"{text[: MAX_LENGTH - 1]}…"
 
 

@@ -11,7 +11,7 @@ WireFormat = Literal["openai", "responses", "anthropic", "unknown"]
 
 @dataclass(frozen=True, slots=True)
 class ClientRules:
-    """What a client accepts in a request."""
+    """The content that a client accepts in a request."""
 
     wire_format: WireFormat = "unknown"
     provider: str = ""

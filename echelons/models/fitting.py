@@ -59,7 +59,7 @@ def count_media(message: BaseMessage) -> int:
 
 
 def build_roster_notice(changes: Changes, id: str = "") -> BaseMessage:
-    """Return a notice that tells an agent of subordinates which have come or gone."""
+    """Return a notice for an agent of subordinates which have come or gone."""
     noted = Mail(0, "", "", "", "notice").to_metadata()
     stored = {name: entry and entry.stored() for name, entry in changes.items()}
     return HumanMessage(
@@ -82,7 +82,7 @@ def list_lost_notices(
 
 @lru_cache(maxsize=64)
 def recall_roster(roster: tuple[tuple[str, RosterEntry], ...]) -> BaseMessage:
-    """Return a notice of what earlier messages have told, the same message for the same roster."""
+    """Return a notice of the content of earlier messages, the same message for the same roster."""
     return build_roster_notice(dict(roster))
 
 

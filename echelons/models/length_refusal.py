@@ -1,6 +1,6 @@
 """`read_length_refusal`: whether a provider has refused a request for its length. Pure.
 
-LangChain has a class for it, which few clients raise. Of all others the text tells.
+LangChain has a class for it, which few clients raise. For all others the text decides.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the messages of a request say: their blocks, as the client of a model takes them."""
+"""The content of the messages of a request: their blocks, as the client of a model takes them."""
 
 from __future__ import annotations
 

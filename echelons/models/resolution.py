@@ -73,7 +73,7 @@ chat model object
 
 
 def check_model_name(model: str) -> None:
-    """Check what can be told of a model's name without making the model.
+    """Check a model's name as far as possible without making the model.
 
     Raises:
         ModelError: It names no model, or a provider that LangChain does not know.
@@ -85,7 +85,7 @@ def check_model_name(model: str) -> None:
         return
     known: Sequence[str] = ()
     try:
-        # LangChain tells its providers to whoever asks for one that is none.
+        # LangChain lists its providers in the error for an unknown one.
         _create_provider_chat("none:none")
     except ModelError as error:
         if error.code == "model_package_missing":

@@ -140,7 +140,7 @@ def check_team_folder(folder: str | Path) -> tuple[Team, tuple[Fault, ...]]:
 
 def _load(team: Team, folder: str | Path, trusted: bool) -> Agent:
     if (files := team.python_files) and not trusted:
-        # What can be told without executing anything comes first.
+        # Checks that execute nothing come first.
         _TeamBuilder(team, execute=False).build(folder)
         raise TeamNotTrusted(str(folder), files)
     return _TeamBuilder(team, execute=trusted).build(folder)

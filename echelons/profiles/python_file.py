@@ -1,6 +1,6 @@
 """The Python of a profile: what it declares, read without executing it, and what it holds.
 
-`ast` tells the names, parameters and docstrings of tools. `load_declared` executes a file.
+`ast` finds the names, parameters and docstrings of tools. `load_declared` executes a file.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _OTHER_BASES = frozenset(
 
 
 class Declaration(NamedTuple):
-    """What a file declares for an agent."""
+    """The declarations of a file for an agent."""
 
     name: str
     variable: str

@@ -52,7 +52,7 @@ class ProfileParts:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """What one agent is made of: its own files, and those of `default` that it uses.
+    """The sources of one agent: its own files, and those of `default` that it uses.
 
     Attributes:
         name: The agent's name.

@@ -193,7 +193,7 @@ def get_field_types() -> Mapping[str, type[Settings] | None]:
     module = vars(sys.modules[Agent.__module__])
 
     class Unknown:
-        """What is imported for type checkers alone, which is no class of ours."""
+        """A name imported for type checkers alone, which is no class of ours."""
 
         __class_getitem__ = classmethod(lambda cls, _: cls)
 

@@ -341,7 +341,7 @@ class ExampleIndex:
     def _leave_one_out(self, text: Sequence[Features], number: int) -> Mapping[int, float]:
         """Return the evidence of capabilities for an example of one, leaving that example out.
 
-        What the same agents can do besides does not compete for it.
+        Other capabilities of the same agents do not compete for it.
         """
         scores, pooled = self._compute_scores(text)
         home = self._homes[number]

@@ -19,7 +19,7 @@ MAX_TASK_CHARACTERS = 12_000
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """What a matcher knows of an agent.
+    """The facts that a matcher knows of an agent.
 
     Attributes:
         path: Names from the root down to the agent.
@@ -54,7 +54,7 @@ class Profile:
 
     @property
     def ability(self) -> Hashable:
-        """What two agents that can do the same have in common: the names of their capabilities.
+        """The overlap of two agents: the names of their capabilities.
 
         If they were derived, the descriptions too. Its own name is then one of them: it counts
         only if there is no other, and without its number ("weather_2").

@@ -152,7 +152,7 @@ class Router:
     def able(self, agent_name: str) -> frozenset[str]:
         """Return the names of an agent's own capabilities, for comparison with `needs`.
 
-        Where agents spell a capability differently ("flight", "flights"), both the agent's own
+        If agents spell a capability differently ("flight", "flights"), both the agent's own
         and the common spelling are included.
 
         Raises:

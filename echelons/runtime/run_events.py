@@ -92,7 +92,7 @@ class RunEvent:
 
     Attributes:
         path: Path of the agent: `head/experiences/restaurants`.
-        kind: What happened.
+        kind: The kind of event.
         content: Its text: a task, a chunk or the whole of a reply, a tool's name and
             result, a question, an error, what a tool has written to the stream, a message of the
             mailbox that the agent has read, an answer, decisions, an order, a warning, the reason

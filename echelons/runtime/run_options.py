@@ -1,4 +1,4 @@
-"""What a session passes to its runs, validated: `RunOptions`.
+"""The options that a session passes to its runs, validated: `RunOptions`.
 
 Tools of all levels read it. Only the metadata and the stored keys are stored.
 """
@@ -42,7 +42,7 @@ _NUMBER = re.compile(r"[-+]?[\d.]+")
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """What a session passes to its runs; see `Session` for the fields."""
+    """The options that a session passes to its runs; see `Session` for the fields."""
 
     metadata: Mapping[str, Any]
     context: Any

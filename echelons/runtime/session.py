@@ -112,8 +112,8 @@ class Session:
         metadata: Texts and numbers stored with each of its checkpoints; `RootThread` returns
             them, so a program can store what it needs to resume in another process.
         store: A LangGraph store, which tools of every level read and write.
-        context: What tools of every level read as `ToolRuntime.context`; any object.
-        configurable: What they read in `configurable` of their `RunnableConfig`, by key. Names that
+        context: The object that tools of every level read as `ToolRuntime.context`; any object.
+        configurable: The values in `configurable` of their `RunnableConfig`, by key. Names that
             begin with `__`, numbers, and LangGraph's own such as `thread_id` are refused.
         callbacks: LangChain's callback handlers, or a callback manager, for every level.
         tags: LangChain's tags, for every level.
@@ -129,7 +129,7 @@ class Session:
             its own, see `Agent`; one that is drawn by the thread's id if left out.
         spawnable: Agents that others may be made after at run time, by the name of the profile, see
             `Permissions(spawn=...)`. None of them is stored: give them to each session again.
-        prices: What models cost: `Prices`, or the path of a file with them, see `Prices.from_file`.
+        prices: Costs of models: `Prices`, or the path of a file with them, see `Prices.from_file`.
             None are stored.
 
     Raises:
@@ -292,7 +292,7 @@ class Session:
         which ends the turn.
 
         Args:
-            task: What to do: a text, or LangChain's content blocks, such as a text and a picture.
+            task: The task: a text, or LangChain's content blocks, such as a text and a picture.
                 For a root with an input, an instance of its model, its fields, or a text that is
                 one.
             turn_id: Your id of this turn. A turn that is submitted again is not run twice: its
@@ -302,7 +302,7 @@ class Session:
                 `get_request`. It is stored with the task. Subordinates get what their superior
                 passes on; with `to`, all agents on the way get it.
             to: Path of the agent that it is for, such as `"head/north"`; the root if left out.
-            budget: What all agents together may spend in the turn, until it has ended, whichever
+            budget: The limit of all agents together in the turn, until it has ended, whichever
                 process goes on with it. No more than the root's `Permissions(budget=)`.
 
         Raises:
@@ -381,7 +381,7 @@ class Session:
             question: A question's id, or several answers by their questions' ids.
             value: The answer, if one question is named; it may be `None`. About tool calls it is
                 a `Decision`, its JSON, the word `"approve"` or `"reject"`, or a list of these.
-            by: Who answers, which is stored and not checked; the operating system's user if left
+            by: The caller, which is stored and not checked; the operating system's user if left
                 out.
 
         Raises:
@@ -409,7 +409,7 @@ class Session:
 
         Args:
             path: The agent whose pause ends, with those below it; all pauses if left out.
-            by: Who ends it, which is stored and not checked; the operating system's user if left
+            by: The caller, which is stored and not checked; the operating system's user if left
                 out.
 
         Raises:
@@ -435,7 +435,7 @@ class Session:
 
         Args:
             path: Names from the root, such as `"head/north"`; the whole turn if left out.
-            by: Who gives it, which is stored and not checked; the operating system's user if left
+            by: The caller, which is stored and not checked; the operating system's user if left
                 out.
 
         Returns:
@@ -463,7 +463,7 @@ class Session:
         Args:
             ids: Ids of the messages, of any agent of the thread. Without any, nothing is changed.
             undo: Show them again; all that are hidden, if none is named.
-            by: Who does it, which is stored and not checked; the operating system's user if left
+            by: The caller, which is stored and not checked; the operating system's user if left
                 out.
 
         Returns:
@@ -511,7 +511,7 @@ class Session:
             path: Names from the root, such as `"head/north"`, or the agent's id or name for people.
             graceful: Let those at work finish their request; they begin no other one, and make and
                 call no subordinates.
-            by: Who dismisses it, which is stored and not checked; the operating system's user if
+            by: The caller, which is stored and not checked; the operating system's user if
                 left out.
 
         Returns:
@@ -536,7 +536,7 @@ class Session:
 
         Args:
             path: Names from the root, such as `"head/north"`; the whole tree if left out.
-            by: Who gives it, which is stored and not checked; the operating system's user if left
+            by: The caller, which is stored and not checked; the operating system's user if left
                 out.
 
         Returns:
@@ -557,11 +557,11 @@ class Session:
         """Send an agent a message, in whichever process it runs, or while it is idle or paused.
 
         It is no task: the agent reads it before its next model call, and in one more call if its
-        last reply was under way. Each message is told once, those of one sender in order.
+        last reply was under way. Each message is delivered once, those of one sender in order.
 
         Args:
             path: Names from the root, such as `"head/north"`.
-            text: What it says, 64 KiB at most.
+            text: Its content, 64 KiB at most.
 
         Returns:
             Path of the receiver.
@@ -588,7 +588,7 @@ class Session:
 
         Args:
             path: Names from the root, such as `"head/north"`.
-            text: What it is to do, 64 KiB at most.
+            text: The new instruction, 64 KiB at most.
 
         Returns:
             Path of the receiver.

@@ -268,7 +268,7 @@ class AnswerRequest(SessionRequest):
     has_stored: bool = field(default=False, init=False)
 
     def decide_early(self, thread: SessionThread) -> ReadPlan[None]:
-        """Check the answers, and store those to questions that nobody waits for."""
+        """Check the answers, and store those to questions that no agent waits for."""
         later = yield from read_later_questions(thread.id)
         own = {key: each for key, each in self.answers.items() if key in later}
         self.answers = {key: each for key, each in self.answers.items() if key not in later}

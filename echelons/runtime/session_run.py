@@ -121,7 +121,7 @@ class Result:
 
 
 class _TurnRun:
-    """What both kinds of run share."""
+    """The parts that both kinds of run share."""
 
     def __init__(self, engine: TurnEngine) -> None:
         self._engine = engine

@@ -75,7 +75,7 @@ class ModelAnswer:
         halt: The halt that the call has led to, if a hook has counted the reply.
         refused: The refusal of a call, or the stop that has cancelled it.
         updates: What hooks update of the state, in order.
-        cut: What the model had said, if its reply was cut off.
+        cut: The text of the model so far, if its reply was cut off.
         is_counted: Whether the gate has counted the reply already.
     """
 

@@ -205,7 +205,7 @@ class DelegateMany(DelegatingTool):
     """The tool that gives several subordinates a task each, and joins their answers.
 
     Args:
-        is_needed: Whether its model is shown the tool without being told to.
+        is_needed: Whether its model is shown the tool by default.
     """
 
     name, arguments = DELEGATE_MANY, DelegateManyArgs
@@ -279,7 +279,7 @@ class Report(BuiltIn):
 
     Args:
         output: JSON Schema of its answers, if they have one.
-        is_needed: Whether its model is shown the tool without being told to.
+        is_needed: Whether its model is shown the tool by default.
     """
 
     name, arguments = REPORT, ReportArgs

@@ -75,7 +75,7 @@ class SpawnSubordinateArgs(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class SpawnRules:
-    """What a level may spawn.
+    """The agents that a level may spawn.
 
     Attributes:
         allowed: The agent's rules.
@@ -99,11 +99,11 @@ class SpawnPlan:
     """The spawned agents of one conversation.
 
     Attributes:
-        rules: What its agent may spawn.
+        rules: The rules for the agents that it may spawn.
         heads: The heads of the conversation's threads.
         identity: The agent.
         profiles: The agents that this process lets be copied, by the names of the profiles.
-        dismissed: Names of those of its subordinates that somebody has dismissed.
+        dismissed: Names of those of its subordinates that were dismissed.
         new: The specifications of those that the reply makes, by call id.
     """
 

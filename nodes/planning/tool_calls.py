@@ -53,7 +53,7 @@ class ParsedReply:
         remaining_width: How many more calls may run in parallel with these.
         output_fault: Why the result of a report is not of the agent's contract; empty if it is.
         mended: The arguments that are meant by calls that say them otherwise, by call id.
-        metadata: What the reply keeps of its calls in its metadata.
+        metadata: The entries that the reply keeps of its calls in its metadata.
     """
 
     requests: tuple[SubordinateCall | FanOutCall, ...] = ()
@@ -87,7 +87,7 @@ class CallableTools:
         name: Its own name.
         inputs: The contracts of the subordinates that have an input, by name.
         output: The agent's own contract, if it has an output.
-        arguments: What is known of the arguments of its own tools, by name.
+        arguments: The facts known of the arguments of its own tools, by name.
         is_person: Returns whether a person works on the tasks for a subordinate and a target
             below it, given as a path.
     """
@@ -236,7 +236,7 @@ def _find_base_kind(kind: type[Any]) -> type[Any]:
 
 @dataclass(frozen=True, slots=True)
 class ReplyScope:
-    """Where a reply was made.
+    """The place of a reply.
 
     Attributes:
         past: The segments before it.
@@ -258,11 +258,11 @@ class ReplyCalls:
     Attributes:
         message: The reply.
         tools: The tools that its agent may call.
-        scope: Where it was made.
+        scope: The place of the reply.
         accepted: The accepted calls of built-in tools.
         must_wait: Whether the reply has a call whose result must be read before a report.
         tool_calls: Names of the called tools for whose results a report waits.
-        metadata: What the reply keeps of its calls in its metadata.
+        metadata: The entries that the reply keeps of its calls in its metadata.
     """
 
     def __init__(self, message: AIMessage, tools: CallableTools, scope: ReplyScope) -> None:

@@ -50,7 +50,7 @@ class ToolApproval(NamedTuple):
     """Whether a tool call may run.
 
     Attributes:
-        answer: What came of asking.
+        answer: The outcome of asking.
         places: What stands in the first place among the answers of the task, if that is ours: the
             tool's own questions come after it.
         told: What the superior of the agent is told of it.
@@ -93,7 +93,7 @@ class ToolApprovals:
         first = peek_first_answer(config)
         if first is MISSING or tool not in self._tools or not _is_decision(first):
             return False
-        # Only the journal tells an approval from an answer to the tool.
+        # Only the journal distinguishes an approval from an answer to the tool.
         is_journaled = get_effect_kind(self._tools[tool]) is not EffectKind.READS_ONLY
         return is_journaled and self._journal.keeps(config)
 
@@ -221,7 +221,7 @@ def read_first_answer(answer: object) -> ApprovalAnswer:
     try:
         return ApprovalAnswer("allowed", Decision.from_json(given), was_asked)
     except InvalidSetting:
-        # It answers something else, or nobody has decided.
+        # It answers something else, or there is no decision.
         return ApprovalAnswer("allowed")
 
 

@@ -223,7 +223,7 @@ class _Execution:
     def _mark(
         self, result: Any, entry: JournalEntry | None = None, told: Sequence[UserAnswer] = ()
     ) -> Any:
-        """Return the call's update, marked with what the superior of its agent is told."""
+        """Return the call's update, marked with the report to the superior of its agent."""
         call = self.journaled_call
         asked = entry.told if entry else ()
         return mark_user_answers(result, call.call.call_id, (*call.told, *told), asked)

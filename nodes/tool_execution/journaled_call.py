@@ -87,7 +87,7 @@ class JournaledCall:
 
     @property
     def _input(self) -> Any:
-        """What LangGraph's `ToolNode` is given."""
+        """The input of LangGraph's `ToolNode`."""
         if self.state is None:
             return [self.tool_call]
         # As `create_agent` has sent it: with a state of its own.
@@ -163,7 +163,7 @@ class JournaledCall:
         return {"messages": [mark_notice(self._build_message(NOT_HAPPENED_TEXT, "error"))]}
 
     def build_cut_short_result(self, error: CallCutShort) -> Any:
-        """Return the update of a call that was given up, and about which nobody is asked."""
+        """Return the update of a call that was given up, and about which no human is asked."""
         return {"messages": [self._build_message(f"Error: {error}", "error")]}
 
     def build_refused_update(self, halt: Halt, was_begun: bool = False) -> Any:

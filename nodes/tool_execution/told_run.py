@@ -135,7 +135,7 @@ class ToldRun(Node):
 
 
 def _mark(update: Any, marks: list[dict[str, Any]]) -> Any:
-    """Return the update of a run, its answer marked with what its superior is told."""
+    """Return the update of a run, its answer marked with the report to its superior."""
     messages = update.get("messages") or ()
     if not (marks and messages and isinstance(messages[-1], AIMessage)):
         return update

@@ -50,7 +50,7 @@ def rebuild_exception(noted: Mapping[str, Any]) -> Exception:
     """Return a recorded exception, so that a wrap decides as it did when the tool raised it.
 
     Its class is looked up among the modules that are loaded; nothing is imported. It has the text
-    as its only argument, and is not initialized, as nobody knows with what.
+    as its only argument, and is not initialized, as its arguments are unknown.
     """
     module, _, name = str(noted.get("class")).partition(":")
     text = str(noted.get("text", ""))

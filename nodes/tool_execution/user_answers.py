@@ -76,7 +76,7 @@ def mark_user_answers(
     told: Iterable[UserAnswer] = (),
     questions: Iterable[CallQuestion] = (),
 ) -> Any:
-    """Return the update of a call, its answer marked with what the superior is told."""
+    """Return the update of a call, its answer marked with the report to the superior."""
     marks = list_user_answers(told, questions)
     if not marks:
         return outcome
@@ -91,7 +91,7 @@ def mark_user_answers(
 def list_user_answers(
     told: Iterable[UserAnswer], questions: Iterable[CallQuestion]
 ) -> list[dict[str, Any]]:
-    """Return the marks of an answer: what its superior is told, as JSON."""
+    """Return the marks of an answer: the report to its superior, as JSON."""
     asked = [
         *told,
         *(

@@ -1,1 +1,1 @@
-"""What agents may spend: grants, charges, and what is left."""
+"""The budgets of agents: grants, charges, and the rest of them."""

@@ -93,7 +93,7 @@ def _settle(
 
 
 class BudgetFeature(Feature):
-    """What agents may spend."""
+    """The budgets of agents."""
 
     name: ClassVar[str] = "budget"
     records = (GRANT, CHARGE)

@@ -95,7 +95,7 @@ class RequestGrants(NamedTuple):
     def list_ended(self, has_next: bool) -> list[str]:
         """Return the ids of the grants that end with the attempt.
 
-        `has_next` says whether another candidate is asked. What several requests share ends when
+        `has_next` says whether another candidate is asked. A shared grant ends when
         their superior goes on.
         """
         ended = [self.agent.id] if self.agent else []

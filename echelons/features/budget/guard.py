@@ -251,7 +251,7 @@ class TreeBudgets(StepGuard):
             try:
                 self._commit(change.make)
             except (LeaseLost, StorageError) as error:
-                # Whoever goes on finds the call lost.
+                # The run that goes on finds the call lost.
                 LOG.warning("a cancelled call is not charged yet: %s", describe_error(error))
 
     def end(self, ended: Sequence[str], asking: Sequence[str], config: Mapping[str, Any]) -> None:
@@ -260,7 +260,7 @@ class TreeBudgets(StepGuard):
         self._commit_with_task(_build_change(change), config)
 
     def has_warnings(self, allowance: Allowance) -> bool:
-        """Return whether an agent may have to be told what is left."""
+        """Return whether an agent may need a warning of its budget."""
         if not self._low:
             return False
         return any((id_, unit) in self._low for unit, id_ in allowance.grants.items())
@@ -268,7 +268,7 @@ class TreeBudgets(StepGuard):
     def take_warnings(
         self, allowance: Allowance, config: Mapping[str, Any]
     ) -> list[tuple[str, str]]:
-        """Return what the agent has to be told of its budget, each with an id, and note it."""
+        """Return the warnings of the agent's budget, each with an id, and note them."""
 
         def describe(open_: Transaction) -> list[tuple[str, Unit, str]]:
             grants = self._grants.load_all(open_, allowance.grants.values())
@@ -390,7 +390,7 @@ class TreeBudgets(StepGuard):
                 self._grants.save_all(open_, {id_: grant})
 
     def _note_warned(self, open_: Transaction, id_: str, unit: Unit) -> None:
-        """Note that the agents of a grant were told what is left of a unit."""
+        """Note that the agents of a grant were warned about a unit."""
         grant = self._grants.load(open_, id_)
         if unit not in grant.record.warned:
             grant.record = replace(grant.record, warned=[*grant.record.warned, unit])
@@ -423,7 +423,7 @@ class TreeBudgets(StepGuard):
         return None
 
     def _note_low(self, grants: Mapping[str, Grant], ids: Mapping[Unit, str]) -> None:
-        """Note of which units of grants little is left, so that their agents are told."""
+        """Note of which units of grants little is left, for warnings to their agents."""
         for unit, id_ in ids.items():
             if (grant := grants.get(id_)) and unit not in grant.record.warned:
                 used = float(grant.get_used(unit))

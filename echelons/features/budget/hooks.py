@@ -1,4 +1,4 @@
-"""What budgets are to an agent: what it may grant with a request, and warnings."""
+"""Budgets as an agent sees them: what it may grant with a request, and warnings."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class BudgetHooks(AgentHooks):
             for place, text in due
         ]
         outcome = yield from proceed(step.add_messages(warnings))
-        # They count as told, also if the model is not called after all.
+        # They count as delivered, also if the model is not called after all.
         outcome.added[:0] = warnings
         return outcome
 

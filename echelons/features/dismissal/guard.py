@@ -31,7 +31,7 @@ class DismissalGuard(StepGuard):
         self.dismissals: Dismissals = NO_DISMISSALS
         # Keys of dismissals that the branch does not see, as it began before them.
         self.hidden = turn.hidden_dismissals if turn else frozenset[str]()
-        # A tree that a tool runs tells of none.
+        # A tree that a tool runs reports none.
         has_listener = turn and turn.answer_mark and not is_embedded(run.configurable)
         self._listener = turn.note_dismissals if turn and has_listener else None
         self._run = run

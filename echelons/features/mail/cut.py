@@ -32,7 +32,7 @@ class CutOnIntervention:
         config: The config of the node that calls the model.
 
     Attributes:
-        said: What the model had said, if the reply was cut off.
+        said: The text of the model so far, if the reply was cut off.
     """
 
     def __init__(self, mailboxes: Mailboxes, config: Mapping[str, Any]) -> None:

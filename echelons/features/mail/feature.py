@@ -96,7 +96,7 @@ def has_intervention(mail: Sequence[Mail]) -> bool:
 def settle_late_mail(
     update: dict[str, Any], late: Sequence[Mail], identity: Identity
 ) -> tuple[dict[str, Any], Sequence[Mail]]:
-    """Return the update for a reply during which mail has come in, and the mail that it tells of.
+    """Return the update for a reply during which mail has come in, and that mail.
 
     An intervention cuts the reply off, before any of its calls runs. Other mail gives one more
     model call where the reply would end the segment, and else waits for the next.
@@ -159,7 +159,7 @@ class MailHooks(AgentHooks):
             messages = cut_call.input.messages
             yield from note_cut(cut_call.model, messages, said, config, is_kept=bool(late))
             if not late:
-                # Another thread of the same agent was told.
+                # Another thread of the same agent has read it.
                 return (yield from self.around_step(step, proceed))
             yield _note_read([*mail, *late], config)
             reply = clean_reply(said, step.joined.mark)

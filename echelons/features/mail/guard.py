@@ -95,9 +95,9 @@ class TreeMailboxes(Mailboxes, StepGuard):
         self._thread_id = thread_id
         self._lock = Lock()
         self._posting = Lock()
-        # An agent may work on several threads at once: each message is told to one of them.
+        # An agent may work on several threads at once: each message is delivered to one of them.
         self._readers: dict[tuple[str, int], str] = {}
-        # Agents with nothing to read, until somebody writes again.
+        # Agents with nothing to read, until the next message.
         self._empty: set[str] = set()
         self._refreshes = 0
         self.interventions = {}
@@ -126,7 +126,7 @@ class TreeMailboxes(Mailboxes, StepGuard):
             self._task_changes.drop(config["configurable"][TASK_ID_KEY], _OWNER)
 
     def end_reply(self, config: Mapping[str, Any], *, has_failed: bool) -> None:
-        """Note that the reply has ended; if it has failed, others may be told what it was."""
+        """Note that the reply has ended; if it has failed, others may read it."""
         self._replies.pop(config["configurable"]["checkpoint_ns"], None)
         if has_failed and self._readers:
             path, thread = _get_reader(config)
@@ -141,7 +141,7 @@ class TreeMailboxes(Mailboxes, StepGuard):
 
         Args:
             namespace: Of the task that calls the model, and no graph within it.
-            path: Path of its agent. If it is at work on several threads, one of them is told.
+            path: Path of its agent. If it is at work on several threads, one of them reads it.
         """
         latest = self.interventions.get(path, 0)
         with self._lock:
@@ -315,7 +315,7 @@ class TreeMailboxes(Mailboxes, StepGuard):
             for record in (yield from view.select(MAIL, messages))
         ]
         with self._lock:
-            # Not if another of its threads has yet to be told, or if somebody has written since.
+            # Not if another of its threads has yet to read, or if a message has come since.
             if not mail and refreshes == self._refreshes:
                 self._empty.add(path)
             readers = self._readers

@@ -38,9 +38,9 @@ class RoutedMessage:
 
     Attributes:
         call_id: Id of the call that sends it.
-        text: What it says.
-        mail: What is delivered; nothing if it is refused, or is for the user.
-        answer: What its sender is answered, if all of the mail can be delivered.
+        text: Its content.
+        mail: The messages to deliver; nothing if it is refused, or is for the user.
+        answer: The answer to its sender, if all of the mail can be delivered.
         is_refused: Whether the answer is a refusal.
     """
 
@@ -138,7 +138,7 @@ class SendMessage(BuiltIn):
 
     Args:
         siblings: Names of the agents with the same superior, the sender's own included.
-        is_needed: Whether the model is shown the tool without being told to.
+        is_needed: Whether the model is shown the tool by default.
     """
 
     name, arguments = SEND_MESSAGE, SendMessageArgs

@@ -113,7 +113,7 @@ class PromptMemory:
     ) -> Plan[str]:
         """Return a summary by the model, or an extract if it may not or cannot write one.
 
-        What the model has used is added to `used`.
+        The tokens of the model are added to `used`.
         """
         if self._model is None:
             return extract_summary(request.text, request.limit)
@@ -286,7 +286,7 @@ class _Fitting:
 
 
 def _recall_roster(summaries: Summaries) -> list[BaseMessage]:
-    """Return a notice of the subordinates of which summarised messages have told."""
+    """Return a notice of the subordinates that summarised messages have named."""
     entries = ((name, RosterEntry(*entry)) for name, entry in summaries.roster.items())
     return [recall_roster((*entries,))] if summaries.roster else []
 

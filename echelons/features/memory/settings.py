@@ -17,7 +17,7 @@ DEFAULT_BUDGET = 16_000
 class Memory(Settings):
     """How much of its conversation an agent's model reads at each call.
 
-    The latest turns stay word for word. What is before them is summarised: each turn becomes a
+    The latest turns stay word for word. Earlier turns are summarised: each turn becomes a
     topic, many topics become a paragraph, and paragraphs become one. Nothing is taken out of the
     thread, and the agent can look up what was said, with its tools `recall` and `pin`.
 

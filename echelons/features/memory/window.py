@@ -21,7 +21,7 @@ def find_summaries(messages: Sequence[BaseMessage]) -> Summaries:
     """
     for message in reversed(messages):
         stored = message.response_metadata.get(MEMORY_KEY)
-        # A reply before which nothing was summarised only tells how much was read.
+        # A reply before which nothing was summarised only counts the tokens read.
         if stored is not None and not (isinstance(stored, dict) and "upto" not in stored):
             return Summaries.load(stored)
     return Summaries()
@@ -65,7 +65,7 @@ def split_turns(messages: Sequence[BaseMessage]) -> list[int]:
 def split_steps(messages: Sequence[BaseMessage]) -> list[int]:
     """Return the places at which steps begin: a reply, with all up to the next one, is one.
 
-    What has come in after the last reply is of its step, since the model has not read it yet.
+    All that has come in after the last reply is of its step, since the model has not read it yet.
     """
     return [place for place, message in enumerate(messages) if isinstance(message, AIMessage)]
 

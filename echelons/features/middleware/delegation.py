@@ -1,7 +1,7 @@
 """Middleware around the requests to an agent's subordinates: `wrap_delegation`.
 
 A wrap may call its handler several times: each further call is another request on the same thread
-of the subordinate. What it has had so far is stored with the queued request, step by step; in each
+of the subordinate. Its progress so far is stored with the queued request, step by step; in each
 step the wrap is run from its start, with what is stored, up to what is new. So nothing that has
 ended is done again, over questions and the death of the process.
 """
@@ -215,7 +215,7 @@ class _Run:
         """Return what is stored of the next call, `None` if it is still to be made.
 
         Raises:
-            NextStepNeeded: What was done in this step has to be stored first.
+            NextStepNeeded: The work of this step has to be stored first.
             UnreadableRecord: The wrap has made other calls before, or the log is damaged.
         """
         if self._place == len(self._log):

@@ -30,7 +30,7 @@ _BASE_KEYS = frozenset({"messages", "jump_to", "structured_response"})
 
 
 class HookState(TypedDict):
-    """What the state of a level has beside its own keys, where the agent has middleware."""
+    """The keys that middleware adds to the state of a level."""
 
     cut: NotRequired[dict[str, Any] | None]
     jump_to: NotRequired[Annotated[Any, EphemeralValue]]

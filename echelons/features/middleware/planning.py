@@ -29,9 +29,9 @@ class PlanMiddleware(AgentMiddleware[Any, Any]):
     wrong with it.
 
     Args:
-        approve: Who is asked. `"superior"` is asked with `ask`, an agent as the user.
+        approve: The approver. `"superior"` is asked with `ask`, an agent as the user.
             The answer `"accept"` lets the agent proceed, any other text is the reason of a
-            rejection, after which it writes another plan. `None` for nobody.
+            rejection, after which it writes another plan. `None` for no approval.
     """
 
     def __init__(self, *, approve: Literal["user", "superior"] | None = None) -> None:
@@ -105,7 +105,7 @@ class ScoringMiddleware(AgentMiddleware[Any, Any]):
     """Decides by points whether an agent delegates a task or does it itself.
 
     A task of fewer points than the threshold is done without the tools that delegate; of another
-    the agent is told to delegate it.
+    the agent reads that it should delegate it.
 
     Args:
         threshold: Points from which a task is delegated.

@@ -199,7 +199,7 @@ class _Run:
         """Return the answer of an entry for the wraps.
 
         Raises:
-            Exception: What the tool has raised.
+            Exception: The error of the tool.
         """
         self._places.end_entry(entry.places)
         # Stored, as a wrap may ask next, and LangGraph finds its place by counting the answers.

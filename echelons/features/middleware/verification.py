@@ -29,7 +29,7 @@ class VerificationMiddleware(DelegationMiddleware):
 
     The subordinate tries again on the same thread. When all attempts are rejected, or the one who
     verifies cannot tell, the user is asked: who accepts the last answer, or rejects it, which makes
-    the response `unable`. What a limit or a budget lets no model verify is `partial`.
+    the response `unable`. A response that a limit or a budget leaves unverified is `partial`.
 
     Args:
         verify: Returns why an answer is wrong, or an empty text if it is right; or a chat model,

@@ -1,6 +1,6 @@
 """`MonitorLedger`: how far a monitor has read in a turn, what it has spent, and what it has said.
 
-A call is counted before it is made. What the monitor says of the events that it has read is stored
+A call is counted before it is made. Its verdict on the events that it has read is stored
 in one transaction with how far it has read: its reply and each alert as events, the alert as mail
 to its superior, and the order to stop, if there is one. So each is told exactly once, whenever the
 process dies.
@@ -76,7 +76,7 @@ MONITOR: Final = Records[MonitorState]("monitor", MonitorState, raw=1)
 
 
 class JudgedEvents(NamedTuple):
-    """What a monitor has read in one call, and its reply."""
+    """The events that a monitor has read in one call, and its reply."""
 
     # The last event.
     cursor: int
@@ -210,7 +210,7 @@ class MonitorLedger:
         if decision == "tell":
             self._ask(open_, alert, after, count)
         thread_id, superior = self._turn.thread_id, self._placed.superior
-        # Whoever knows that it was stopped is not told again.
+        # An agent that knows of the stop gets no second notice.
         if decision == "ignore" or (decision == "stop" and not self._stop(open_, alert, after)):
             return
         kind: MailKind = "stopped" if decision == "stop" else "alert"

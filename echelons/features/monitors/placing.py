@@ -43,7 +43,7 @@ def place_monitors(
     """
     paths = {place.member.name: place.path_text for place in walk_tree(root)}
     placed: list[PlacedMonitor] = []
-    # Those whose model, their own or an inherited one, somebody has given.
+    # Those that have a model, their own or an inherited one.
     with_model: set[str] = set()
     for place in walk_tree(root):
         agent = place.member

@@ -25,20 +25,20 @@ class Monitor(Settings):
 
     Pass it to its superior as `Agent(monitors=[...])`, and works beside every turn of a
     `Session`: its model reads the new events of the agents that it watches, and may call `report`,
-    which people see, or `alert`. What becomes of an alert, its superior decides in code
-    (`DelegationPolicy(on_alert=...)`). It has no other tools, is given no tasks, and nobody waits
+    which people see, or `alert`. Its superior decides in code what becomes of an alert
+    (`DelegationPolicy(on_alert=...)`). It has no other tools, is given no tasks, and no agent waits
     for it.
 
     Attributes:
         name: As of an `Agent`; unique in its tree.
-        description: What it is for, in a sentence.
+        description: Its purpose, in a sentence.
         model: As of an `Agent`, but no function; that of its superior if left out.
-        prompt: What it should alert about.
+        prompt: The events that it should alert about.
         watches: Name of the agent that it watches with all below it, or its path from the
             superior down; the superior itself if left out.
         every_events: It looks as soon as there are so many events that it has not read,
         every_seconds: and otherwise so many seconds after it last did, if there are any.
-        budget: What it may spend in one turn, in `calls`, `tokens` and `money`.
+        budget: The amount that it may spend in one turn, in `calls`, `tokens` and `money`.
 
     Raises:
         ConfigurationError: A value is invalid; the subclass says which.

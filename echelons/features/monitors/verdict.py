@@ -1,4 +1,4 @@
-"""What a monitor's model reads, and what its reply means. Pure."""
+"""The prompt of a monitor's model, and the meaning of its reply. Pure."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class WatchedEvent(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a monitor says of the events that it has read."""
+    """The verdict of a monitor on the events that it has read."""
 
     alerts: tuple[Alert, ...] = ()
     # Notes for people.

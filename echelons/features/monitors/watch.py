@@ -68,7 +68,7 @@ LOG = logging.getLogger(__name__)
 
 
 class EventSource(Protocol):
-    """Where the events of a run are read."""
+    """The reader of the events of a run."""
 
     def read(self, after: int | None) -> Sequence[WatchedEvent]:
         """Return the events after a number; those since the root's last task for `None`."""
@@ -99,7 +99,7 @@ class StoredEvents:
 class ObservedEvents:
     """The events of a run whose saver keeps none, as the run is seen.
 
-    What is not read when the run ends is lost.
+    Events not read when the run ends are lost.
     """
 
     def __init__(self) -> None:
@@ -155,7 +155,7 @@ class MonitorWatch:
             for watcher in self._watchers:
                 watcher.begin(cursor)
         except (CheckpointTampered, LedgerDamaged) as error:
-            # The run does not need what is damaged; it is told that nobody looks.
+            # The run does not need what is damaged; it gets a warning instead.
             self._fault = error
 
     def start(self) -> None:
@@ -227,7 +227,7 @@ class _Watcher:
     def run(self) -> None:
         """Judge the events whenever it is time to, until the run ends or nothing is left to spend.
 
-        Nobody could catch what it raises, so that is logged.
+        No caller could catch its errors, so they are logged.
         """
         try:
             while self._wait():

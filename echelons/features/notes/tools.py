@@ -38,7 +38,7 @@ def _note_write(name: str, text: str) -> str:
 
     Args:
         name: Its name, such as "hotels in Rome".
-        text: What it says.
+        text: Its content.
     """
     with refuse_to_model():
         config = find_config()

@@ -179,7 +179,7 @@ class Question(BuiltIn):
         return {"messages": [message]}
 
     def _tells_superior(self, config: RunnableConfig) -> bool:
-        """Return whether the superior is told of the user's answer."""
+        """Return whether the user's answer is reported to the superior."""
         return False
 
     def _leave_to_act(self, call: ToolCall, arguments: AskUserArgs, reply: ReplyCalls) -> str:
@@ -370,7 +370,7 @@ def _build_missed_update(
 
 
 def _mark_answer(message: ToolMessage, question: AgentQuestion, text: str) -> ToolMessage:
-    """Return the answer to a call, marked with what the superior is told of it."""
+    """Return the answer to a call, marked with its report to the superior."""
     answers = [UserAnswer.shorten(question.text, text).stored()]
     metadata = {**message.response_metadata, USER_ANSWERS_KEY: answers}
     return message.model_copy(update={"response_metadata": metadata})

@@ -1,4 +1,4 @@
-"""`SpawningFeature`: agents that make subordinates at run time, and are told who comes and goes."""
+"""`SpawningFeature`: agents that make subordinates at run time, and notices of these."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class SpawnSubordinate(DelegatingTool):
 def list_roster_notices(
     step: AgentStep, rules: SpawnRules | None, declared: Collection[str]
 ) -> list[BaseMessage]:
-    """Return what an agent has to be told of its subordinates before its model is called.
+    """Return the notices of its subordinates for an agent's next model call.
 
     Raises:
         UnreadableRecord: Stored summaries are damaged.
@@ -135,7 +135,7 @@ class SpawningFeature(Feature):
     name: ClassVar[str] = "spawning"
 
     def bind(self, place: Place) -> AgentHooks | None:
-        """Return what an agent that has subordinates, or may make some, is told of them."""
+        """Return the notices for an agent that has subordinates, or may make some."""
         agent = place.agent
         has_any = agent.subordinates or (agent.permissions.spawn and place.can_call)
         return SpawningHooks(place) if has_any else None

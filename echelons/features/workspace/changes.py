@@ -45,9 +45,9 @@ class FileChange:
         text: The text that it is to have; `None` if it is to be removed.
         bases: The hashes of the texts whose place it may take, `None` for that there is no file:
             that of the text that it was based on, and of those that a merge may have put there.
-        state: What a merge has done with it.
+        state: The outcome of its merge.
         calls: The latest calls that have changed it, by their idempotency keys.
-        version: Where the change is stored, and its version there; `None` if it is not stored.
+        version: The key of the change, and its version there; `None` if it is not stored.
     """
 
     text: str | None
@@ -87,7 +87,7 @@ class ChangedFile(NamedTuple):
         kind: `"added"`, `"changed"` or `"deleted"`.
         diff: The change as a unified diff of the folder's file.
         conflict: Why it cannot be merged; empty if it can.
-        heir: Who has it now if the agent was dismissed: path of its nearest superior that is there,
+        heir: Its owner if the agent was dismissed: path of its nearest superior that is there,
             or `"the user"`; empty if it was not.
     """
 
@@ -106,7 +106,7 @@ class Changeset:
         workspace: The workspace.
         agent: Path of the agent, such as `"head/north"`.
         store: Keeps its changes.
-        grant: What it is granted; the files of its own folder are.
+        grant: The rights to it; the files of its own folder are.
     """
 
     def __init__(
@@ -299,7 +299,7 @@ def merge_changes(workspace: Workspace, store: LedgerChanges) -> MergeResult:
 
 
 class MergeResult(NamedTuple):
-    """What a merge has done.
+    """The outcome of a merge.
 
     Attributes:
         merged: The files that were changed.

@@ -147,7 +147,7 @@ MAX_LISTED: Final = 10_000
 # Windows has none of these; a workspace is refused there.
 _NO_LINKS: Final = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 _FOLDER_FLAGS: Final = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | _NO_LINKS
-# Not blocking: whoever opens a FIFO waits for its other end.
+# Not blocking: opening a FIFO waits for its other end.
 _READ_FLAGS: Final = (
     os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0) | _NO_LINKS
 )

@@ -45,7 +45,7 @@ class Match(NamedTuple):
 
 
 class SearchResult(NamedTuple):
-    """What a search has found.
+    """The result of a search.
 
     Attributes:
         matches: The lines, in the order of the files.

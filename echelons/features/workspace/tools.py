@@ -1,6 +1,6 @@
 """`file_tools`: the tools with which an agent reads a workspace and proposes changes to it.
 
-They find the workspace and their agent in the config of the run. What they write is the agent's
+They find the workspace and their agent in the config of the run. Their output is the agent's
 proposal, kept in the ledger; the folder changes when it is merged.
 """
 
@@ -84,7 +84,7 @@ def _describe_refusal(error: ToolException) -> str:
 
 @contextmanager
 def _open_files(subordinate: str = "") -> Iterator[Changeset]:
-    """Open the files of the calling agent, or of one below; refusals are told to its model."""
+    """Open the files of the calling agent, or of one below; its model reads refusals."""
     with refuse_to_model():
         yield get_changeset(find_config(), subordinate)
 

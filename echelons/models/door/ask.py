@@ -49,7 +49,7 @@ class CallRefused(BaseException):
 
 
 class Account(NamedTuple):
-    """Where the calls of an agent are charged."""
+    """The place where the calls of an agent are charged."""
 
     budgets: Budgets
     allowance: Allowance
@@ -123,7 +123,7 @@ def _call(
 ) -> Plan[Any]:
     """Return the reply to a request, which is shortened as long as it is refused for its length.
 
-    What was refused has cost nothing, and is not counted.
+    A refused call has cost nothing, and is not counted.
     """
     while True:
         step = model.build_step(request.messages, config)

@@ -1,4 +1,4 @@
-"""What a call of a model may use, and what it has used."""
+"""The tokens that a call of a model may use, and has used."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from echelons.text.input_limits import shorten_repr
 
 
 class ModelDescription(NamedTuple):
-    """What is known of a model before it is called."""
+    """The facts known of a model before it is called."""
 
     # As its provider knows it, else that of its class.
     name: str
@@ -37,7 +37,7 @@ def estimate_call(
 ) -> CallEstimate:
     """Return what a call may use at most, as far as its budget needs to know.
 
-    What an earlier call has read and written is known; only the messages after it are counted.
+    The tokens of an earlier call are known; only the messages after it are counted.
     """
     if "tokens" not in allowance.grants and "money" not in allowance.grants:
         return CallEstimate(model.name)

@@ -1,6 +1,6 @@
 """`InnerCalls`: counts the models that a tool or a function of an agent calls by itself.
 
-LangChain tells its callback handlers of each call. A handler in a context variable reaches every
+LangChain notifies its callback handlers of each call. A handler in a context variable reaches every
 model that is called in the context of the tool, whatever config the call is given. What the tool
 does in threads and processes of its own is not seen.
 """
@@ -133,7 +133,7 @@ def is_counted(config: RunnableConfig) -> bool:
 
 
 def _get_agent(metadata: Mapping[str, Any] | None) -> tuple[str, ...]:
-    """Return what tells the agents at work apart; threads of two databases may have one id."""
+    """Return the key of the agent at work; threads of two databases may have one id."""
     facts = metadata or {}
     return tuple(str(facts.get(key, "")) for key in ("agent_thread_id", "agent_path", "turn_id"))
 

@@ -38,7 +38,7 @@ Shorten: TypeAlias = Callable[[list[BaseMessage]], list[BaseMessage]]
 
 
 class View(NamedTuple):
-    """What the model of a thread is shown of its conversation. Pure."""
+    """The notices that the model of a thread is shown. Pure."""
 
     mark: str
     # Whether the instructions name the mark: those of an agent that is alone are its user's.

@@ -1,7 +1,7 @@
 """`StreamUsage`: asks a client for the usage of a streamed reply, by an argument of the call.
 
 Clients of OpenAI's Chat Completions ask for it by themselves only at OpenAI's own address, since
-some servers refuse what they do not know. Whoever refuses is asked no more.
+some servers refuse what they do not know. A server that refuses is not asked again.
 """
 
 from __future__ import annotations
