@@ -89,7 +89,7 @@ from echelons.nodes.tool_execution.async_only import find_async_only
 from echelons.text.input_limits import shorten_repr
 from echelons.text.redaction import Redactor, redact_secrets
 from echelons.text.sanitize import sanitize_value
-from echelons.tree.members import Member, fingerprint_tree, measure_heights
+from echelons.tree.members import fingerprint_tree, measure_heights
 
 
 class AgentGraph(EditableGraph):
@@ -201,7 +201,7 @@ class AgentGraph(EditableGraph):
         kwargs: dict[str, Any],
     ) -> tuple[TreeEntry, dict[str, Any]]:
         """Return a run of the tree, and the other arguments of LangGraph's `stream`."""
-        identity = self._build_initial_identity(around)
+        identity = self.build_initial_identity(around)
         if not identity.turn:
             identity = replace(identity, turn=stored.turn if stored else str(uuid4()))
         entry, options = enter_tree(self, identity, config, around), dict(kwargs)
@@ -211,7 +211,8 @@ class AgentGraph(EditableGraph):
             options["durability"] = kwargs.get("durability") or "sync"
         return entry, options
 
-    def _build_initial_identity(self, around: RunnableConfig) -> Identity:
+    def build_initial_identity(self, around: RunnableConfig) -> Identity:
+        """Return the identity of the root, whose turn may still be empty."""
         configurable, metadata = around["configurable"], around.get("metadata") or {}
         turn = get_turn(configurable)
         # Inside another tree, it is below the agent whose node runs it.
@@ -244,7 +245,12 @@ def compile_tree(
     if not callable(callback):
         why = "it is no function from text to text; leave it out for the default"
         raise invalid_option("redactor", shorten_repr(callback), why)
-    levels = _get_levels(agent)
+    # They are built once, and live as long as the root.
+    levels: _Levels | None = get_compiled(agent)
+    if levels is None:
+        levels = _build_levels(agent)
+        # Two threads may both get here: each has built the same.
+        keep_compiled(agent, levels)
     saver: Any = open_checkpointer(checkpointer)
     root = levels.root
     builder = copy(root.builder)
@@ -346,16 +352,6 @@ class _Levels:
     models: Mapping[str, Any]
 
 
-def _get_levels(agent: Agent) -> _Levels:
-    """Return the levels of a tree, which are built once and live as long as its root."""
-    levels: _Levels | None = get_compiled(agent)
-    if levels is None:
-        levels = _build_levels(agent)
-        # Two threads may both get here: each has built the same.
-        keep_compiled(agent, levels)
-    return levels
-
-
 def _build_levels(agent: Agent) -> _Levels:
     tools = probe_tree(agent)
     policy, models = agent.delegation or DEFAULT_POLICY, resolve_models(agent)
@@ -425,7 +421,9 @@ class _LevelFactory:
         below = {
             subordinate.name: LazyLevel(
                 subordinate.name,
-                partial(self._build_member_level, subordinate, rules, agent.name, names),
+                partial(self.build_level, subordinate, rules, agent.name, names)
+                if isinstance(subordinate, Agent)
+                else partial(build_foreign_level, subordinate, self.history, self.journal),
             )
             for subordinate in agent.subordinates
         }
@@ -436,8 +434,11 @@ class _LevelFactory:
             can_call=supports_tool_calls(self.models[agent.name]),
             reports=bool(superior),
             depth=self.depth,
+            # Those of a policy are not meant for people.
             timeouts={
-                subordinate.name: self._get_timeout(subordinate, policy)
+                subordinate.name: subordinate.timeout
+                if isinstance(subordinate, Human)
+                else policy.compute_timeout(self.heights[subordinate.name])
                 for subordinate in agent.subordinates
             },
             tools=self.tools,
@@ -456,7 +457,9 @@ class _LevelFactory:
             guidance=self.guidance[agent.name],
             middleware=self.middleware[agent.name],
             has_budget=agent.name in self.budgeted,
-            build_spawned_level=partial(self._build_spawned_level, agent.name, rules),
+            build_spawned_level=lambda spawned: LazyLevel(
+                spawned.name, partial(self._build_spawned, agent.name, rules, spawned)
+            ),
             max_depth=self.limits.depth,
             is_spawned=is_spawned,
             models=self.models,
@@ -483,14 +486,10 @@ class _LevelFactory:
         above = (superior,) if superior else ()
         ToolLimits(self.models, self.tools, self.middleware, list_built_in, above).check(root)
 
-    def _build_spawned_level(self, superior: str, above: RulesByName, spawned: Agent) -> LazyLevel:
+    def _build_spawned(self, superior: str, above: RulesByName, spawned: Agent) -> LevelBuilder:
         """Return the level of an agent that was made at run time, the root of a tree of its own."""
         # Names below it are for itself, so those of two made after the same agent do not meet. What
         # is wrong with it is known when it runs, and is then its failure.
-        build = partial(self._build_spawned, superior, above, spawned)
-        return LazyLevel(spawned.name, build)
-
-    def _build_spawned(self, superior: str, above: RulesByName, spawned: Agent) -> LevelBuilder:
         tools = probe_tree(spawned)
         policy, depth = self.policies[superior], measure_heights(spawned)[spawned.name]
         policies = {superior: policy, **resolve_policies(spawned, policy)}
@@ -509,19 +508,6 @@ class _LevelFactory:
         )
         inner.check_tools(spawned, superior)
         return inner.build_level(spawned, above, superior, is_spawned=True)
-
-    def _get_timeout(self, member: Member, policy: DelegationPolicy) -> float | None:
-        """Return the seconds of a subordinate; those of a policy are not meant for people."""
-        if isinstance(member, Human):
-            return member.timeout
-        return policy.compute_timeout(self.heights[member.name])
-
-    def _build_member_level(
-        self, member: Member, above: RulesByName, superior: str, siblings: tuple[str, ...]
-    ) -> LevelBuilder:
-        if isinstance(member, Agent):
-            return self.build_level(member, above, superior, siblings)
-        return build_foreign_level(member, self.history, self.journal)
 
 
 def resolve_deriver(tree: str, deriver: Deriver | None) -> tuple[Deriver, Any]:

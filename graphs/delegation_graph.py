@@ -247,11 +247,12 @@ class DelegationGraph(DirectGraph):
         """The copy that runs one request."""
         return InlineGraph(**store_whole(self.run_fields))
 
-    def _prepare_run(self, input: Any, config: RunnableConfig | None) -> tuple[InlineGraph, Any]:
+    def prepare_run(self, input: Any, config: RunnableConfig | None) -> tuple[InlineGraph, Any]:
+        """Return the copy that runs an input, and the input as it takes it."""
         # The task of a run has the same input again when it is resumed.
         if type(input) is not dict or WAITING in input:
-            return super()._prepare_run(input, config)
-        return self.single_runner, self._start(input, config)
+            return super().prepare_run(input, config)
+        return self.single_runner, self.add_trigger(input, config)
 
 
 class CrowdGraph(DelegationGraph):

@@ -213,12 +213,13 @@ def _build_delegation_sends(
         queue = queues.setdefault(thread, [])
         queue.append((order if not queue else order.without_deadline()).stored())
     return [
-        Send("delegate", _build_input(queue, heads.get(thread))) for thread, queue in queues.items()
+        Send(
+            "delegate",
+            {
+                "queue": queue[:1],
+                "head": dict(heads.get(thread) or {}),
+                **({"waiting": queue[1:]} if queue[1:] else {}),
+            },
+        )
+        for thread, queue in queues.items()
     ]
-
-
-def _build_input(queue: list[dict[str, Any]], head: Head | None) -> dict[str, Any]:
-    state: dict[str, Any] = {"queue": queue[:1], "head": dict(head or {})}
-    if waiting := queue[1:]:
-        state["waiting"] = waiting
-    return state

@@ -114,15 +114,17 @@ def check_budgets(
         model = models.get(place.member.name)
         if not held or model is None:
             continue
-        limiting = [each for each in held if each.tokens or each.money]
-        if limiting and _is_silent(model) and not any(each.estimator for each in held):
-            kind = type(_unwrap(model)).__name__
+        limiting = [budget for budget in held if budget.tokens or budget.money]
+        bare = _unwrap(model)
+        reports_nothing = is_offline_planner(bare) or isinstance(bare, RunnableLambda)
+        if limiting and reports_nothing and not any(budget.estimator for budget in held):
+            kind = type(bare).__name__
             why = (
                 f"the model of {place.path_text!r}, {kind}, reports no tokens; give "
                 "Budget(estimator=...), or limit calls or seconds instead"
             )
             raise InvalidSetting("Budget", "tokens", limiting[0].tokens or limiting[0].money, why)
-        if priced := [each for each in held if each.money]:
+        if priced := [budget for budget in held if budget.money]:
             _check_price(model, priced[0], place.path_text, prices, needs_prices)
 
 
@@ -139,12 +141,6 @@ def _check_price(
         prices.estimate_cost(get_model_name(bare), 1, 1)
     except ConfigurationError as error:
         raise InvalidSetting("Budget", "money", budget.money, f"of {path!r}: {error}") from error
-
-
-def _is_silent(model: Any) -> bool:
-    """Return whether a model is known to report no tokens."""
-    bare = _unwrap(model)
-    return is_offline_planner(bare) or isinstance(bare, RunnableLambda)
 
 
 def _unwrap(model: Any) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from langchain_core.runnables import Runnable
 from langchain_core.tools import BaseTool
@@ -67,9 +67,6 @@ from echelons.tree.names import (
 )
 from echelons.tree.roster import describe_subordinates
 
-if TYPE_CHECKING:
-    from echelons.graphs.level_hooks import LevelHooks
-
 LevelBuilder = StateGraph[Any, Any, Any, Any]
 
 
@@ -105,6 +102,17 @@ class LevelPosition(Place):
     is_spawned: bool = False
     models: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def announces_notices(self) -> bool:
+        """Whether the agent's instructions name the mark of its notices."""
+        # They do where the library gives any guidance: a single agent has none.
+        if isinstance(self.guidance, str):
+            return False
+        agent, permissions = self.agent, self.agent.permissions
+        may_spawn = self.can_call and permissions.spawn
+        has_others = self.reports or agent.subordinates or may_spawn or permissions.contact_user
+        return bool(has_others or agent.contract or agent.memory or self.has_budget)
+
 
 def build_agent_level(
     position: LevelPosition, levels: Mapping[str, Runnable[Any, Any]]
@@ -114,7 +122,12 @@ def build_agent_level(
     own_tools = [
         position.tools[id(tool)] for tool in agent.tools if not get_provider_tool_name(tool)
     ]
-    hooks = _build_hooks(agent, position, own_tools)
+    hooks = None
+    if position.middleware:
+        # Only these levels need the package `langchain`.
+        from echelons.graphs.level_hooks import LevelHooks
+
+        hooks = LevelHooks(agent, position, own_tools)
     builder = hooks.builder if hooks else _create_builder(position.reports)
     nodes = hooks.nodes if hooks else LoopNodes()
     ends = [*nodes]
@@ -180,23 +193,24 @@ def build_agent_level(
     return builder
 
 
-def _build_hooks(agent: Agent, position: LevelPosition, tools: list[BaseTool]) -> LevelHooks | None:
-    """Return what the middleware of an agent adds to its level, its tools among them."""
-    if not position.middleware:
-        return None
-    # Only these levels need the package `langchain`.
-    from echelons.graphs.level_hooks import LevelHooks
-
-    return LevelHooks(agent, position, tools)
-
-
 def build_foreign_level(
     member: Member, history: GraphHistory, journal: Journal | None = None
 ) -> LevelBuilder:
     """Return the one-node graph of a level whose member is not an agent, not yet compiled."""
     # With a journal, its superior is told what it has asked the user.
     builder = _create_builder(reports=True)
-    node = _create_run_node(member, history)
+    node: Node
+    match member:
+        case FunctionMember():
+            node = RunFunction(member.function, member.contract)
+        case RunnableMember():
+            node = RunRunnable(member.runnable, member.contract)
+        case GraphMember():
+            node = RunGraph(member.graph, history, member.contract)
+        case Human():
+            node = RunHuman(history)
+        case _:
+            raise TypeError(f"{member!r} is no kind of subordinate that a level is made for")
     if journal and not isinstance(member, Human):
         node = ToldRun(node, member.name, journal)
     builder.add_node(RUN, node)
@@ -214,20 +228,6 @@ def _create_builder(reports: bool) -> LevelBuilder:
     if reports:
         return StateGraph(LevelState, input_schema=LevelInput, output_schema=LevelOutput)
     return StateGraph(RootState, input_schema=RootInput, output_schema=Conversation)
-
-
-def _create_run_node(member: Member, history: GraphHistory) -> Node:
-    match member:
-        case FunctionMember():
-            return RunFunction(member.function, member.contract)
-        case RunnableMember():
-            return RunRunnable(member.runnable, member.contract)
-        case GraphMember():
-            return RunGraph(member.graph, history, member.contract)
-        case Human():
-            return RunHuman(history)
-        case _:
-            raise TypeError(f"{member!r} is no kind of subordinate that a level is made for")
 
 
 def _name_members(agent: Agent) -> dict[str, Member]:
@@ -296,7 +296,7 @@ def _build_model(position: LevelPosition, tools: _LevelTools) -> AgentModel:
         tools.results,
         bind_more,
         tools.built_in[READ_RESULT].build_schema(),
-        announces_notices=_announces_notices(position),
+        announces_notices=position.announces_notices,
     )
 
 
@@ -328,6 +328,12 @@ def _build_settings(
             contact_user=agent.permissions.contact_user,
             max_depth=position.max_depth,
         )
+    repeat_rules = None
+    if position.max_repeats is not None:
+        # People answer questions as they like.
+        exempt = [tool.name for tool in tools.own if is_polling(tool)]
+        exempt += [tool.name for tool in tools.built_in.values() if tool.may_repeat]
+        repeat_rules = RepeatRules(position.max_repeats, frozenset(exempt))
     return ReasonSettings(
         model,
         callable_tools,
@@ -336,21 +342,10 @@ def _build_settings(
         position.depth,
         position.timeouts,
         position.max_refusals,
-        _build_repeat_rules(position.max_repeats, tools.own, tools.built_in),
+        repeat_rules,
         frozenset(tool.name for tool in tools.own if tool.return_direct),
         rules,
     )
-
-
-def _announces_notices(position: LevelPosition) -> bool:
-    """Return whether an agent's instructions name the mark of its notices."""
-    # They do where the library gives any guidance: a single agent has none.
-    if isinstance(position.guidance, str):
-        return False
-    agent, permissions = position.agent, position.agent.permissions
-    may_spawn = position.can_call and permissions.spawn
-    has_others = position.reports or agent.subordinates or may_spawn or permissions.contact_user
-    return bool(has_others or agent.contract or agent.memory or position.has_budget)
 
 
 def _is_person(agent: Agent, subordinate: str, way: str) -> bool:
@@ -362,17 +357,6 @@ def _is_person(agent: Agent, subordinate: str, way: str) -> bool:
             return False
         below = member.subordinates
     return isinstance(member, Human)
-
-
-def _build_repeat_rules(
-    limit: int | None, tools: Sequence[BaseTool], built_in: Mapping[str, BuiltIn]
-) -> RepeatRules | None:
-    """Return how often the same call may be made; people answer questions as they like."""
-    if limit is None:
-        return None
-    exempt = [tool.name for tool in tools if is_polling(tool)]
-    exempt += [tool.name for tool in built_in.values() if tool.may_repeat]
-    return RepeatRules(limit, frozenset(exempt))
 
 
 def _build_output_format(agent: Agent, model: Any) -> dict[str, Any]:

@@ -44,7 +44,13 @@ class LevelHooks:
         self._state_keys = frozenset(state.__annotations__)
         self.builder: LevelBuilder = StateGraph(state, input_schema=given, output_schema=output)
         direct = frozenset(tool.name for tool in tools if tool.return_direct)
-        self._hooks = {hook: self._build_nodes(hook, direct) for hook in _HOOKS}
+        self._hooks = {
+            hook: [
+                HookNode(middleware, hook, position.history, self._state_keys, direct)
+                for middleware in self._middleware.find(hook)
+            ]
+            for hook in _HOOKS
+        }
         entry = _get_first(self._hooks["before_model"], "reason")
         leaving = _get_first(self._hooks["after_agent"][::-1], END)
         self.nodes = LoopNodes(entry, leaving)
@@ -71,21 +77,14 @@ class LevelHooks:
         self.builder.add_edge(START, _get_first(hooks["before_agent"], entry))
         edge: Node = AfterReply(replied[0].node_name, after) if replied else after
         self.builder.add_conditional_edges(
-            "reason", edge, [*ends, END, *(each.node_name for each in replied[:1])]
+            "reason", edge, [*ends, END, *(node.node_name for node in replied[:1])]
         )
-
-    def _build_nodes(self, hook: str, direct_tools: frozenset[str]) -> list[HookNode]:
-        history = self._position.history
-        return [
-            HookNode(middleware, hook, history, self._state_keys, direct_tools)
-            for middleware in self._middleware.find(hook)
-        ]
 
     def _chain(
         self, nodes: Sequence[HookNode], last: str | Node, after: AfterReason, ends: Sequence[str]
     ) -> None:
         """Add nodes that run one after the other, each of which may jump."""
-        following: list[str | Node] = [*(each.node_name for each in nodes[1:]), last]
+        following: list[str | Node] = [*(node.node_name for node in nodes[1:]), last]
         for node, onward in zip(nodes, following, strict=False):
             self.builder.add_node(node.node_name, node)
             if isinstance(onward, str) and not node.jumps:

@@ -127,12 +127,12 @@ def _iterate_tools(
     agent: Agent, tools: Mapping[int, BaseTool], middleware: Sequence[Any]
 ) -> Iterator[tuple[str, str]]:
     """Yield the name and the description of each tool of an agent, but for the built-in ones."""
-    for given in agent.tools:
-        if not get_provider_tool_name(given):
-            made = tools[id(given)]
+    for declared in agent.tools:
+        if not get_provider_tool_name(declared):
+            made = tools[id(declared)]
             yield made.name, made.description
-    for each in middleware:
-        for own in getattr(each, "tools", ()):
+    for layer in middleware:
+        for own in getattr(layer, "tools", ()):
             yield own.name, own.description
     typed = get_inputs({subordinate.name: subordinate for subordinate in agent.subordinates})
     text = load_tool_texts("subordinate")["description"]
@@ -173,13 +173,16 @@ def resolve_reach(
     routed = {root.name: bool(superior)}
     for member in (place.member for place in walk_tree(root)):
         below, spawn = member.subordinates, get_permissions(member).spawn
-        routes = bool(spawn) or len(below) > 1 or any(each.subordinates for each in below)
+        routes = (
+            bool(spawn) or len(below) > 1 or any(subordinate.subordinates for subordinate in below)
+        )
         routes = routes or routed[member.name]
-        agents = [each for each in below if isinstance(each, Agent)]
+        agents = [subordinate for subordinate in below if isinstance(subordinate, Agent)]
         has_listeners = bool(below and (len(agents) > 1 or spawn or policies[member.name].progress))
-        for each in below:
-            routed[each.name] = routes
-            reach[each.name] = Reach(routes or get_contract(each) is not None, has_listeners)
+        for subordinate in below:
+            routed[subordinate.name] = routes
+            can_report = routes or get_contract(subordinate) is not None
+            reach[subordinate.name] = Reach(can_report, has_listeners)
     return reach
 
 
@@ -190,7 +193,7 @@ def list_built_in_tools(
     # A tool of the agent's own keeps its name: many have one called `ask`.
     tools = [*list_core_tools(place, results), *(tool for hook in hooks for tool in hook.tools)]
     tools = [tool for tool in tools if tool.name not in own_tools]
-    fields = [added for each in hooks for added in each.request_fields]
+    fields = [field for hook in hooks for field in hook.request_fields]
     for delegating in tools:
         if isinstance(delegating, DelegatingTool):
             delegating.add_fields(fields)
@@ -229,12 +232,8 @@ def list_shown_tools(
         roster = describe_subordinates(agent.subordinates)
         for schema in schemas:
             if isinstance(schema, DelegationTool):
-                _add_roster(schema, roster)
+                function = schema["function"]
+                description = "\n\n".join(filter(None, (function["description"], roster)))
+                if len(description) <= MAX_DESCRIPTION:
+                    function["description"] = description
     return [*tools, *provided, *typed, *schemas]
-
-
-def _add_roster(schema: DelegationTool, roster: str) -> None:
-    function = schema["function"]
-    description = "\n\n".join(filter(None, (function["description"], roster)))
-    if len(description) <= MAX_DESCRIPTION:
-        function["description"] = description

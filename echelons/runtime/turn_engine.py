@@ -321,7 +321,8 @@ class TurnEngine:
     ) -> Generator[RunEvent]:
         """Run the tree until it is idle, and yield the events."""
         try:
-            with closing(self._stream(input, turn, options, record)) as parts:
+            arguments = self._build_arguments(input, turn, options, record, self.loop)
+            with closing(cast("Generator[Any]", self.graph.stream(**arguments))) as parts:
                 for part in parts:
                     yield from record.record_part(part)
         except GraphDrained:
@@ -334,7 +335,9 @@ class TurnEngine:
     ) -> AsyncGenerator[RunEvent]:
         """Async version of `_stream_events`."""
         try:
-            async with aclosing(self._astream(input, turn, options, record)) as parts:
+            arguments = self._build_arguments(input, turn, options, record)
+            run = cast("AsyncGenerator[Any]", self.graph.astream(**arguments))
+            async with aclosing(run) as parts:
                 async for part in parts:
                     for event in record.record_part(part):
                         yield event
@@ -342,19 +345,6 @@ class TurnEngine:
             record.record_drain(mark)
         except Exception as error:  # noqa: BLE001  as above
             await self._aend_failed_turn(error)
-
-    def _stream(
-        self, input: Any, turn: Turn, options: RunOptions, record: RunRecord
-    ) -> Generator[Any]:
-        arguments = self._build_arguments(input, turn, options, record, self.loop)
-        parts = self.graph.stream(**arguments)
-        return cast("Generator[Any]", parts)
-
-    def _astream(
-        self, input: Any, turn: Turn, options: RunOptions, record: RunRecord
-    ) -> AsyncGenerator[Any]:
-        parts = self.graph.astream(**self._build_arguments(input, turn, options, record))
-        return cast("AsyncGenerator[Any]", parts)
 
     def _build_arguments(
         self,

@@ -60,7 +60,7 @@ class EditableGraph(InlineGraph):
         around = self.merge_call_config(config)
         place = self._find_edited_checkpoint(around)
         stored = run_plan(place[0], _read_stored_identity(place[1], around)) if place else None
-        identity = stored or self._build_initial_identity(around)
+        identity = stored or self.build_initial_identity(around)
         with _with_identity_in_context(identity, config, around) as named:
             return super().bulk_update_state(named, _convert_messages(supersteps))
 
@@ -73,7 +73,7 @@ class EditableGraph(InlineGraph):
         stored = (
             await arun_plan(place[0], _read_stored_identity(place[1], around)) if place else None
         )
-        identity = stored or self._build_initial_identity(around)
+        identity = stored or self.build_initial_identity(around)
         with _with_identity_in_context(identity, config, around) as named:
             return await super().abulk_update_state(named, _convert_messages(supersteps))
 
@@ -89,7 +89,7 @@ class EditableGraph(InlineGraph):
             # Few graphs have a config of their own, and merging makes every config whole first.
             return ensure_config(merge_configs(self.config, config) if self.config else config)
 
-    def _build_initial_identity(self, around: RunnableConfig) -> Identity | None:
+    def build_initial_identity(self, around: RunnableConfig) -> Identity | None:
         """Return the identity of the state where nothing is stored yet."""
         return None
 
@@ -172,22 +172,24 @@ class DirectGraph(EditableGraph):
         self, input: Any, config: RunnableConfig | None = None, **kwargs: Any
     ) -> Iterator[Any]:
         """Run the graph, see `CompiledStateGraph.stream`."""
-        runner, triggered = self._prepare_run(input, config)
+        runner, triggered = self.prepare_run(input, config)
         return runner.stream(triggered, _without_inherited(config), **kwargs)
 
     def astream(
         self, input: Any, config: RunnableConfig | None = None, **kwargs: Any
     ) -> AsyncIterator[Any]:
         """Async version of `stream`."""
-        runner, triggered = self._prepare_run(input, config)
+        runner, triggered = self.prepare_run(input, config)
         return runner.astream(triggered, _without_inherited(config), **kwargs)
 
-    def _prepare_run(self, input: Any, config: RunnableConfig | None) -> tuple[InlineGraph, Any]:
+    def prepare_run(self, input: Any, config: RunnableConfig | None) -> tuple[InlineGraph, Any]:
         """Return the copy that runs an input, and the input as it takes it."""
-        started = self._start(input, config) if isinstance(input, Mapping) else input
+        started = self.add_trigger(input, config) if isinstance(input, Mapping) else input
         return self.runner, started
 
-    def _start(self, input: Mapping[str, Any], config: RunnableConfig | None) -> dict[str, Any]:
+    def add_trigger(
+        self, input: Mapping[str, Any], config: RunnableConfig | None
+    ) -> dict[str, Any]:
         """Return an input with the trigger of the first node."""
         return {**input, f"{BRANCH_PREFIX}{self.entry(input, config or {})}": None}
 
