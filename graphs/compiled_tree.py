@@ -52,14 +52,14 @@ from echelons.graphs.invocation.entry import (
     enter_tree,
     stream_until_settled,
 )
-from echelons.graphs.invocation.input_validation import validate_input
-from echelons.graphs.invocation.resume_check import (
+from echelons.graphs.invocation.run_checks import (
     NOTHING_HIDDEN,
     Hidden,
     acheck_resume,
     afind_hidden,
     check_resume,
     find_hidden,
+    validate_input,
 )
 from echelons.graphs.level_graph import (
     LevelBuilder,

@@ -32,11 +32,16 @@ from echelons.checkpoints.threads.pending_work import list_triggered_nodes
 from echelons.delegation.spawned_agents import AgentSpecification, SpawnableAgent, get_spawnable
 from echelons.errors import MissingAgents
 from echelons.features.feature import AttemptHooks
-from echelons.graphs.channels import WAITING, store_whole
 from echelons.graphs.edges import DelegationEntry
 from echelons.graphs.pregel.inline_writes import InlineGraph
 from echelons.graphs.pregel.nested_graphs import DirectGraph
-from echelons.graphs.state import DelegationInput, DelegationOutput, DelegationState
+from echelons.graphs.state import (
+    WAITING,
+    DelegationInput,
+    DelegationOutput,
+    DelegationState,
+    store_whole,
+)
 from echelons.guards.limits import Limits
 from echelons.guards.permissions import (
     ALL_GRANTED,

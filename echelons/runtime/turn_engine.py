@@ -41,7 +41,7 @@ from echelons.delegation.spawned_agents import SpawnableAgent
 from echelons.errors import LeaseLost, NothingToResume, ThreadBusy
 from echelons.features.feature import RunScope
 from echelons.graphs.compiled_tree import AgentGraph
-from echelons.graphs.invocation.resume_check import check_checkpoint
+from echelons.graphs.invocation.run_checks import check_checkpoint
 from echelons.guards.gate import Halt
 from echelons.guards.prices import Prices
 from echelons.nodes.planning.segment_end import build_halt_update

@@ -7,7 +7,7 @@ from typing import Any
 from langgraph.channels import DeltaChannel
 
 from echelons import Agent
-from echelons.graphs.channels import PartsChannel
+from echelons.graphs.state import PartsChannel
 from echelons.testing import ScriptedModel, delegate
 
 CONFIG: Any = {"configurable": {"thread_id": "t"}}

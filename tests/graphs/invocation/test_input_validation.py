@@ -25,7 +25,7 @@ from langgraph.types import Command, Overwrite
 
 from echelons import Agent, SqliteCheckpointer
 from echelons.errors import InvalidInput
-from echelons.graphs.invocation.input_validation import validate_input
+from echelons.graphs.invocation.run_checks import validate_input
 from echelons.identity.lineage import OWN_KEYS
 from echelons.testing import Call, ScriptedModel
 from echelons.text.input_limits import INPUT_BYTES, MESSAGE_BYTES
