@@ -210,20 +210,20 @@ class Agent(_Compiled):
         keep(self, "response_format", self.contract.output if self.contract else None)
         keep(self, "theme", check_theme(self.theme))
         keep(self, "capabilities", check_capabilities(self.name, self.capabilities))
-        given = self.subordinates
-        with refuse_unreadable(lambda why: invalid_subordinate(self.name, given, why)):
-            keep(self, "subordinates", adopt_members(self.name, given))
-            for each in self.subordinates:
-                if isinstance(each, Agent) and each.limits.root_only_names:
+        subordinates = self.subordinates
+        with refuse_unreadable(lambda why: invalid_subordinate(self.name, subordinates, why)):
+            keep(self, "subordinates", adopt_members(self.name, subordinates))
+            for member in self.subordinates:
+                if isinstance(member, Agent) and member.limits.root_only_names:
                     raise ConfigurationError(
                         "agent {agent!r} has a superior, and limits on {limits}; these are "
                         "counted for a whole tree: give them to its root. Any agent may limit its "
                         "depth",
                         code="inner_limits",
-                        agent=each.name,
-                        limits=tuple(each.limits.root_only_names),
+                        agent=member.name,
+                        limits=tuple(member.limits.root_only_names),
                     )
-                if isinstance(each, Agent) and each.is_monitored:
+                if isinstance(member, Agent) and member.is_monitored:
                     keep(self, "is_monitored", True)
             check_tree(self, self.limits.depth)
             _check_side_requests(self)
@@ -386,20 +386,20 @@ def subordinate(
         name = check_name(name)
     with refuse_unreadable(lambda why: invalid_subordinate("", wrapped, why)):
         member: Any = adopt_member("", wrapped, name)
-        given: dict[str, Any] = {"name": name, "description": read_text(description)}
-        if description is not None and given["description"] is None:
+        fields: dict[str, Any] = {"name": name, "description": read_text(description)}
+        if description is not None and fields["description"] is None:
             raise invalid_field(member.name, "description", description, "str")
         if capabilities is not None:
-            given["capabilities"] = check_capabilities(name or member.name, capabilities)
+            fields["capabilities"] = check_capabilities(name or member.name, capabilities)
         if contract is not None:
             if not isinstance(contract, Contract) or not hasattr(member, "contract"):
                 expected = "Contract, for an agent, a graph, a Runnable or a function"
                 raise invalid_field(member.name, "contract", contract, expected)
-            given["contract"] = contract
+            fields["contract"] = contract
             if isinstance(member, Agent):
                 member = replace(member, contract=None, response_format=None)
         changed: Member = replace(
-            member, **{key: each for key, each in given.items() if each is not None}
+            member, **{key: value for key, value in fields.items() if value is not None}
         )
     return changed
 
@@ -466,10 +466,10 @@ def _check_guidance(agent: str, guidance: Any) -> str | Mapping[str, str] | None
     if guidance is None or issubclass(type(guidance), str):
         return read_text(guidance)
     if isinstance(guidance, Mapping):
-        texts = {read_text(name): read_text(each) for name, each in list_items(guidance.items())}
-        known = {name: each for name, each in texts.items() if name and each is not None}
-        if len(known) == len(texts) and known.keys() <= set(GUIDANCE_PARTS):
-            return MappingProxyType(known)
+        texts = {read_text(name): read_text(text) for name, text in list_items(guidance.items())}
+        named = {name: text for name, text in texts.items() if name and text is not None}
+        if len(named) == len(texts) and named.keys() <= set(GUIDANCE_PARTS):
+            return MappingProxyType(named)
     raise invalid_field(agent, "guidance", guidance, GUIDANCE)
 
 
@@ -518,42 +518,42 @@ def _find_nearest_built_in(name: object) -> str:
 
 
 def _check_middleware(agent: Agent) -> tuple[Any, ...]:
-    given: Any = agent.middleware
-    if isinstance(given, (str, bytes, Mapping)) or not hasattr(given, "__iter__"):
-        raise invalid_field(agent.name, "middleware", given, MIDDLEWARE)
+    middleware: Any = agent.middleware
+    if isinstance(middleware, (str, bytes, Mapping)) or not hasattr(middleware, "__iter__"):
+        raise invalid_field(agent.name, "middleware", middleware, MIDDLEWARE)
     # An instance has loaded LangChain, which the domain does not import.
     loaded = sys.modules.get("langchain.agents.middleware.types")
     kind: Any = getattr(loaded, "AgentMiddleware", ())
     names: set[str] = set()
-    checked = tuple(list_items(given))
-    for each in checked:
-        if not isinstance(each, kind):
-            raise invalid_field(agent.name, "middleware", each, MIDDLEWARE)
+    checked = tuple(list_items(middleware))
+    for layer in checked:
+        if not isinstance(layer, kind):
+            raise invalid_field(agent.name, "middleware", layer, MIDDLEWARE)
         # They become the names of nodes.
-        if not isinstance(each.name, str) or not each.name or set(each.name) & set("|:"):
-            raise invalid_name(str(each.name), "a middleware is a node: no ':' and no '|'")
-        if each.name in names:
-            raise duplicate_name(each.name, (f"middleware of {agent.name}",))
-        names.add(each.name)
+        if not isinstance(layer.name, str) or not layer.name or set(layer.name) & set("|:"):
+            raise invalid_name(str(layer.name), "a middleware is a node: no ':' and no '|'")
+        if layer.name in names:
+            raise duplicate_name(layer.name, (f"middleware of {agent.name}",))
+        names.add(layer.name)
         # LangChain's own state has `jump_to`, too.
-        added = getattr(each.state_schema, "__annotations__", {})
+        added = getattr(layer.state_schema, "__annotations__", {})
         for key in (PRIVATE_KEYS - {"jump_to"}) & added.keys():
-            where = ("the state of every agent", f"that of the middleware {each.name}")
+            where = ("the state of every agent", f"that of the middleware {layer.name}")
             raise duplicate_name(key, where)
     check_middleware_tools(agent, checked)
     return checked
 
 
 def _check_contract(agent: Agent) -> Contract | None:
-    given: Any = agent.contract
-    if given is None:
+    contract: Any = agent.contract
+    if contract is None:
         return Contract(output=agent.response_format) if agent.response_format else None
-    if not isinstance(given, Contract):
-        raise invalid_field(agent.name, "contract", given, "Contract")
-    if agent.response_format not in (None, given.output):
+    if not isinstance(contract, Contract):
+        raise invalid_field(agent.name, "contract", contract, "Contract")
+    if agent.response_format not in (None, contract.output):
         why = "the output of the contract, which is given too"
         raise invalid_field(agent.name, "response_format", agent.response_format, why)
-    return given
+    return contract
 
 
 def _check_subordinate_tools(agent: Agent) -> None:
@@ -570,47 +570,49 @@ def _check_subordinate_tools(agent: Agent) -> None:
 
 def _check_monitors(agent: Agent) -> tuple[Monitor, ...]:
     """Return the monitors of an agent whose names, and those below it, are unique in its tree."""
-    given: Any = agent.monitors
-    if isinstance(given, (str, bytes, Mapping)) or not hasattr(given, "__iter__"):
-        raise invalid_field(agent.name, "monitors", given, MONITORS)
-    own = tuple(list_items(given))
+    monitors: Any = agent.monitors
+    if isinstance(monitors, (str, bytes, Mapping)) or not hasattr(monitors, "__iter__"):
+        raise invalid_field(agent.name, "monitors", monitors, MONITORS)
+    declared = tuple(list_items(monitors))
     places = [*walk_tree(agent)]
-    known = {place.path_text for place in places} | {place.member.name for place in places}
-    for each in own:
-        if not isinstance(each, Monitor):
-            raise invalid_field(agent.name, "monitors", each, MONITORS)
-        if each.watches and each.watches not in known:
-            raise invalid_field(each.name, "watches", each.watches, "the name of an agent below")
+    names = {place.path_text for place in places} | {place.member.name for place in places}
+    for monitor in declared:
+        if not isinstance(monitor, Monitor):
+            raise invalid_field(agent.name, "monitors", monitor, MONITORS)
+        if monitor.watches and monitor.watches not in names:
+            raise invalid_field(
+                monitor.name, "watches", monitor.watches, "the name of an agent below"
+            )
     taken = {place.member.name: place.path_text for place in places}
     for place in places:
-        below = own if place.member is agent else getattr(place.member, "monitors", ())
-        for each in below:
-            path = PATH_SEPARATOR.join((*place.path, each.name))
-            if each.name in taken:
-                raise duplicate_name(each.name, (taken[each.name], path))
-            taken[each.name] = path
-    return own
+        below = declared if place.member is agent else getattr(place.member, "monitors", ())
+        for monitor in below:
+            path = PATH_SEPARATOR.join((*place.path, monitor.name))
+            if monitor.name in taken:
+                raise duplicate_name(monitor.name, (taken[monitor.name], path))
+            taken[monitor.name] = path
+    return declared
 
 
 def _check_side_requests(agent: Agent) -> None:
     """Check that the agents that an agent's middleware asks are its subordinates."""
-    names = {each.name for each in agent.subordinates}
-    for each in agent.middleware:
-        for name in getattr(each, "asks", ()):
+    names = {subordinate.name for subordinate in agent.subordinates}
+    for layer in agent.middleware:
+        for name in getattr(layer, "asks", ()):
             if name not in names:
-                allowed = f"a {each.name} that asks one of {', '.join(sorted(names)) or 'nobody'}"
+                allowed = f"a {layer.name} that asks one of {', '.join(sorted(names)) or 'nobody'}"
                 raise invalid_field(agent.name, "middleware", name, allowed)
 
 
 def check_middleware_tools(agent: Agent, middleware: Sequence[Any]) -> None:
     """Check that the tools of an agent's middleware have names that are free."""
     taken = {getattr(tool, "name", None) or getattr(tool, "__name__", "") for tool in agent.tools}
-    for each in middleware:
-        for tool in getattr(each, "tools", ()):
+    for layer in middleware:
+        for tool in getattr(layer, "tools", ()):
             if tool.name in RESERVED_TOOLS:
                 raise invalid_name(tool.name, "a tool of every agent is called so")
             if tool.name in taken:
-                where = (f"tools of {agent.name}", f"the middleware {each.name} of {agent.name}")
+                where = (f"tools of {agent.name}", f"the middleware {layer.name} of {agent.name}")
                 raise duplicate_name(tool.name, where)
             taken.add(tool.name)
 

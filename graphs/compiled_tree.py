@@ -319,7 +319,7 @@ def _compile_level(level: LazyLevel) -> None:
     # What is passed on to another agent is none of a middleware's.
     relay = "reason" if "reason" in builder.nodes else first
     whole = LevelGraph(
-        entry=lambda given, config: relay if given.get("forward") else first, **compiled.__dict__
+        entry=lambda state, config: relay if state.get("forward") else first, **compiled.__dict__
     )
     keys = frozenset(builder.schemas[builder.input_schema])
     whole.carried_keys = keys - LevelInput.__annotations__.keys()
@@ -376,9 +376,9 @@ def _build_levels(agent: Agent) -> _Levels:
     # LangGraph gives each its scope, and those of the levels below to the root.
     transformers: dict[int, Any] = {
         id(transformer): transformer
-        for given in levels.middleware.values()
-        for one in given
-        for transformer in one.transformers
+        for layers in levels.middleware.values()
+        for layer in layers
+        for transformer in layer.transformers
     }
     builder = levels.build_level(agent, {})
     root = builder.compile(name=agent.name, transformers=[*transformers.values()])

@@ -132,8 +132,8 @@ def build_spawned_agent(
                 profile="",
             )
         # Those that its superior may not give any more are left out.
-        given = allowed.tools if allowed else ()
-        tools = [tools_by_name[name] for name in spec.tools if name in given]
+        allowed_tools = allowed.tools if allowed else ()
+        tools = [tools_by_name[name] for name in spec.tools if name in allowed_tools]
     tools = [tool for tool in tools if grant.allows_tool(_get_tool_name(tool))]
     names = {_get_tool_name(tool) for tool in tools}
     may_contact = superior.permissions.contact_user
@@ -145,7 +145,7 @@ def build_spawned_agent(
         name=spec.name,
         description=spec.role,
         tools=tools,
-        subordinates=tuple(_narrow_member(each, spawn, may_contact) for each in below),
+        subordinates=tuple(_narrow_member(member, spawn, may_contact) for member in below),
         permissions=NO_PERMISSIONS,
         limits=Limits(),
         response_format=None,
@@ -178,14 +178,14 @@ def _narrow_member(member: Member, allowed: Spawn | None, contact_user: bool) ->
     below = tuple(
         _narrow_member(subordinate, allowed, contact_user) for subordinate in member.subordinates
     )
-    own, had = member.permissions, member.permissions.spawn
+    permissions, had = member.permissions, member.permissions.spawn
     spawn = allowed.intersect(had) if allowed and had else None
-    may_contact = own.contact_user and contact_user
-    if (spawn, may_contact) == (had, own.contact_user) and below == member.subordinates:
+    may_contact = permissions.contact_user and contact_user
+    if (spawn, may_contact) == (had, permissions.contact_user) and below == member.subordinates:
         return member
-    given = own.model_copy(update={"contact_user": may_contact, "spawn": spawn})
+    narrowed = permissions.model_copy(update={"contact_user": may_contact, "spawn": spawn})
     cut = replace(member, subordinates=below, permissions=NO_PERMISSIONS, response_format=None)
-    return replace(cut, permissions=fit_permissions(cut, given), response_format=None)
+    return replace(cut, permissions=fit_permissions(cut, narrowed), response_format=None)
 
 
 def _get_tool_name(tool: Any) -> str:

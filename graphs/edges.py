@@ -168,23 +168,23 @@ def _build_delegation_sends(
     ended: Mapping[str, Any] = state.get("parts") or {}
     beside: Sequence[str] = message.response_metadata.get(SIDE_BY_SIDE_KEY) or ()
     queues: dict[str, list[dict[str, Any]]] = {}
-    for asked, parted in iterate_requests(message, calls):
-        call_id = asked.call_id
-        own = derive_subordinate_thread_id(identity.thread_id, message.id or "", call_id)
+    for part, parted in iterate_requests(message, calls):
+        call_id = part.call_id
+        new_thread = derive_subordinate_thread_id(identity.thread_id, message.id or "", call_id)
         # A call that a person wrote into the state has no thread yet: it starts one.
-        thread = threads.get(call_id, own)
+        thread = threads.get(call_id, new_thread)
         if call_id in notes:
-            request = request_as_sent(asked, parted, message, identity.agent, identity.thread_id)
+            request = request_as_sent(part, parted, message, identity.agent, identity.thread_id)
         elif forward:
             request_id = derive_request_id(identity.thread_id, message.id or "", call_id)
             request = RelayedRequest.load(forward).build_next_request(request_id)
         else:
-            subordinate = heads[thread]["agent"] if thread in heads else asked.subordinate
-            given = limits(subordinate).fields
+            subordinate = heads[thread]["agent"] if thread in heads else part.subordinate
+            fields = limits(subordinate).fields
             if thread in heads:
-                given["current"] = subordinate
+                fields["current"] = subordinate
             request = build_request(
-                asked, parted, message, identity.agent, identity.thread_id, **given
+                part, parted, message, identity.agent, identity.thread_id, **fields
             )
         if request.id in ended:
             continue
@@ -192,10 +192,10 @@ def _build_delegation_sends(
             request,
             call_id,
             thread,
-            thread != own,
+            thread != new_thread,
             message.id or "",
-            tool=asked.tool,
-            is_new=asked.is_new,
+            tool=part.tool,
+            is_new=part.is_new,
             beside=call_id in beside,
         )
         if SPAWNED_KEY in message.response_metadata:
@@ -204,11 +204,11 @@ def _build_delegation_sends(
             order = replace(order, reset=bool(forward["reset"]))
         elif candidates := load_candidates(message, call_id):
             order = replace(
-                order, candidates=candidates.without_first(), reset=asked.reset, routed=True
+                order, candidates=candidates.without_first(), reset=part.reset, routed=True
             )
         if parted:
             race = derive_request_id(identity.thread_id, message.id or "", parted.call_id)
-            order = replace(order, race_entry=RaceEntry(race, asked.group, parted.join.enough))
+            order = replace(order, race_entry=RaceEntry(race, part.group, parted.join.enough))
         # Two parallel requests on one thread would start from one head, and one would be lost.
         queue = queues.setdefault(thread, [])
         queue.append((order if not queue else order.without_deadline()).stored())

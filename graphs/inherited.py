@@ -101,16 +101,20 @@ def find_budgeted(root: Agent, inherited: bool = False) -> frozenset[str]:
 def check_budgets(
     root: Agent,
     models: Mapping[str, Any],
-    given: Budget | None = None,
+    turn_budget: Budget | None = None,
     prices: Prices | None = None,
     needs_prices: bool = False,
 ) -> None:
     """Check that what the agents of a tree spend can be known, where they have a budget."""
     budgets: dict[str, tuple[Budget, ...]] = {}
     for place in walk_tree(root):
-        above = budgets[place.path[-2]] if len(place.path) > 1 else ((given,) if given else ())
-        own = get_permissions(place.member).budget
-        held = budgets[place.member.name] = (*above, own) if own else above
+        inherited = (
+            budgets[place.path[-2]]
+            if len(place.path) > 1
+            else ((turn_budget,) if turn_budget else ())
+        )
+        declared = get_permissions(place.member).budget
+        held = budgets[place.member.name] = (*inherited, declared) if declared else inherited
         model = models.get(place.member.name)
         if not held or model is None:
             continue

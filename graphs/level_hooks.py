@@ -40,9 +40,11 @@ class LevelHooks:
         self._position = position
         tools += self._middleware.tools
         base = (LevelState, LevelInput, LevelOutput) if position.reports else _ROOT
-        state, given, output = self._middleware.build_schemas(*base)
-        self._state_keys = frozenset(state.__annotations__)
-        self.builder: LevelBuilder = StateGraph(state, input_schema=given, output_schema=output)
+        schema, input_schema, output_schema = self._middleware.build_schemas(*base)
+        self._state_keys = frozenset(schema.__annotations__)
+        self.builder: LevelBuilder = StateGraph(
+            schema, input_schema=input_schema, output_schema=output_schema
+        )
         direct = frozenset(tool.name for tool in tools if tool.return_direct)
         self._hooks = {
             hook: [

@@ -132,8 +132,8 @@ def _iterate_tools(
             made = tools[id(declared)]
             yield made.name, made.description
     for layer in middleware:
-        for own in getattr(layer, "tools", ()):
-            yield own.name, own.description
+        for layer_tool in getattr(layer, "tools", ()):
+            yield layer_tool.name, layer_tool.description
     typed = get_inputs({subordinate.name: subordinate for subordinate in agent.subordinates})
     text = load_tool_texts("subordinate")["description"]
     for member in agent.subordinates:

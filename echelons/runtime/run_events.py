@@ -230,14 +230,17 @@ class EventTranslator:
         # A node of a level is never given what it writes, and may have been given a long thread.
         # A hook of a middleware may change what it was given.
         is_hook = _is_hook(payload["name"])
-        given = [*_list_messages(state)] if is_hook or _is_foreign(namespace) else ()
+        earlier = [*_list_messages(state)] if is_hook or _is_foreign(namespace) else ()
         # A message gets its id when it is stored.
-        known = {id(each) for each in given} | {each.id for each in given if each.id}
+        earlier_ids = {
+            *(id(message) for message in earlier),
+            *(message.id for message in earlier if message.id),
+        }
         for message in _list_messages(payload["result"]):
-            is_known = has_tasks_within or id(message) in known or message.id in known
-            if is_hook and is_known:
+            is_earlier = has_tasks_within or id(message) in earlier_ids or message.id in earlier_ids
+            if is_hook and is_earlier:
                 continue
-            usage = Usage() if is_known else read_message_usage(message)
+            usage = Usage() if is_earlier else read_message_usage(message)
             if self.noted_calls and usage.model_calls:
                 self.noted_calls.pop(message.id or "", None)
             yield message, usage
@@ -329,8 +332,8 @@ class EventTranslator:
             if part.startswith(f"{RUN}:") and depth + 1 < len(namespace):
                 return False
             origin = self._origins.get(namespace[: depth + 1])
-            asked = origin.stored_request if origin else None
-            race = RaceEntry.load(asked["part"]).race if asked and "part" in asked else None
+            request = origin.stored_request if origin else None
+            race = RaceEntry.load(request["part"]).race if request and "part" in request else None
             if race in self._decided_races:
                 return False
         return True
@@ -481,20 +484,20 @@ def _call_events(origin: _TaskOrigin, message: AIMessage) -> Iterator[RunEvent]:
     begun = load_sent_requests(message, agent, origin.thread_id)
     threads: Mapping[str, str] = message.response_metadata.get(THREADS_KEY) or {}
     for call in message.tool_calls:
-        question = [(call["id"] or "", call["args"])]
+        calls = [(call["id"] or "", call["args"])]
         kind = (
             RunEventKind.DELEGATION
             if call["name"] in _CALLING_TOOLS or is_typed_call(message, call)
             else RunEventKind.TOOL_CALL
         )
         if parted := load_fan_out(message, call["id"] or ""):
-            question = [(part.call_id, part.arguments) for part in parted.parts if part.subordinate]
+            calls = [(part.call_id, part.arguments) for part in parted.parts if part.subordinate]
             kind = RunEventKind.DELEGATION
-        for each, arguments in question:
-            data = {"id": each, "arguments": arguments}
-            if each in begun:
-                data["request"] = begun[each].stored()
-                data["thread_id"] = threads[each]
+        for call_id, arguments in calls:
+            data = {"id": call_id, "arguments": arguments}
+            if call_id in begun:
+                data["request"] = begun[call_id].stored()
+                data["thread_id"] = threads[call_id]
             yield RunEvent(origin.path, kind, call["name"], thread_id=origin.thread_id, data=data)
 
 

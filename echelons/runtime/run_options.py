@@ -65,23 +65,23 @@ class RunOptions:
         notes, keys = check_metadata(metadata), _check_texts("stored_keys", stored_keys)
         for key in filter(is_written_by_library, notes):
             raise invalid_note(shorten_repr(key), _TAKEN)
-        given = _check_configurable(configurable)
+        configured = _check_configurable(configurable)
         for key in keys:
             if why := _explain_unstorable(key, notes):
                 raise invalid_option("stored_keys", shorten_repr(key), why)
-            if key not in given:
+            if key not in configured:
                 continue
-            value = given[key]
+            value = configured[key]
             if not issubclass(type(value), _SCALARS):
                 why = f"it is of type {type(value).__name__}; only texts, numbers, true and false"
                 raise invalid_option(
                     "stored_keys", f"{key}={shorten_repr(value)}", f"{why} are stored"
                 )
-            given[key] = copy_plain(value, "metadata and stored_keys", NOTE_BYTES)[0]
+            configured[key] = copy_plain(value, "metadata and stored_keys", NOTE_BYTES)[0]
         handlers = _check_callbacks(callbacks)
-        own = cls(notes, context, given, handlers, _check_texts("tags", tags), keys)
-        measure_size(own.stored_metadata, "metadata and stored_keys", NOTE_BYTES)
-        return own
+        options = cls(notes, context, configured, handlers, _check_texts("tags", tags), keys)
+        measure_size(options.stored_metadata, "metadata and stored_keys", NOTE_BYTES)
+        return options
 
     @property
     def stored_metadata(self) -> dict[str, Any]:
@@ -105,15 +105,15 @@ class RunOptions:
         if not stored and not self.stored_keys:
             return self
         restored = {key: stored[key] for key in stored if key not in self.configurable}
-        given = {**self.configurable, **restored}
+        configured = {**self.configurable, **restored}
         for key in self.stored_keys:
-            if key not in given:
+            if key not in configured:
                 why = (
                     "configurable= has no such key, and this turn has not stored it; give it there"
                 )
                 raise invalid_option("stored_keys", shorten_repr(key), why)
         keys = tuple(dict.fromkeys((*self.stored_keys, *restored)))
-        return replace(self, configurable=given, stored_keys=keys) if restored else self
+        return replace(self, configurable=configured, stored_keys=keys) if restored else self
 
     def build_config(self, thread: SessionThread) -> RunnableConfig:
         """Return the LangGraph config of a run."""
@@ -141,12 +141,12 @@ def _check_texts(option: str, value: Any) -> tuple[str, ...]:
     return tuple(read_text(text) or "" for text in texts)
 
 
-def _check_callbacks(given: Any) -> Callbacks:
-    if given is None or issubclass(type(given), BaseCallbackManager):
-        return given  # type: ignore[no-any-return]
-    is_list = issubclass(type(given), (list, tuple))
-    with _refuse_unreadable_option("callbacks", given):
-        handlers = list_items(given) if is_list else [given]
+def _check_callbacks(callbacks: Any) -> Callbacks:
+    if callbacks is None or issubclass(type(callbacks), BaseCallbackManager):
+        return callbacks  # type: ignore[no-any-return]
+    is_list = issubclass(type(callbacks), (list, tuple))
+    with _refuse_unreadable_option("callbacks", callbacks):
+        handlers = list_items(callbacks) if is_list else [callbacks]
     for handler in handlers:
         if not is_list or not issubclass(type(handler), BaseCallbackHandler):
             why = "give a list of LangChain's callback handlers, or a callback manager"
@@ -154,21 +154,21 @@ def _check_callbacks(given: Any) -> Callbacks:
     return handlers
 
 
-def _check_configurable(given: Any) -> dict[str, Any]:
-    if given is None:
+def _check_configurable(configurable: Any) -> dict[str, Any]:
+    if configurable is None:
         return {}
-    with _refuse_unreadable_option("configurable", given):
-        if not isinstance(given, Mapping):
-            raise invalid_option("configurable", shorten_repr(given), "it is no mapping")
-        entries = list_items(given.items())
+    with _refuse_unreadable_option("configurable", configurable):
+        if not isinstance(configurable, Mapping):
+            raise invalid_option("configurable", shorten_repr(configurable), "it is no mapping")
+        entries = list_items(configurable.items())
         for key, _ in entries:
             if why := _explain_unusable(read_text(key)):
                 raise invalid_option("configurable", shorten_repr(key), why)
         return {read_text(key) or "": value for key, value in entries}
 
 
-def _refuse_unreadable_option(option: str, given: object) -> AbstractContextManager[None]:
-    return refuse_unreadable(lambda why: invalid_option(option, shorten_repr(given), why))
+def _refuse_unreadable_option(option: str, value: object) -> AbstractContextManager[None]:
+    return refuse_unreadable(lambda why: invalid_option(option, shorten_repr(value), why))
 
 
 def _explain_unusable(key: str | None) -> str:

@@ -344,26 +344,28 @@ class Session:
         await aend_left_run(self._engine)
         return await self._astart_run(request)
 
-    def _check_budget(self, given: Budget | None) -> Budget | None:
+    def _check_budget(self, budget: Budget | None) -> Budget | None:
         """Return the budget of a turn, within what the root's permissions allow."""
-        if given is None:
+        if budget is None:
             return None
-        if not issubclass(type(given), Budget):
-            raise InvalidSetting("send", "budget", given, "give a Budget, or leave it out")
-        if given.fault:
-            raise InvalidSetting("send", "budget", given, given.fault)
+        if not issubclass(type(budget), Budget):
+            raise InvalidSetting("send", "budget", budget, "give a Budget, or leave it out")
+        if budget.fault:
+            raise InvalidSetting("send", "budget", budget, budget.fault)
         graph = self.graph
         allowed = graph.agent.permissions.budget
-        most = allowed.amounts if allowed else {}
-        for unit, amount in given.amounts.items():
-            if unit in most and amount > most[unit]:
-                why = f"the root's Permissions(budget=...) allow {format_amount(unit, most[unit])}"
+        limits = allowed.amounts if allowed else {}
+        for unit, amount in budget.amounts.items():
+            if unit in limits and amount > limits[unit]:
+                why = (
+                    f"the root's Permissions(budget=...) allow {format_amount(unit, limits[unit])}"
+                )
                 raise InvalidSetting("Budget", unit, amount, why)
-        check_budgets(graph.agent, graph.models, given, self.prices, needs_prices=True)
+        check_budgets(graph.agent, graph.models, budget, self.prices, needs_prices=True)
         own = allowed.estimator if allowed else None
-        estimator = given.estimator or own
-        whole: dict[str, Any] = {**most, **given.amounts}
-        return Budget(**whole, warn_at=given.warn_at, estimator=estimator)
+        estimator = budget.estimator or own
+        whole: dict[str, Any] = {**limits, **budget.amounts}
+        return Budget(**whole, warn_at=budget.warn_at, estimator=estimator)
 
     def answer(
         self,

@@ -370,30 +370,30 @@ def build_send_request(
     contract: Contract | None = None,
 ) -> SendRequest:
     """Return the request to send a task; `contract` is the root's."""
-    given: Any = read_text(task)
+    content: Any = read_text(task)
     fields: Mapping[str, Any] | None = None
     if contract and contract.input and not addressee:
-        fields = _read_root_input(contract, task, given)
-        given = render_input(fields)
-    if given is not None:
-        given = check_value(given, "the task")
+        fields = _read_root_input(contract, task, content)
+        content = render_input(fields)
+    if content is not None:
+        content = check_value(content, "the task")
     elif issubclass(type(task), (list, tuple)):
         with refuse_unreadable(lambda why: invalid_task(task, why)):
-            given = list_items(task)
-            fault = find_block_fault(given) if given else ""
+            content = list_items(task)
+            fault = find_block_fault(content) if content else ""
         if not fault:
-            given = copy_blocks(given, "the task")
+            content = copy_blocks(content, "the task")
             # What a block said of itself may have been something else.
-            fault = find_block_fault(given) if given else ""
+            fault = find_block_fault(content) if content else ""
         if fault:
             raise invalid_task(task, fault)
-    if not given or (isinstance(given, str) and not given.strip()):
+    if not content or (isinstance(content, str) and not content.strip()):
         raise invalid_task(task)
-    if addressee and not isinstance(given, str):
+    if addressee and not isinstance(content, str):
         raise invalid_task(task, "only a text can be sent to an agent below the root")
     turn = None if turn_id is None else check_id(turn_id, "turn_id")
     context = check_context(request_context, "request_context")
-    return SendRequest(given, turn, context, addressee, fields)
+    return SendRequest(content, turn, context, addressee, fields)
 
 
 def _read_root_input(contract: Contract, task: Any, text: str | None) -> dict[str, Any]:
@@ -414,10 +414,10 @@ def build_answer_request(
             list_items(question.items()) if isinstance(question, Mapping) else [(question, value)]
         )
         answers: dict[str, Any] = {}
-        for key, each in pairs:
+        for key, answer in pairs:
             if (name := read_text(key)) is None:
                 raise invalid_id("id of a question", shorten_repr(key))
-            answers[name] = each if each is MISSING else _to_json(each)
+            answers[name] = answer if answer is MISSING else _to_json(answer)
     if is_mapping and value is not MISSING:
         raise QuestionError(
             "no question is named for the answer {value:short}, which stands beside answers to "
@@ -429,10 +429,10 @@ def build_answer_request(
         )
     if not answers:
         raise _answer_missing()
-    for name, each in answers.items():
-        if each is MISSING:
+    for name, answer in answers.items():
+        if answer is MISSING:
             raise _answer_missing(name)
-        answers[name] = check_value(each, f"the answer to {shorten_repr(name)}")
+        answers[name] = check_value(answer, f"the answer to {shorten_repr(name)}")
     return AnswerRequest(answers, choose_user_name(by))
 
 
@@ -442,16 +442,16 @@ def _to_json(answer: Any) -> Any:
     if isinstance(listed, list | tuple):
         # It may never end; one more item than bytes are allowed is too large.
         items = islice(listed, MESSAGE_BYTES + 1)
-        plain = [each.to_json() if isinstance(each, Decision) else each for each in items]
+        plain = [item.to_json() if isinstance(item, Decision) else item for item in items]
         return plain if listed is answer else {**answer, "decisions": plain}
     return answer.to_json() if isinstance(answer, Decision) else answer
 
 
 def _find_turn(thread: SessionThread, turn: str) -> ReadPlan[turns.TurnRecord | None]:
-    found: turns.TurnRecord | None = yield LedgerQuery(
+    record: turns.TurnRecord | None = yield LedgerQuery(
         lambda ledger: ledger.query(lambda open_: turns.find_turn(open_, thread.id, turn))
     )
-    return found
+    return record
 
 
 def _write_nothing(open_: Transaction) -> None:
@@ -460,10 +460,10 @@ def _write_nothing(open_: Transaction) -> None:
 
 def _continue_turn(thread: SessionThread, status: ThreadStatus) -> ReadPlan[StartRun | None]:
     """Return how a turn continues, `None` if it needs new answers."""
-    given = yield from answer_outbox.read_stored_answers(thread.id, status)
-    if status.questions and not (given or status.pending_work.can_proceed):
+    answers = yield from answer_outbox.read_stored_answers(thread.id, status)
+    if status.questions and not (answers or status.pending_work.can_proceed):
         return None
-    return _continue_with(Command(resume=given) if given else None, status)
+    return _continue_with(Command(resume=answers) if answers else None, status)
 
 
 def _continue_with(graph_input: Command[Any] | None, status: ThreadStatus) -> StartRun:

@@ -82,7 +82,7 @@ ALLOWED_ROLES = ("user", "assistant", "tool")
 """Message roles that are accepted, as providers call them."""
 
 
-def validate_input(given: Any, config: RunnableConfig | None) -> Any:
+def validate_input(input: Any, config: RunnableConfig | None) -> Any:
     """Return the validated input of a run; `None` and commands have no messages."""
     configurable = (config or {}).get("configurable") or {}
     embedded = is_embedded(configurable)
@@ -91,16 +91,16 @@ def validate_input(given: Any, config: RunnableConfig | None) -> Any:
             lambda why: invalid_option("configurable", shorten_repr(configurable), why)
         ):
             _check_configurable(configurable)
-    if given is None or issubclass(type(given), Command):
-        return given
+    if input is None or issubclass(type(input), Command):
+        return input
     if embedded:
-        return normalize_messages(given)
+        return normalize_messages(input)
     if configurable.get("thread_id") is not None:
         check_id(configurable["thread_id"], "thread_id")
-    with refuse_unreadable(lambda why: invalid_messages(given, why)):
-        messages = given.get(MESSAGES) if isinstance(given, Mapping) else None
+    with refuse_unreadable(lambda why: invalid_messages(input, why)):
+        messages = input.get(MESSAGES) if isinstance(input, Mapping) else None
         if messages is None:
-            raise invalid_messages(given, "the input is no mapping with the key 'messages'")
+            raise invalid_messages(input, "the input is no mapping with the key 'messages'")
         if isinstance(messages, Overwrite):
             raise invalid_messages(messages, "an input adds to the conversation")
         return {MESSAGES: validate_messages(convert_messages(messages))}
@@ -124,9 +124,9 @@ def _check_configurable(configurable: Mapping[str, Any]) -> None:
                 measure_size(text, "configurable", 4 * len(text))
     for name in ("assistant_id", "graph_id"):
         # LangGraph takes their texts at the start of a run, whatever they are.
-        if not isinstance(given := configurable.get(name), str | int | UUID | None):
+        if not isinstance(identifier := configurable.get(name), str | int | UUID | None):
             why = "an id is a text or a UUID; give one, or leave it out"
-            raise invalid_option("configurable", f"{name}={shorten_repr(given)}", why)
+            raise invalid_option("configurable", f"{name}={shorten_repr(identifier)}", why)
     for name in ("thread_id", "assistant_id", "graph_id"):
         # Both are read of each, here where what they raise is named.
         str(configurable.get(name) or "")

@@ -127,10 +127,10 @@ def find_saver(saver: Any) -> SqliteCheckpointer | None:
     """Return a saver if it is ours and its writing methods have not been replaced."""
     if not isinstance(saver, SqliteCheckpointer) or not _WRITERS.isdisjoint(vars(saver)):
         return None
-    own = type(saver)
-    has_own_sync = own.put is _PUT and own.put_writes is _PUT_WRITES
-    has_own_async = own.aput is _APUT and own.aput_writes is _APUT_WRITES
-    return saver if has_own_sync and has_own_async else None
+    kind = type(saver)
+    is_sync_ours = kind.put is _PUT and kind.put_writes is _PUT_WRITES
+    is_async_ours = kind.aput is _APUT and kind.aput_writes is _APUT_WRITES
+    return saver if is_sync_ours and is_async_ours else None
 
 
 def holds_writes(
@@ -223,9 +223,9 @@ class InlineLoop(SyncPregelLoop):
             self._checkpointer_put_after_previous(previous, writes, *arguments)
             return
         held, self._held_writes = self._held_writes, None
-        for each in (*writes, previous):
-            if each is not None and each is not _STORED:
-                each.result()
+        for write in (*writes, previous):
+            if write is not None and write is not _STORED:
+                write.result()
         if not ends_delegation(self, held, arguments[1]):
             self._saver.put_step(held, *arguments[:3])
 
@@ -296,7 +296,7 @@ class AsyncInlineLoop(AsyncPregelLoop):
     ) -> asyncio.Future[Any]:
         held, self._held_writes = self._held_writes, None
         step = held, *arguments[:3]
-        before = [each for each in (*writes, previous) if each not in (None, self._stored)]
+        before = [write for write in (*writes, previous) if write not in (None, self._stored)]
         if not before:
             if ends_delegation(self, held, arguments[1]):
                 return self._stored
@@ -338,15 +338,15 @@ def replace_loop(
     globals_ = stream.__globals__
     if globals_.get(theirs.__name__) is not theirs or not others.keys() <= globals_.keys():
         return None
-    own = FunctionType(
+    copy = FunctionType(
         stream.__code__,
         {**globals_, theirs.__name__: ours, **others},
         stream.__name__,
         stream.__defaults__,
         stream.__closure__,
     )
-    own.__kwdefaults__ = stream.__kwdefaults__
-    return own
+    copy.__kwdefaults__ = stream.__kwdefaults__
+    return copy
 
 
 _PREGEL_STREAM: Any = Pregel.stream
