@@ -72,6 +72,7 @@ from echelons.runtime.run_options import RunOptions
 from echelons.runtime.session_requests import (
     MISSING,
     ResumeRequest,
+    SendRequest,
     SessionRequest,
     SessionThread,
     Task,
@@ -320,10 +321,7 @@ class Session:
             InvalidInput: `request_context` is no JSON object, or too large; a key in the session's
                 `stored_keys` is neither given nor stored.
         """
-        addressee = self._find_addressee(to)
-        contract = self._engine.graph.agent.contract
-        request = build_send_request(task, turn_id, request_context, addressee, contract)
-        request.budget = self._check_budget(budget)
+        request = self._build_send_request(task, turn_id, request_context, to, budget)
         end_left_run(self._engine)
         return self._start_run(request)
 
@@ -337,12 +335,22 @@ class Session:
         budget: Budget | None = None,
     ) -> AsyncRun:
         """Async version of `send`."""
-        addressee = self._find_addressee(to)
-        contract = self._engine.graph.agent.contract
-        request = build_send_request(task, turn_id, request_context, addressee, contract)
-        request.budget = self._check_budget(budget)
+        request = self._build_send_request(task, turn_id, request_context, to, budget)
         await aend_left_run(self._engine)
         return await self._astart_run(request)
+
+    def _build_send_request(
+        self,
+        task: Task,
+        turn_id: str | None,
+        request_context: Mapping[str, Any] | None,
+        to: str | None,
+        budget: Budget | None,
+    ) -> SendRequest:
+        addressee, contract = self._find_addressee(to), self.graph.agent.contract
+        request = build_send_request(task, turn_id, request_context, addressee, contract)
+        request.budget = self._check_budget(budget)
+        return request
 
     def _check_budget(self, budget: Budget | None) -> Budget | None:
         """Return the budget of a turn, within what the root's permissions allow."""
@@ -362,8 +370,7 @@ class Session:
                 )
                 raise InvalidSetting("Budget", unit, amount, why)
         check_budgets(graph.agent, graph.models, budget, self.prices, needs_prices=True)
-        own = allowed.estimator if allowed else None
-        estimator = budget.estimator or own
+        estimator = budget.estimator or (allowed.estimator if allowed else None)
         whole: dict[str, Any] = {**limits, **budget.amounts}
         return Budget(**whole, warn_at=budget.warn_at, estimator=estimator)
 

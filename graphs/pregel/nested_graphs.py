@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from langchain_core.runnables import RunnableConfig, ensure_config
 from langchain_core.runnables.config import merge_configs
@@ -29,7 +29,6 @@ from echelons.checkpoints.namespaces import split_namespace
 from echelons.checkpoints.queries import (
     OneCheckpoint,
     ReadPlan,
-    Saver,
     arun_plan,
     check_named_checkpoints,
     list_named_checkpoints,
@@ -46,6 +45,13 @@ from echelons.text.input_limits import list_items, refuse_unreadable, shorten_re
 Supersteps = Sequence[Sequence[StateUpdate]]
 
 
+class _EditedPlace(NamedTuple):
+    """What an update changes: the checkpoint and its saver, if it is stored anywhere."""
+
+    saver: Any = None
+    checkpoint: OneCheckpoint | None = None
+
+
 class EditableGraph(InlineGraph):
     """A graph whose `update_state` keeps the agent's identity."""
 
@@ -59,8 +65,7 @@ class EditableGraph(InlineGraph):
         """
         around = self.merge_call_config(config)
         place = self._find_edited_checkpoint(around)
-        stored = run_plan(place[0], _read_stored_identity(place[1], around)) if place else None
-        identity = stored or self.build_initial_identity(around)
+        identity = run_plan(place.saver, self._read_identity(place, around))
         with _with_identity_in_context(identity, config, around) as named:
             return super().bulk_update_state(named, _convert_messages(supersteps))
 
@@ -70,10 +75,7 @@ class EditableGraph(InlineGraph):
         """Async version of `bulk_update_state`."""
         around = self.merge_call_config(config)
         place = self._find_edited_checkpoint(around)
-        stored = (
-            await arun_plan(place[0], _read_stored_identity(place[1], around)) if place else None
-        )
-        identity = stored or self.build_initial_identity(around)
+        identity = await arun_plan(place.saver, self._read_identity(place, around))
         with _with_identity_in_context(identity, config, around) as named:
             return await super().abulk_update_state(named, _convert_messages(supersteps))
 
@@ -93,14 +95,24 @@ class EditableGraph(InlineGraph):
         """Return the identity of the state where nothing is stored yet."""
         return None
 
-    def _find_edited_checkpoint(self, around: RunnableConfig) -> tuple[Saver, OneCheckpoint] | None:
+    def _read_identity(
+        self, place: _EditedPlace, around: RunnableConfig
+    ) -> ReadPlan[Identity | None]:
+        stored = None
+        if place.checkpoint:
+            yield from check_named_checkpoints(list_named_checkpoints(around["configurable"]))
+            saved = yield place.checkpoint
+            stored = Identity.from_metadata(saved.metadata) if saved else None
+        return stored or self.build_initial_identity(around)
+
+    def _find_edited_checkpoint(self, around: RunnableConfig) -> _EditedPlace:
         configurable = around["configurable"]
         saver, thread_id = (
             get_saver(configurable) or self.checkpointer,
             configurable.get("thread_id"),
         )
         if not isinstance(saver, BaseCheckpointSaver) or thread_id is None:
-            return None
+            return _EditedPlace()
         namespace = str(configurable.get("checkpoint_ns") or "")
         nodes = (part.partition(":")[0] for part in split_namespace(namespace))
         if DISPATCH in nodes:
@@ -110,9 +122,8 @@ class EditableGraph(InlineGraph):
                 "message (Session.send_message, Session.steer), or edit its superior's state"
             )
             raise invalid_option("checkpoint_ns", namespace, why)
-        return saver, OneCheckpoint(
-            str(thread_id), namespace, configurable.get("checkpoint_id") or None
-        )
+        checkpoint_id = configurable.get("checkpoint_id") or None
+        return _EditedPlace(saver, OneCheckpoint(str(thread_id), namespace, checkpoint_id))
 
 
 def _convert_messages(supersteps: Supersteps) -> Supersteps:
@@ -120,14 +131,6 @@ def _convert_messages(supersteps: Supersteps) -> Supersteps:
         [update._replace(values=normalize_messages(update.values)) for update in step]
         for step in supersteps
     ]
-
-
-def _read_stored_identity(
-    place: OneCheckpoint, around: RunnableConfig
-) -> ReadPlan[Identity | None]:
-    yield from check_named_checkpoints(list_named_checkpoints(around["configurable"]))
-    saved = yield place
-    return Identity.from_metadata(saved.metadata) if saved else None
 
 
 @contextmanager
