@@ -16,16 +16,16 @@ class Gate(NamedTuple):
 
 
 GATES: Final = {
-    "modules": Gate(goal=200, limit=430),
+    "modules": Gate(goal=200, limit=426),
     "modules in the largest folder": Gate(goal=15, limit=17),
     "modules in an import circle": Gate(goal=3, limit=3),
     "error classes": Gate(goal=45, limit=46),
-    "twins of sync and async": Gate(goal=0, limit=22),
-    "private helpers used once, %": Gate(goal=40, limit=52.5),
-    "odd words in names, %": Gate(goal=1, limit=3),
+    "twins of sync and async": Gate(goal=0, limit=20),
+    "private helpers used once, %": Gate(goal=40, limit=52.2),
+    "odd words in names, %": Gate(goal=1, limit=2.7),
     "odd words in 1,000 words of prose": Gate(goal=0.5, limit=0.9),
     "test files that reach into private names": Gate(goal=10, limit=5),
-    "modules on the road of a delegation": Gate(goal=70, limit=137),
+    "modules on the road of a delegation": Gate(goal=70, limit=133),
     # 12 % above 758 and 3,385, which were counted before the features left the core.
     "functions on the road of a delegation": Gate(goal=849, limit=849),
     "calls on the road of a delegation": Gate(goal=3791, limit=3791),
