@@ -19,7 +19,7 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: demo test studio-test hosts check format formatted lint types imports docs notebooks compat \
+.PHONY: demo test studio-test hosts check deletion format formatted lint types imports docs notebooks compat \
         compat-lowest compat-newest bench bench-counts bench-routing bench-peers bench-research bench-registry \
         bench-usage proof clean help
 
@@ -40,7 +40,10 @@ studio-test: $(STUDIO) ## Install the Studio server and run the tests against it
 hosts: $(READY) ## Run trees inside agents of other frameworks and theirs inside ours, in an environment of its own
 	@$(BIN)/python tests/hosts/run.py $(ARGS)
 
-check: formatted lint types imports docs notebooks ## Run everything but the tests
+check: formatted lint types imports deletion docs notebooks ## Run everything but the tests
+
+deletion: $(READY) ## Remove one feature after the other from a copy, and import what remains
+	@$(BIN)/python -m tests.deletion
 
 format: $(READY) ## Rewrite the files as ruff formats them
 	@$(BIN)/ruff format .
