@@ -48,7 +48,7 @@ from echelons.nodes.tool_execution.journaled_call import (
     change_answer,
     run_detached,
 )
-from echelons.plans import Plan, PlanStep, arun_plan_steps, build_step, run_plan_steps
+from echelons.plans import Plan, arun_plan_steps, build_step, run_plan_steps
 from echelons.run_context import get_context
 from echelons.text.input_limits import shorten_repr
 
@@ -120,15 +120,11 @@ class Act(Node):
                 update = yield from self._execute(call, config, kwargs)
             else:
                 past = yield build_past_step(self._history, _read_previous(config), config)
-                wraps, wrapped = self._wraps, (call, past, config)
 
                 def execute(entry: CallEntry) -> Plan[Any]:
                     return self._execute(entry.call, config, kwargs, entry)
 
-                update = yield PlanStep(
-                    lambda: wraps.invoke(*wrapped, lambda entry: run_plan_steps(execute(entry))),
-                    lambda: wraps.ainvoke(*wrapped, lambda entry: arun_plan_steps(execute(entry))),
-                )
+                update = yield from self._wraps.run(call, past, config, execute)
         return _note_inner_calls(update, call, inner)
 
     def _run_built_in(

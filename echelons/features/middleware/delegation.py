@@ -104,86 +104,67 @@ class DelegationCalls(AttemptHooks):
         config: RunnableConfig,
         proceed: Callable[[QueuedRequest], Plan[Any]],
     ) -> Plan[Attempt | QueuedRequest]:
-        """Run a request through all wraps, unless it is one that a wrap waits for."""
-        done: Attempt | QueuedRequest
-        if order.waiting:
-            done = yield from proceed(order)
-            return done
-        done = yield PlanStep(
-            partial(self.invoke, order, config, lambda sent: run_plan_steps(proceed(sent))),
-            partial(self.ainvoke, order, config, lambda sent: arun_plan_steps(proceed(sent))),
-        )
-        return done
-
-    def invoke(
-        self,
-        order: QueuedRequest,
-        config: RunnableConfig,
-        attempt: Callable[[QueuedRequest], Attempt],
-    ) -> Attempt | QueuedRequest:
-        """Return what came of a request through all wraps, or the request for another step.
+        """Run a request through all wraps, unless it is one that a wrap waits for.
 
         Raises:
             ConfigurationError: A middleware has failed.
             GraphInterrupt: The subordinate or a wrap asks.
         """
+        if order.waiting:
+            done: Attempt = yield from proceed(order)
+            return done
         run = _Run(order, require_identity(config).thread_id)
+        try:
+            response = yield self._build_step(run, order, config, proceed)
+            return run.finish(response)
+        except NextStepNeeded:
+            return run.build_next_step()
+        except GraphInterrupt:
+            if run.is_fresh:
+                return run.build_next_step()
+            raise
 
-        def handle(request: DelegationRequest) -> DelegationResponse:
+    def _build_step(
+        self,
+        run: _Run,
+        order: QueuedRequest,
+        config: RunnableConfig,
+        proceed: Callable[[QueuedRequest], Plan[Any]],
+    ) -> PlanStep:
+        """Return the step that runs the wraps with their handler."""
+
+        def send(request: DelegationRequest) -> Plan[DelegationResponse]:
             if (stored := run.replay("response")) is not None:
                 return self._type(DelegationResponse.load(stored))
-            return self._type(run.note_attempt(attempt(self._build_order(run, request, config))))
+            attempt = yield from proceed(self._build_order(run, request, config))
+            return self._type(run.note_attempt(attempt))
 
         def ask(agent: str, task: str) -> DelegationResponse:
             return self._type(run.ask(agent, task))
 
         def once(function: Callable[[], Any]) -> Any:
-            if (stored := run.replay("value")) is not None:
-                return stored[0]
-            return run.note_value(function())
+            stored = run.replay("value")
+            return run.note_value(function()) if stored is None else stored[0]
+
+        def handle(request: DelegationRequest) -> DelegationResponse:
+            return run_plan_steps(send(request))
+
+        async def aask(agent: str, task: str) -> DelegationResponse:
+            return ask(agent, task)
+
+        async def aonce(function: Callable[[], Awaitable[Any]]) -> Any:
+            stored = run.replay("value")
+            return run.note_value(await function()) if stored is None else stored[0]
+
+        async def ahandle(request: DelegationRequest) -> DelegationResponse:
+            return await arun_plan_steps(send(request))
 
         vars(handle).update(once=once, ask=ask)
-        try:
-            return run.finish(self._chain.run(order.request, handle, config))
-        except NextStepNeeded:
-            return run.build_next_step()
-        except GraphInterrupt:
-            if run.is_fresh:
-                return run.build_next_step()
-            raise
-
-    async def ainvoke(
-        self,
-        order: QueuedRequest,
-        config: RunnableConfig,
-        attempt: Callable[[QueuedRequest], Awaitable[Attempt]],
-    ) -> Attempt | QueuedRequest:
-        """Async version of `invoke`."""
-        run = _Run(order, require_identity(config).thread_id)
-
-        async def handle(request: DelegationRequest) -> DelegationResponse:
-            if (stored := run.replay("response")) is not None:
-                return self._type(DelegationResponse.load(stored))
-            made = await attempt(self._build_order(run, request, config))
-            return self._type(run.note_attempt(made))
-
-        async def once(function: Callable[[], Awaitable[Any]]) -> Any:
-            if (stored := run.replay("value")) is not None:
-                return stored[0]
-            return run.note_value(await function())
-
-        async def ask(agent: str, task: str) -> DelegationResponse:
-            return self._type(run.ask(agent, task))
-
-        vars(handle).update(once=once, ask=ask)
-        try:
-            return run.finish(await self._chain.arun(order.request, handle, config))
-        except NextStepNeeded:
-            return run.build_next_step()
-        except GraphInterrupt:
-            if run.is_fresh:
-                return run.build_next_step()
-            raise
+        vars(ahandle).update(once=aonce, ask=aask)
+        return PlanStep(
+            partial(self._chain.run, order.request, handle, config),
+            partial(self._chain.arun, order.request, ahandle, config),
+        )
 
     def _type(self, response: DelegationResponse) -> DelegationResponse:
         """Return a response with its output as an instance."""

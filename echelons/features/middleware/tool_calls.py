@@ -8,8 +8,9 @@ answer of the call if they let it pass.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from langchain_core.messages import ToolCall, ToolMessage
@@ -34,6 +35,7 @@ from echelons.nodes.tool_execution.tool_failure import (
     rebuild_exception,
     remove_failure,
 )
+from echelons.plans import Plan, PlanStep, arun_plan_steps, run_plan_steps
 from echelons.run_context import CONTEXT_KEY, get_context
 from echelons.text.input_limits import shorten_repr
 
@@ -75,13 +77,13 @@ class ToolCalls:
         self._tools = {tool.name: tool for tool in tools}
         self._chain = CallChain(WRAP, self._wraps, _read_result)
 
-    def invoke(
+    def run(
         self,
         call: ToolCall,
         past: Past,
         config: RunnableConfig,
-        execute: Callable[[CallEntry], Any],
-    ) -> Any:
+        execute: Callable[[CallEntry], Plan[Any]],
+    ) -> Plan[Any]:
         """Return the update of a call through all wraps.
 
         Raises:
@@ -92,35 +94,19 @@ class ToolCalls:
 
         def handle(request: ToolCallRequest) -> Any:
             entry = run.begin(request)
-            return run.end(entry, execute(entry))
+            return run.end(entry, run_plan_steps(execute(entry)))
 
-        before = parent_config.set(run.config)
-        try:
-            return run.finish(self._chain.run(run.request, handle, config))
-        except Exception as error:
-            if (update := run.find_answer(error)) is None:
-                raise
-            return update
-        finally:
-            parent_config.reset(before)
-
-    async def ainvoke(
-        self,
-        call: ToolCall,
-        past: Past,
-        config: RunnableConfig,
-        execute: Callable[[CallEntry], Awaitable[Any]],
-    ) -> Any:
-        """Async version of `invoke`."""
-        run = _Run(self, call, past, config)
-
-        async def handle(request: ToolCallRequest) -> Any:
+        async def ahandle(request: ToolCallRequest) -> Any:
             entry = run.begin(request)
-            return run.end(entry, await execute(entry))
+            return run.end(entry, await arun_plan_steps(execute(entry)))
 
         before = parent_config.set(run.config)
         try:
-            return run.finish(await self._chain.arun(run.request, handle, config))
+            result = yield PlanStep(
+                partial(self._chain.run, run.request, handle, config),
+                partial(self._chain.arun, run.request, ahandle, config),
+            )
+            return run.finish(result)
         except Exception as error:
             if (update := run.find_answer(error)) is None:
                 raise
