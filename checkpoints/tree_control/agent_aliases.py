@@ -73,7 +73,9 @@ def assign_alias(
         for step in range(size):
             name = theme.names[(first + step) % size]
             alias = name if number == 1 else f"{name}-{number}"
-            if _claim_name(open_, alias, owner):
+            claimed = open_.compare_and_set(_build_name_key(alias), None, asdict(owner))
+            # It may have been the agent's before.
+            if claimed is not None or _find_owner(open_, alias) == owner:
                 ALIAS.add(open_, StoredAlias(alias, root_thread, path), root_thread, agent_id)
                 return alias
         # Only a hint, by which the next agent need not try them all again.
@@ -98,12 +100,6 @@ def _iterate_aliases(open_: Transaction, root_thread: str) -> Iterator[tuple[str
         agent_id = record.last_part
         if _find_owner(open_, record.value.alias) == AliasOwner(root_thread, agent_id):
             yield agent_id, record.value
-
-
-def _claim_name(open_: Transaction, alias: str, owner: AliasOwner) -> bool:
-    """Return whether a name is now an agent's; it may have been so before."""
-    claimed = open_.compare_and_set(_build_name_key(alias), None, asdict(owner))
-    return claimed is not None or _find_owner(open_, alias) == owner
 
 
 def _find_owner(open_: Transaction, alias: str) -> AliasOwner | None:

@@ -122,15 +122,15 @@ def _find_allowance(budgets: TreeBudgets, run: GateScope) -> Allowance | None:
 
     A tree in a tree also spends the budget of that, as far as they have one ledger.
     """
-    granted, own = run.turn.root.allowance if run.turn else None, run.agent.permissions.budget
+    granted, budget = run.turn.root.allowance if run.turn else None, run.agent.permissions.budget
     if run.allowance:
         granted = run.allowance if get_saver(run.configurable) else None
-    if own is None:
+    if budget is None:
         return granted
     if granted and ROOT_GRANT in granted.grants.values():
-        return replace(granted, estimator=granted.estimator or own.estimator)
-    budgets.root_budget = own
-    return (granted or NO_ALLOWANCE).extend(budgets.root_grant, own.amounts, own)
+        return replace(granted, estimator=granted.estimator or budget.estimator)
+    budgets.root_budget = budget
+    return (granted or NO_ALLOWANCE).extend(budgets.root_grant, budget.amounts, budget)
 
 
 FEATURE = BudgetFeature()

@@ -52,36 +52,36 @@ class RequestGrants(NamedTuple):
             UnreadableRecord: The request's budget, or what its thread knows of it, is damaged.
         """
         request = order.request
-        asked = request.granted if request.budget else {}
+        amounts = request.granted if request.budget else {}
         earlier = _read_earlier(head, require_identity(config).turn)
-        if not (asked or budget or earlier):
+        if not (amounts or budget or earlier):
             return None
         allowance = get_allowance(config) or NO_ALLOWANCE
         after = (config["configurable"].get(CHECKPOINT_MAP_KEY) or {}).get("", "")
-        shared = own = None
+        shared = capped = None
         before, units = earlier.get("request", ("", ()))
-        if asked or units:
+        if amounts or units:
             part = order.race_entry
             shared = GrantRequest(
                 _derive_id(part.race if part else request.id, after),
-                _select(allowance, {*asked, *units}),
-                asked=asked,
+                _select(allowance, {*amounts, *units}),
+                asked=amounts,
                 continues="" if part else before,
                 fan_out=require_identity(config).superior_thread_id if part else "",
                 warn_at=allowance.warn_at,
             )
-            allowance = allowance.extend(shared.id, {*asked, *units})
+            allowance = allowance.extend(shared.id, {*amounts, *units})
         before, units = earlier.get("agent", ("", ()))
         if budget:
-            own = GrantRequest(
+            capped = GrantRequest(
                 _derive_id(f"{request.id}/{request.attempts}", after),
                 _select(allowance, budget.amounts),
                 cap=budget.amounts,
                 continues=before,
                 warn_at=budget.warn_at,
             )
-            allowance = allowance.extend(own.id, budget.amounts, budget)
-        return cls(allowance, shared, own)
+            allowance = allowance.extend(capped.id, budget.amounts, budget)
+        return cls(allowance, shared, capped)
 
     @property
     def requests(self) -> tuple[GrantRequest, ...]:

@@ -78,12 +78,12 @@ class BudgetHooks(AgentHooks):
         return outcome
 
 
-def _check_budget(given: dict[str, Any] | None) -> dict[str, Any] | None:
-    if not given:
+def _check_budget(budget: dict[str, Any] | None) -> dict[str, Any] | None:
+    if not budget:
         return None
     try:
-        if unknown := given.keys() - set(UNITS):
+        if unknown := budget.keys() - set(UNITS):
             raise ValueError(f"there is no unit {min(unknown)!r}, but {', '.join(UNITS)}")
-        return store_amounts(Budget(**given).amounts)
+        return store_amounts(Budget(**budget).amounts)
     except InvalidSetting as error:
         raise ValueError(f"{error.setting}: {error.why}") from error

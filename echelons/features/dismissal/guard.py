@@ -64,11 +64,14 @@ class DismissalGuard(StepGuard):
 
         Return the tool calls of theirs that were under way, each in a few words.
         """
-        run, above = self._run, str(config["metadata"].get("agent_path", ""))
-        path, after = f"{above}{PATH_SEPARATOR}{name}", get_root_checkpoint(config["configurable"])
+        run, superior = self._run, str(config["metadata"].get("agent_path", ""))
+        path, after = (
+            f"{superior}{PATH_SEPARATOR}{name}",
+            get_root_checkpoint(config["configurable"]),
+        )
         where = WriteLocation(run.thread_id, "", after, run.identity.thread_id, path)
         fence = run.turn.fence if run.turn else None
         # Not within the lock of the gate, which its listeners take.
-        new = Dismissal(path, by=above)
+        new = Dismissal(path, by=superior)
         done = commit_dismissal(run.ledger, where, new, self.hidden, fence)
         return [str(call) for call in done.cut_calls]

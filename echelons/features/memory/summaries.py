@@ -52,7 +52,7 @@ class Summaries:
 
     def stored(self) -> dict[str, Any]:
         """Return them as JSON."""
-        roster = {name: [*each] for name, each in self.roster.items()}
+        roster = {name: [*topic] for name, topic in self.roster.items()}
         return {
             "upto": self.upto,
             "count": self.count,

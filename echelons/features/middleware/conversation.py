@@ -26,7 +26,7 @@ def build_hook_state(
     past: Past, state: Mapping[str, Any], config: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return a level's state as a hook sees it: all messages of the thread, and its input."""
-    shown = {key: each for key, each in state.items() if key not in PRIVATE_KEYS}
+    shown = {key: value for key, value in state.items() if key not in PRIVATE_KEYS}
     payload = find_payload(config, state["messages"])
     # A text that is no input, which a graph around the tree may give, has none.
     if payload is not None or get_context(config).contract:
@@ -40,7 +40,7 @@ def find_foreign_key(update: Mapping[str, Any], keys: frozenset[str]) -> str:
 
 
 def change_conversation(
-    given: Any, past: Past, state: Mapping[str, Any], added: Sequence[BaseMessage] = ()
+    messages: Any, past: Past, state: Mapping[str, Any], added: Sequence[BaseMessage] = ()
 ) -> dict[str, Any]:
     """Return the update of a level for what a hook has returned under `messages`.
 
@@ -48,18 +48,20 @@ def change_conversation(
         NotImplementedError, ValueError: LangChain cannot convert it to messages.
     """
     before = [*past.messages, *state["messages"], *added]
-    ids = {each.id for each in before}
-    new = [_complete(each, ids) for each in convert_to_messages(_list_messages(given))]
-    removes = any(isinstance(each, RemoveMessage) for each in new)
+    ids = {message.id for message in before}
+    new = [_complete(message, ids) for message in convert_to_messages(_list_messages(messages))]
+    removes = any(isinstance(message, RemoveMessage) for message in new)
     earlier = {message.id for message in past.messages}
-    if not removes and earlier.isdisjoint(each.id for each in new):
+    if not removes and earlier.isdisjoint(message.id for message in new):
         return {"messages": [*added, *new]}
-    held = {each.id for each in (*before, *new)} | {REMOVE_ALL_MESSAGES}
+    held = {message.id for message in (*before, *new)} | {REMOVE_ALL_MESSAGES}
     # LangGraph refuses to remove a message that is not there.
-    real = [each for each in new if not isinstance(each, RemoveMessage) or each.id in held]
+    real = [
+        message for message in new if not isinstance(message, RemoveMessage) or message.id in held
+    ]
     after: list[Any] = [*cast("list[Any]", add_messages(cast("Any", before), cast("Any", real)))]
-    left = {each.id for each in after}
-    gone = sum(each.id not in left for each in before)
+    left = {message.id for message in after}
+    gone = sum(message.id not in left for message in before)
     cut = state.get("cut") or {}
     is_past_kept = after[: len(past.messages)] == list(past.messages)
     noted = {
@@ -79,10 +81,10 @@ def get_command_update(command: Command[Any]) -> Mapping[str, Any] | None:
     return {} if update is None else update if isinstance(update, Mapping) else None
 
 
-def _list_messages(given: Any) -> list[Any]:
+def _list_messages(messages: Any) -> list[Any]:
     """Return what a hook gives as messages as a list; a pair of a role and a text is one."""
-    is_pair = isinstance(given, tuple) and len(given) == 2 and isinstance(given[0], str)
-    return [*given] if isinstance(given, list | tuple) and not is_pair else [given]
+    is_pair = isinstance(messages, tuple) and len(messages) == 2 and isinstance(messages[0], str)
+    return [*messages] if isinstance(messages, list | tuple) and not is_pair else [messages]
 
 
 def mark_returned(message: AIMessage) -> AIMessage:

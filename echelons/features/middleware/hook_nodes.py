@@ -54,10 +54,10 @@ class HookNode(Node):
         self._state_keys = state_keys
         # Tools whose results are the agent's answer.
         self._direct_tools = direct_tools
-        forms = [each for each in (hook, f"a{hook}") if defines(middleware, each)]
+        forms = [form for form in (hook, f"a{hook}") if defines(middleware, form)]
         self._sync: Any = getattr(middleware, forms[0])
         self._async: Any = getattr(middleware, forms[-1])
-        marks = (getattr(each, "__can_jump_to__", ()) for each in (self._sync, self._async))
+        marks = (getattr(form, "__can_jump_to__", ()) for form in (self._sync, self._async))
         self.jumps: tuple[str, ...] = tuple(next(filter(None, marks), ()))
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
@@ -108,19 +108,19 @@ class HookNode(Node):
         update = get_command_update(done) if isinstance(done, Command) else done
         if not isinstance(update, Mapping):
             raise self._fail(f"it returned {shorten_repr(done)}, which is no update", config)
-        own = dict(update)
-        jump = own.pop("jump_to", None)
-        if foreign := find_foreign_key(own, self._state_keys):
+        changes = dict(update)
+        jump = changes.pop("jump_to", None)
+        if foreign := find_foreign_key(changes, self._state_keys):
             why = f"it updates {foreign!r}, which is not in the state; declare it in state_schema"
             raise self._fail(why, config)
-        if "messages" in own:
+        if "messages" in changes:
             try:
-                own |= change_conversation(own["messages"], past, state)
+                changes |= change_conversation(changes["messages"], past, state)
             except (NotImplementedError, TypeError, ValueError) as error:
                 raise self._fail(error, config) from error
         if jump is not None:
-            own |= self._read_jump(jump, state, config)
-        return own
+            changes |= self._read_jump(jump, state, config)
+        return changes
 
     def _read_jump(
         self, jump: Any, state: Mapping[str, Any], config: RunnableConfig
@@ -177,5 +177,5 @@ class HookEdge(Node):
 def is_halted(state: Mapping[str, Any]) -> bool:
     """Return whether a segment has been ended from outside, such as by a limit."""
     last = state["messages"][-1] if state["messages"] else None
-    said = state.get("response") or {}
-    return HALT_KEY in said or (last is not None and HALT_KEY in last.response_metadata)
+    response = state.get("response") or {}
+    return HALT_KEY in response or (last is not None and HALT_KEY in last.response_metadata)

@@ -43,16 +43,16 @@ class HookState(TypedDict):
 class LevelMiddleware:
     """The middleware of one agent, first in the list outermost; what it inherits is included."""
 
-    def __init__(self, agent: str, given: Sequence[AgentMiddleware[Any, Any]]) -> None:
+    def __init__(self, agent: str, middleware: Sequence[AgentMiddleware[Any, Any]]) -> None:
         self._agent = agent
-        self.every = tuple(given)
-        self.tools = [each for one in given for each in getattr(one, "tools", ())]
+        self.every = tuple(middleware)
+        self.tools = [tool for one in middleware for tool in getattr(one, "tools", ())]
 
     def find(self, hook: str) -> list[AgentMiddleware[Any, Any]]:
         """Return those that define a hook, in its sync or its async form."""
         return [layer for layer in self.every if defines(layer, hook) or defines(layer, f"a{hook}")]
 
-    def build_schemas(self, state: Any, given: Any, output: Any) -> tuple[Any, Any, Any]:
+    def build_schemas(self, state: Any, input: Any, output: Any) -> tuple[Any, Any, Any]:
         """Return the state, the input and the output of a level with what the middleware adds.
 
         A subordinate begins each request with what the one before has left, so its input has all
@@ -63,11 +63,11 @@ class LevelMiddleware:
         hints = {**added, **get_type_hints(state, include_extras=True)}
         hints |= get_type_hints(HookState, include_extras=True)
         carried = {} if is_root else added
-        told = {key: each for key, each in added.items() if is_root and not _is_private(each)}
+        shown = {key: hint for key, hint in added.items() if is_root and not _is_private(hint)}
         return (
             _build_schema("State", hints),
-            _build_schema("Input", {**carried, **get_type_hints(given, include_extras=True)}),
-            _build_schema("Output", {**told, **get_type_hints(output, include_extras=True)}),
+            _build_schema("Input", {**carried, **get_type_hints(input, include_extras=True)}),
+            _build_schema("Output", {**shown, **get_type_hints(output, include_extras=True)}),
         )
 
     def _collect_state(self) -> dict[str, Any]:
@@ -170,10 +170,10 @@ class CallChain:
         """
         run = _ChainRun(self._hook, self._read_result, config)
 
-        def enter(place: int, given: Any) -> Any:
+        def enter(place: int, call: Any) -> Any:
             if place == len(self._middleware):
                 with run.note_errors(""):
-                    return execute(given)
+                    return execute(call)
             one, layer = self._middleware[place], _Layer()
 
             def handle(changed: Any) -> Any:
@@ -188,7 +188,7 @@ class CallChain:
             vars(handle).update(getattr(execute, "__dict__", {}))
             wrap = run.find_form(one, is_async=False)
             with run.note_errors(one.name):
-                result = wrap(given, handle)
+                result = wrap(call, handle)
             return run.leave(one.name, layer, result)
 
         with run.name_failure():
@@ -200,10 +200,10 @@ class CallChain:
         """Async version of `run`."""
         run = _ChainRun(self._hook, self._read_result, config)
 
-        async def enter(place: int, given: Any) -> Any:
+        async def enter(place: int, call: Any) -> Any:
             if place == len(self._middleware):
                 with run.note_errors(""):
-                    return await execute(given)
+                    return await execute(call)
             one, layer = self._middleware[place], _Layer()
 
             async def handle(changed: Any) -> Any:
@@ -217,7 +217,7 @@ class CallChain:
             vars(handle).update(getattr(execute, "__dict__", {}))
             wrap = run.find_form(one, is_async=True)
             with run.note_errors(one.name):
-                result = await wrap(given, handle)
+                result = await wrap(call, handle)
             return run.leave(one.name, layer, result)
 
         with run.name_failure():
@@ -260,7 +260,7 @@ class _ChainRun:
         try:
             yield
         except Exception as error:
-            if all(error is not known for known, _ in self._raised):
+            if all(error is not noted for noted, _ in self._raised):
                 self._raised.append((error, name))
             raise
 
@@ -295,7 +295,7 @@ class _ChainRun:
             return self._fail(self._swallower, why) if self._swallower else None
         if isinstance(error, EchelonsError):
             return None
-        name = next((name for known, name in self._raised if known is error), "")
+        name = next((name for noted, name in self._raised if noted is error), "")
         return build_failure(self._config, name, self._hook, error) if name else None
 
     def _fail(self, name: str, why: str) -> ConfigurationError:

@@ -134,15 +134,15 @@ class ModelCalls(AgentHooks):
     def _build_request(
         self,
         bound: BoundModel,
-        given: ModelInput,
+        input: ModelInput,
         config: RunnableConfig,
     ) -> ModelRequest[Any]:
         return ModelRequest(
             model=bound.unbound or self._model,
-            messages=cast("list[Any]", answer_open_calls(given.messages)),
-            system_message=given.system,
-            tools=[*self._tools, *given.more_tools],
-            state=build_hook_state(given.past, given.state, config),  # type: ignore[arg-type]  # a mapping, as theirs
+            messages=cast("list[Any]", answer_open_calls(input.messages)),
+            system_message=input.system,
+            tools=[*self._tools, *input.more_tools],
+            state=build_hook_state(input.past, input.state, config),  # type: ignore[arg-type]  # a mapping, as theirs
             runtime=get_runtime(),
         )
 
@@ -171,28 +171,28 @@ class ModelCalls(AgentHooks):
         heard: Sequence[_Heard],
         config: RunnableConfig,
     ) -> ModelAnswer:
-        replies = [each for each in done.result if isinstance(each, AIMessage)]
+        replies = [message for message in done.result if isinstance(message, AIMessage)]
         if not replies:
             raise self._fail(f"it returned no reply, but {shorten_repr(done.result)}", config)
-        is_model_s = any(each.is_kept_in(replies[0]) for each in heard)
+        is_model_s = any(message.is_kept_in(replies[0]) for message in heard)
         answer.reply = replies[0] if is_model_s else mark_returned(replies[0])
-        if more := [each for each in done.result if each is not replies[0]]:
+        if more := [message for message in done.result if message is not replies[0]]:
             answer.updates.insert(0, {"messages": more})
         return answer
 
     def _bind(
-        self, bound: BoundModel, first: ModelRequest[Any], given: Any, config: RunnableConfig
+        self, bound: BoundModel, first: ModelRequest[Any], changed: Any, config: RunnableConfig
     ) -> BoundModel:
         """Return the model of a request, with its tools."""
-        if not isinstance(given.messages, list) or not hasattr(given.model, "bind_tools"):
+        if not isinstance(changed.messages, list) or not hasattr(changed.model, "bind_tools"):
             raise self._fail("its request has no messages, or no chat model", config)
-        if given.response_format is not None:
+        if changed.response_format is not None:
             raise self._fail("it sets response_format, which agents do not have", config)
-        shown = list(given.tools or ())
+        shown = list(changed.tools or ())
         unknown = [
-            each.name
-            for each in shown
-            if isinstance(each, BaseTool) and each.name not in self._own_names
+            tool.name
+            for tool in shown
+            if isinstance(tool, BaseTool) and tool.name not in self._own_names
         ]
         if unknown:
             why = f"it adds the tools {', '.join(unknown)}; give them in its attribute tools"
@@ -200,13 +200,13 @@ class ModelCalls(AgentHooks):
         same_tools = len(shown) == len(first.tools) and all(
             one is other for one, other in zip(shown, first.tools, strict=True)
         )
-        is_same = given.model is first.model and same_tools
-        if is_same and given.tool_choice is None and not given.model_settings:
+        is_same = changed.model is first.model and same_tools
+        if is_same and changed.tool_choice is None and not changed.model_settings:
             return bound
-        settings = dict(given.model_settings)
-        if given.tool_choice is not None:
-            settings["tool_choice"] = given.tool_choice
-        model = given.model
+        settings = dict(changed.model_settings)
+        if changed.tool_choice is not None:
+            settings["tool_choice"] = changed.tool_choice
+        model = changed.model
         bound_model = model.bind_tools(shown, **settings) if shown else model.bind(**settings)
         return BoundModel.from_runnable(bound_model, model if takes_timeout(model) else None)
 
@@ -232,13 +232,13 @@ def _note_dropped(
     heard: Sequence[_Heard], done: ModelResponse[Any] | None, config: RunnableConfig
 ) -> Plan[None]:
     """Record the replies that the wraps have not returned: their calls were made."""
-    replies = [each for each in done.result if isinstance(each, AIMessage)] if done else []
+    replies = [reply for reply in done.result if isinstance(reply, AIMessage)] if done else []
     kept = replies[0] if replies else None
-    for each in heard:
-        if each.is_kept_in(kept):
+    for reply in heard:
+        if reply.is_kept_in(kept):
             kept = None
         else:
-            yield from note_dropped(each.model, each.messages, each.reply, config)
+            yield from note_dropped(reply.model, reply.messages, reply.reply, config)
 
 
 class _Watch(BaseCallbackHandler):

@@ -73,10 +73,10 @@ class PlanMiddleware(AgentMiddleware[Any, Any]):
         last = request.messages[-1] if request.messages else None
         if last is None or last.text == load_governance_texts()["proceed"]:
             return False
-        asked = next(
+        reply = next(
             (message for message in request.messages[::-1] if isinstance(message, AIMessage)), None
         )
-        calls = [call["id"] for call in asked.tool_calls] if asked else []
+        calls = [call["id"] for call in reply.tool_calls] if reply else []
         if calls and (calls[0] or "").startswith(_PLAN_CALL):
             return str(last.text).strip(' .!"').lower() != "accept"
         return isinstance(last, HumanMessage)
@@ -136,9 +136,9 @@ class ScoringMiddleware(AgentMiddleware[Any, Any]):
         points = self._score(str(tasks[-1].text) if tasks else "")
         delegates = points >= self._threshold
         text = load_governance_texts()["delegate" if delegates else "do"]
-        told = fill_text(text, points=str(points), threshold=str(self._threshold))
+        text = fill_text(text, points=str(points), threshold=str(self._threshold))
         tools = [tool for tool in request.tools if delegates or not _hands_on(tool)]
-        return request.override(system_message=_add_text(request, told), tools=tools)
+        return request.override(system_message=_add_text(request, text), tools=tools)
 
 
 def score_task(task: str) -> int:
@@ -150,7 +150,7 @@ def score_task(task: str) -> int:
         >>> score_task("Find a hotel and a train, then book both, and write to Ann")
         4
     """
-    steps = [each for each in _STEP.split(task) if each.strip()]
+    steps = [step for step in _STEP.split(task) if step.strip()]
     return len(steps) + len(task.split()) // 20
 
 
@@ -164,12 +164,12 @@ def _is_first_reply(messages: list[BaseMessage]) -> bool:
 
 
 def _add_text(request: ModelRequest[Any], text: str) -> SystemMessage:
-    given = request.system_message
-    if given is None:
+    system = request.system_message
+    if system is None:
         return SystemMessage(text)
-    if isinstance(given.content, str):
-        return given.model_copy(update={"content": f"{given.content}\n\n{text}"})
-    return given.model_copy(update={"content": [*given.content, {"type": "text", "text": text}]})
+    if isinstance(system.content, str):
+        return system.model_copy(update={"content": f"{system.content}\n\n{text}"})
+    return system.model_copy(update={"content": [*system.content, {"type": "text", "text": text}]})
 
 
 def _hands_on(tool: Any) -> bool:

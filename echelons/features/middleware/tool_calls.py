@@ -132,12 +132,15 @@ class _Run:
         self._calls = calls
         self._entries: list[CallEntry] = []
         self._failed: tuple[Exception, Any] | None = None
-        given = config["configurable"]
+        configurable = config["configurable"]
         self._places = AnswerPlaces()
-        pad = replace(given[SCRATCHPAD_KEY], interrupt_counter=self._places)
+        pad = replace(configurable[SCRATCHPAD_KEY], interrupt_counter=self._places)
         # What a wrap asks by itself takes a place, too.
-        self.config: RunnableConfig = {**config, "configurable": {**given, SCRATCHPAD_KEY: pad}}
-        state = given[READ_KEY](sorted(list_state_keys(config)))
+        self.config: RunnableConfig = {
+            **config,
+            "configurable": {**configurable, SCRATCHPAD_KEY: pad},
+        }
+        state = configurable[READ_KEY](sorted(list_state_keys(config)))
         whole = build_hook_state(past.hide_cut(state), state, config)
         runtime, tool = get_runtime(), calls.find_tool(call["name"])
         self.request = ToolCallRequest(
@@ -162,22 +165,22 @@ class _Run:
         if call["id"] != self.request.tool_call["id"]:
             raise self._calls.fail("it changes the id of the call", self.config)
         name = request.tool.name if request.tool else call["name"]
-        own, tools = self._calls.find_tool(name), None
-        if request.tool is not None and request.tool is not own:
+        declared, tools = self._calls.find_tool(name), None
+        if request.tool is not None and request.tool is not declared:
             # One that a wrap has made for this call.
             tools = ToolNode([request.tool], handle_tool_errors=False)
-        elif own is None:
+        elif declared is None:
             raise self._calls.fail(f"it calls the tool {name!r}, which is not there", self.config)
-        given = ToolCall(name=name, args=call["args"], id=call["id"], type="tool_call")
+        sent = ToolCall(name=name, args=call["args"], id=call["id"], type="tool_call")
         whole: Any = self.request.tool_call
         if isinstance(whole, MendedCall) and call["args"] == whole["args"]:
-            given = MendedCall.build(self.request.tool_call, call["args"])
-            given["name"] = name
-        known = (each for each in self._entries if each.call == given and each.approval)
-        before = next(known, None)
+            sent = MendedCall.build(self.request.tool_call, call["args"])
+            sent["name"] = name
+        approved = (entry for entry in self._entries if entry.call == sent and entry.approval)
+        before = next(approved, None)
         places = self._places.begin_entry()
         approval = before.approval if before else None
-        entry = CallEntry(given, len(self._entries) + 1, tools, self.config, places, approval)
+        entry = CallEntry(sent, len(self._entries) + 1, tools, self.config, places, approval)
         self._entries.append(entry)
         return entry
 
@@ -213,7 +216,7 @@ class _Run:
             # As of a tool that returns several; a list without a command is no update.
             update = (
                 [{"messages": [e]} if isinstance(e, ToolMessage) else e for e in update]
-                if any(isinstance(each, Command) for each in update)
+                if any(isinstance(part, Command) for part in update)
                 else {"messages": update}
             )
         call_id = self.request.tool_call["id"]
@@ -237,9 +240,9 @@ class _Run:
 
 def _iterate_answers(update: Any) -> Iterator[ToolMessage]:
     """Yield the answers to calls in an update."""
-    for each in update if isinstance(update, list) else [update]:
-        own = each.update if isinstance(each, Command) else each
-        messages = own.get("messages") if isinstance(own, Mapping) else own
+    for part in update if isinstance(update, list) else [update]:
+        content = part.update if isinstance(part, Command) else part
+        messages = content.get("messages") if isinstance(content, Mapping) else content
         listed = messages if isinstance(messages, list | tuple) else [messages]
         yield from (message for message in listed if isinstance(message, ToolMessage))
 

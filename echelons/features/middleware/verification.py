@@ -50,8 +50,8 @@ class VerificationMiddleware(DelegationMiddleware):
         max_attempts: int = 3,
     ) -> None:
         owner = type(self).__name__
-        given: object = verify
-        if not (isinstance(given, (BaseChatModel, str)) or callable(given)):
+        verifier: object = verify
+        if not (isinstance(verifier, (BaseChatModel, str)) or callable(verifier)):
             why = "give a function of request and response, a chat model, or a subordinate's name"
             raise InvalidSetting(owner, "verify", verify, why)
         if type(max_attempts) is not int or max_attempts < 1:
@@ -68,7 +68,7 @@ class VerificationMiddleware(DelegationMiddleware):
                 return handler(step)
             verify, question = self._verify, _build_question(request, step)
             if isinstance(verify, str):
-                return handler.ask(verify, "\n".join(str(each.text) for each in question))
+                return handler.ask(verify, "\n".join(str(message.text) for message in question))
             if not isinstance(verify, BaseChatModel):
                 return handler.once(lambda: verify(request, step))
             try:
@@ -88,7 +88,9 @@ class VerificationMiddleware(DelegationMiddleware):
                 return await handler(step)
             verify, question = self._verify, _build_question(request, step)
             if isinstance(verify, str):
-                return await handler.ask(verify, "\n".join(str(each.text) for each in question))
+                return await handler.ask(
+                    verify, "\n".join(str(message.text) for message in question)
+                )
 
             async def check() -> str:
                 if isinstance(verify, BaseChatModel):

@@ -83,33 +83,33 @@ class Monitor(Settings):
 
     @field_validator("name", mode="before")
     @classmethod
-    def _check_name(cls, given: Any) -> str:
-        return check_name(given)
+    def _check_name(cls, value: Any) -> str:
+        return check_name(value)
 
     @field_validator("description", "prompt", "watches", mode="before")
     @classmethod
-    def _check_text(cls, given: Any) -> str:
-        text = read_text(given)
+    def _check_text(cls, value: Any) -> str:
+        text = read_text(value)
         if text is None:
             raise ValueError("it is no text")
         return text
 
     @field_validator("model")
     @classmethod
-    def _check_model(cls, given: Any) -> Any:
-        named = isinstance(given, str) and given.strip()
+    def _check_model(cls, value: Any) -> Any:
+        named = isinstance(value, str) and value.strip()
         # A model class has the method too, but is no model.
-        usable = not isinstance(given, type) and callable(getattr(given, "bind_tools", None))
-        if not (given is None or named or usable):
+        usable = not isinstance(value, type) and callable(getattr(value, "bind_tools", None))
+        if not (value is None or named or usable):
             raise ValueError("it is no chat model that calls tools, and no name of one")
-        return given
+        return value
 
     @field_validator("budget")
     @classmethod
-    def _check_units(cls, given: Budget) -> Budget:
-        if other := given.amounts.keys() - SPENT_UNITS:
+    def _check_units(cls, value: Budget) -> Budget:
+        if other := value.amounts.keys() - SPENT_UNITS:
             raise ValueError(f"a monitor spends calls, tokens and money, and no {', '.join(other)}")
-        return given
+        return value
 
 
 @dataclass(frozen=True, slots=True)

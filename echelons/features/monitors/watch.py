@@ -136,9 +136,9 @@ class MonitorWatch:
         self.budgets.prices = run.prices
         # `None` if the turn has no budget.
         self.allowance = turn.root.allowance
-        if self.allowance is None and (own := agent.permissions.budget):
-            self.budgets.root_budget = own
-            self.allowance = NO_ALLOWANCE.extend(self.budgets.root_grant, own.amounts, own)
+        if self.allowance is None and (budget := agent.permissions.budget):
+            self.budgets.root_budget = budget
+            self.allowance = NO_ALLOWANCE.extend(self.budgets.root_grant, budget.amounts, budget)
         self.usage = Usage()
         # Once set, they say nothing more.
         self.is_closed = False

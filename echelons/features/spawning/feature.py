@@ -85,24 +85,24 @@ def list_roster_notices(
         UnreadableRecord: Stored summaries are damaged.
     """
     past, state, config = step.past, step.state, step.config
-    gate, identity, own = step.gate, step.identity, state["messages"]
+    gate, identity, messages = step.gate, step.identity, state["messages"]
     below = get_dismissals(gate).list_below(PATH_SEPARATOR.join(identity.path))
     dismissed = [name for name in declared if name in below]
     plan = SpawnPlan.build(rules, past, state, config) if rules else None
-    if not (dismissed or (plan and plan.known)) or is_paused(own):
+    if not (dismissed or (plan and plan.known)) or is_paused(messages):
         return []
-    shown = leave_out_hidden([*past.messages, *own], gate.hidden_messages)
+    shown = leave_out_hidden([*past.messages, *messages], gate.hidden_messages)
     summaries = find_summaries(shown)
     segment = identity.request_id or identity.turn
-    known = read_roster(shown[find_window(shown, summaries) :], segment, summaries.roster)
+    roster = read_roster(shown[find_window(shown, summaries) :], segment, summaries.roster)
     spawned = plan.living if plan else {}
     living = {
         name: build_entry(spec.stored(), stays=spec.segment != segment)
         for name, spec in spawned.items()
     }
-    if not (changes := find_changes(known, living, dismissed)):
+    if not (changes := find_changes(roster, living, dismissed)):
         return []
-    latest = next((message.id for message in reversed(own) if message.id), "")
+    latest = next((message.id for message in reversed(messages) if message.id), "")
     return [build_roster_notice(changes, derive_message_id(identity.thread_id, f"roster/{latest}"))]
 
 

@@ -161,5 +161,5 @@ def _unwrap_binding(model: Any) -> tuple[Runnable[Any, Any], dict[str, Any]]:
 
 
 def _has_methods_of(base: Any, model: Any) -> bool:
-    own = type(model)
-    return own.invoke is base.invoke and own.ainvoke is base.ainvoke
+    kind = type(model)
+    return kind.invoke is base.invoke and kind.ainvoke is base.ainvoke

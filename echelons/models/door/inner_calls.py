@@ -140,7 +140,9 @@ def _get_agent(metadata: Mapping[str, Any] | None) -> tuple[str, ...]:
 
 def _read_reply(response: LLMResult) -> AIMessage | None:
     """Return the reply in a result, `None` if there is none; of a text, a message with it."""
-    generation = next((each for several in response.generations for each in several), None)
+    generation = next(
+        (generation for several in response.generations for generation in several), None
+    )
     if isinstance(generation, ChatGeneration):
         message = generation.message
         return message if isinstance(message, AIMessage) else None

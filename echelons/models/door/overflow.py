@@ -102,7 +102,10 @@ class FittedRequest:
             target = int(tokens * refusal.limit / refusal.requested * _SAFE_SHARE)
         elif limit := refusal.limit or self._read_profile():
             schemas = len(repr(self._model.arguments)) // BYTES_PER_TOKEN
-            target = limit - schemas - self._count_reply_tokens(limit)
+            reply = getattr(self._model.model, "max_tokens", None)
+            if not (isinstance(reply, int) and 0 < reply < limit):
+                reply = limit // REPLY_SHARE
+            target = limit - schemas - reply
         else:
             return half
         # What was named has not helped: the counts of both sides differ.
@@ -112,10 +115,6 @@ class FittedRequest:
         profile = getattr(self._model.model, "profile", None)
         limit = profile.get("max_input_tokens") if isinstance(profile, Mapping) else None
         return limit if isinstance(limit, int) else 0
-
-    def _count_reply_tokens(self, limit: int) -> int:
-        most = getattr(self._model.model, "max_tokens", None)
-        return most if isinstance(most, int) and 0 < most < limit else limit // REPLY_SHARE
 
 
 def _find_stored_limit(messages: Sequence[BaseMessage], model: str) -> int:

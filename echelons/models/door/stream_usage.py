@@ -34,14 +34,14 @@ class StreamUsage:
     @classmethod
     def find(cls, model: Any, rules: ClientRules, arguments: Mapping[str, Any]) -> Self | None:
         """Return what asks a model for it; `None` if there is nothing to ask for."""
-        given = {**(getattr(model, "model_kwargs", None) or {}), **arguments}
+        settings = {**(getattr(model, "model_kwargs", None) or {}), **arguments}
         is_open = (
             rules.wire_format == "openai"
             and hasattr(model, "_should_stream_usage")
             and hasattr(model, "_should_stream")
             # A user who has set it has decided.
             and getattr(model, "stream_usage", True) is None
-            and given.keys().isdisjoint({_OPTION, "stream_usage"})
+            and settings.keys().isdisjoint({_OPTION, "stream_usage"})
         )
         return cls(model) if is_open else None
 

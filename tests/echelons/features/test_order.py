@@ -159,7 +159,7 @@ def test_step_passes_each_place_in_order() -> None:
 
 
 ATTEMPT = {
-    "DelegationCalls.invoke": "wrap_delegation",
+    "DelegationCalls.around_request": "wrap_delegation",
     "Subordinate._reject_input": "contract",
     "RequestBudget.around_attempt": "budget",
     "RequestApprovals.around_attempt": "approval",
@@ -183,4 +183,4 @@ def test_attempt_passes_each_place_in_order() -> None:
         permissions=Permissions(approvals={"scout": lambda _: "allow"}),
     )
 
-    assert trace(head, ATTEMPT, "DelegationCalls.invoke") == [*ATTEMPT.values()]
+    assert trace(head, ATTEMPT, "DelegationCalls.around_request") == [*ATTEMPT.values()]
