@@ -232,10 +232,9 @@ class EventTranslator:
         is_hook = _is_hook(payload["name"])
         earlier = [*_list_messages(state)] if is_hook or _is_foreign(namespace) else ()
         # A message gets its id when it is stored.
-        earlier_ids = {
-            *(id(message) for message in earlier),
-            *(message.id for message in earlier if message.id),
-        }
+        earlier_ids: set[int | str] = {id(message) for message in earlier}
+        if earlier:
+            earlier_ids |= {message.id for message in earlier if message.id}
         for message in _list_messages(payload["result"]):
             is_earlier = has_tasks_within or id(message) in earlier_ids or message.id in earlier_ids
             if is_hook and is_earlier:

@@ -269,8 +269,9 @@ def _list_keys(open_: Transaction, thread_id: str) -> list[str]:
 
 
 def _find_saver(graph_saver: Any, configurable: Mapping[str, Any]) -> Saver | None:
-    kept = graph_saver if isinstance(graph_saver, BaseCheckpointSaver) else None
-    return get_saver(configurable) or kept
+    return get_saver(configurable) or (
+        graph_saver if isinstance(graph_saver, BaseCheckpointSaver) else None
+    )
 
 
 def _find_begin(
