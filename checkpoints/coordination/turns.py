@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import Any, Final, Literal, TypeAlias
@@ -132,7 +133,7 @@ class Turn:
     def check_failures(self) -> None:
         """Refuse to go on after a failed write, with its `StorageError`."""
         for failure in self.failures[:1]:
-            raise StorageError(failure.path, failure.why)
+            raise copy(failure)
 
     def record_begin(self, cursor: sqlite3.Cursor) -> None:
         """Record a turn that may be submitted again, in the transaction of its first checkpoint."""

@@ -1,27 +1,9 @@
-"""Every error that Echelons raises by name: one tree under `EchelonsError`.
+"""The errors of Echelons: one tree under `EchelonsError`, imported from here.
 
-Each error keeps its facts in typed fields and builds a message that gives the value, the limit
-and the way out, so that a caller can catch by type, a program can read the fields, and a person
-can read the text. A family has one file, and all are imported from here::
-
-    EchelonsError
-    ├── ConfigurationError    configuration  an agent or a tree that cannot work
-    ├── ModelError                           a model that cannot be used
-    ├── McpServerFailed                      an MCP server that cannot be used
-    ├── InvalidInput          inputs         invalid input of a caller
-    ├── QuestionError                        answers that fit no pending question
-    ├── ThreadNotFound, …     threads        which thread, and what it can do now
-    ├── StorageError          storage        a database that cannot be opened, read or written
-    ├── CheckpointTampered                   stored rows, seals, values that cannot be stored
-    ├── LedgerError                          records, and the leases of threads: ThreadBusy
-    ├── DelegationError       delegation     requests that are not passed on
-    ├── RoutingError                         names and paths of agents, matchers, thresholds
-    ├── ControlError                         stops, pauses, take-overs that cannot be done
-    ├── TeamError             teams          naming, loading and trusting a team
-    ├── DocumentsError                       folders of documents, missing packages
-    ├── ToolRefusal           tools          what the safe tools refuse
-    ├── ScriptError           scripts        the scripts of test models
-    └── WorkspaceError        workspace      folders of files, their paths and changes
+An error is a class of its own where code would catch it by itself; otherwise it is the class of
+its family with a stable `code`. Its facts are attributes, and its message tells the value, the
+limit and the way out. Functions that are named after a code return an error that is raised at
+several places. All codes are listed in `docs/errors.md`.
 
 One class is no error: `ForeignSaverWarning`, of `storage`.
 """
@@ -43,8 +25,8 @@ __all__: list[str]
 
 _names = sorted(
     name
-    for name, each in globals().items()
-    if isinstance(each, type) and issubclass(each, EchelonsError)
+    for name, value in globals().items()
+    if isinstance(value, type) and issubclass(value, EchelonsError)
 )
 # Computed, so that a name is written once; type checkers follow the star imports above.
 globals()["__all__"] = _names

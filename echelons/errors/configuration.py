@@ -23,16 +23,19 @@ class PermissionsWidened(ConfigurationError, ValueError):
         limit: The superior's.
     """
 
-    agent: str
-    superior: str
-    name: str
-    rule: str
-    limit: str
-    message = (
-        "{agent!r} has {rule} for {name!r}, and {superior!r} above it has {limit}; an agent can "
-        "only narrow what its superiors allow (of rules 'allow', a predicate, 'ask', 'deny'): "
-        "leave it out, or make it as strict"
-    )
+    code = "permissions_widened"
+
+    def __init__(self, agent: str, superior: str, name: str, rule: str, limit: str) -> None:
+        super().__init__(
+            "{agent!r} has {rule} for {name!r}, and {superior!r} above it has {limit}; an agent "
+            "can only narrow what its superiors allow (of rules 'allow', a predicate, 'ask', "
+            "'deny'): leave it out, or make it as strict",
+            agent=agent,
+            superior=superior,
+            name=name,
+            rule=rule,
+            limit=limit,
+        )
 
 
 class InvalidSetting(ConfigurationError, ValueError):
@@ -45,11 +48,16 @@ class InvalidSetting(ConfigurationError, ValueError):
         why: The fault, and what to give.
     """
 
-    owner: str
-    setting: str
-    value: object
-    why: str
-    message = "{owner}({setting}={value:short}): {why}"
+    code = "invalid_setting"
+
+    def __init__(self, owner: str, setting: str, value: object, why: str) -> None:
+        super().__init__(
+            "{owner}({setting}={value:short}): {why}",
+            owner=owner,
+            setting=setting,
+            value=value,
+            why=why,
+        )
 
 
 class EventLoopMissing(ConfigurationError):
@@ -59,11 +67,15 @@ class EventLoopMissing(ConfigurationError):
         parts: These tools and subordinates, with their paths.
     """
 
-    parts: Sequence[str]
-    message = (
-        "these can only run in an event loop, and a synchronous run of a compiled graph has none: "
-        "{parts}; run it with ainvoke or astream, or in a Session, which has a loop for them"
-    )
+    code = "event_loop_missing"
+
+    def __init__(self, parts: Sequence[str]) -> None:
+        super().__init__(
+            "these can only run in an event loop, and a synchronous run of a compiled graph has "
+            "none: {parts}; run it with ainvoke or astream, or in a Session, which has a loop "
+            "for them",
+            parts=tuple(parts),
+        )
 
 
 class SessionNeeded(ConfigurationError):
@@ -73,11 +85,15 @@ class SessionNeeded(ConfigurationError):
         monitors: Paths of the monitors.
     """
 
-    monitors: Sequence[str]
-    message = (
-        "these monitors work beside the turns of a Session alone, and this is a run of a compiled "
-        "graph: {monitors}; run the tree in a Session, or leave them out. Nothing was run"
-    )
+    code = "session_needed"
+
+    def __init__(self, monitors: Sequence[str]) -> None:
+        super().__init__(
+            "these monitors work beside the turns of a Session alone, and this is a run of a "
+            "compiled graph: {monitors}; run the tree in a Session, or leave them out. Nothing "
+            "was run",
+            monitors=tuple(monitors),
+        )
 
 
 class ModelError(EchelonsError):
@@ -92,9 +108,14 @@ class McpServerFailed(EchelonsError):
         reason: The fault.
     """
 
-    server: str
-    reason: str
-    message = "the MCP server {server!r} cannot be used: {reason}"
+    code = "mcp_server_failed"
+
+    def __init__(self, server: str, reason: str) -> None:
+        super().__init__(
+            "the MCP server {server!r} cannot be used: {reason}",
+            server=server,
+            reason=reason,
+        )
 
 
 def invalid_name(name: object, why: str = "") -> ConfigurationError:

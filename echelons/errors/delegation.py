@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from echelons.errors.base import SHORT, EchelonsError
+from echelons.errors.base import EchelonsError, escape_braces
 
 
 class DelegationError(EchelonsError):
@@ -31,8 +31,11 @@ class SpawnRefused(DelegationError):
 
     code = "spawn"
 
-    why: str
-    message = "{why}"
+    def __init__(self, why: str) -> None:
+        super().__init__(
+            "{why}",
+            why=why,
+        )
 
 
 class RoutingError(EchelonsError):
@@ -51,14 +54,15 @@ class UnknownPath(ControlError, RoutingError):
         known: The names or paths of the tree.
     """
 
-    path: str
-    known: Sequence[str]
+    code = "unknown_path"
 
-    def _describe(self) -> str:
-        more = len(self.known) - 20
-        return (
-            f"no agent {SHORT.repr(self.path)} in the tree; there are: "
-            f"{', '.join(self.known[:20]) or 'none'}{f' and {more} more' * (more > 0)}"
+    def __init__(self, path: str, known: Sequence[str]) -> None:
+        more = f" and {len(known) - 20} more" if len(known) > 20 else ""
+        listed = escape_braces(", ".join(known[:20]) or "none")
+        super().__init__(
+            f"no agent {{path:short}} in the tree; there are: {listed}{more}",
+            path=path,
+            known=tuple(known),
         )
 
 

@@ -24,12 +24,14 @@ class QuestionClosed(QuestionError):
     """
 
     code = "question_closed"
-    id: str
-    pending: Sequence[str]
-    message = (
-        "question {id:short} is closed: it was answered already, or withdrawn; this answer changed "
-        "nothing. Pending are: {pending}"
-    )
+
+    def __init__(self, id: str, pending: Sequence[str]) -> None:
+        super().__init__(
+            "question {id:short} is closed: it was answered already, or withdrawn; this answer "
+            "changed nothing. Pending are: {pending}",
+            id=id,
+            pending=tuple(pending),
+        )
 
 
 class WrongAnswer(QuestionError):
@@ -42,13 +44,15 @@ class WrongAnswer(QuestionError):
     """
 
     code = "wrong_answer"
-    id: str
-    value: object
-    why: str
-    message = (
-        "{value:short} does not answer question {id:short}: {why}. Nothing was changed; see the "
-        "question (`echelons inbox --json`)"
-    )
+
+    def __init__(self, id: str, value: object, why: str) -> None:
+        super().__init__(
+            "{value:short} does not answer question {id:short}: {why}. Nothing was changed; see "
+            "the question (`echelons inbox --json`)",
+            id=id,
+            value=value,
+            why=why,
+        )
 
 
 class NoQuestionPending(QuestionError):
@@ -59,8 +63,12 @@ class NoQuestionPending(QuestionError):
     """
 
     code = "no_question_pending"
-    thread: str
-    message = "nothing is asked on thread {thread!r}; send it a task instead"
+
+    def __init__(self, thread: str) -> None:
+        super().__init__(
+            "nothing is asked on thread {thread!r}; send it a task instead",
+            thread=thread,
+        )
 
 
 class InterventionPending(QuestionError):
@@ -72,12 +80,14 @@ class InterventionPending(QuestionError):
     """
 
     code = "intervention_pending"
-    thread: str
-    pending: Sequence[str]
-    message = (
-        "thread {thread!r} waits for an answer to {pending}; answer first (`echelons inbox`, "
-        "`echelons answer`), or use another thread"
-    )
+
+    def __init__(self, thread: str, pending: Sequence[str]) -> None:
+        super().__init__(
+            "thread {thread!r} waits for an answer to {pending}; answer first (`echelons inbox`, "
+            "`echelons answer`), or use another thread",
+            thread=thread,
+            pending=tuple(pending),
+        )
 
 
 def invalid_thread(thread: object) -> InvalidInput:

@@ -57,9 +57,14 @@ class NotStorable(EchelonsError):
         why: The fault, and what can be done.
     """
 
-    kind: str
-    why: str
-    message = "a value of type {kind} cannot be stored: {why}. Nothing was stored"
+    code = "not_storable"
+
+    def __init__(self, kind: str, why: str) -> None:
+        super().__init__(
+            "a value of type {kind} cannot be stored: {why}. Nothing was stored",
+            kind=kind,
+            why=why,
+        )
 
 
 class UnreadableRecord(EchelonsError):
@@ -70,12 +75,15 @@ class UnreadableRecord(EchelonsError):
         why: The fault.
     """
 
-    model: str
-    why: str
-    message = (
-        "a stored {model} cannot be read: {why}; other threads can be used. Restore a backup of "
-        "the database, delete the thread, or go on from a checkpoint before it"
-    )
+    code = "unreadable_record"
+
+    def __init__(self, model: str, why: str) -> None:
+        super().__init__(
+            "a stored {model} cannot be read: {why}; other threads can be used. Restore a backup "
+            "of the database, delete the thread, or go on from a checkpoint before it",
+            model=model,
+            why=why,
+        )
 
 
 class LedgerError(EchelonsError):
@@ -91,14 +99,17 @@ class LedgerDamaged(LedgerError):
         kind: The expected kind, such as `turn`, `orders` or `lease`.
     """
 
-    where: str
-    why: str
-    kind: str = "record"
-    message = (
-        "the {kind} that the ledger holds under {where!r} cannot be read: {why}; something other "
-        "than Echelons has changed the database. Other threads can be used: restore a backup of "
-        "the database, or delete the thread"
-    )
+    code = "ledger_damaged"
+
+    def __init__(self, where: str, why: str, kind: str = "record") -> None:
+        super().__init__(
+            "the {kind} that the ledger holds under {where!r} cannot be read: {why}; something "
+            "other than Echelons has changed the database. Other threads can be used: restore a "
+            "backup of the database, or delete the thread",
+            where=where,
+            why=why,
+            kind=kind,
+        )
 
 
 class ForeignSaverWarning(UserWarning):
@@ -117,14 +128,18 @@ class ThreadBusy(EchelonsError):
         since: When it took it, ISO 8601, UTC.
     """
 
-    thread: str
-    pid: int
-    since: str
-    message = (
-        "thread {thread!r} is at work in process {pid} since {since}; wait for it, use another "
-        "thread, or end that process: its death frees the thread at once. From one that hangs and "
-        "cannot be ended, take it over (`echelons takeover`, Session.take_over())"
-    )
+    code = "thread_busy"
+
+    def __init__(self, thread: str, pid: int, since: str) -> None:
+        super().__init__(
+            "thread {thread!r} is at work in process {pid} since {since}; wait for it, use "
+            "another thread, or end that process: its death frees the thread at once. From one "
+            "that hangs and cannot be ended, take it over (`echelons takeover`, "
+            "Session.take_over())",
+            thread=thread,
+            pid=pid,
+            since=since,
+        )
 
 
 class LeaseLost(EchelonsError):
@@ -136,11 +151,14 @@ class LeaseLost(EchelonsError):
         current: The epoch now; 0 if the database knows of no holder.
     """
 
-    thread: str
-    epoch: int
-    current: int
-    message = (
-        "thread {thread!r} was taken over: this run held it in epoch {epoch}, and now is epoch "
-        "{current}; nothing of this write was stored. Read the thread again, and resume it if "
-        "no other run does"
-    )
+    code = "lease_lost"
+
+    def __init__(self, thread: str, epoch: int, current: int) -> None:
+        super().__init__(
+            "thread {thread!r} was taken over: this run held it in epoch {epoch}, and now is "
+            "epoch {current}; nothing of this write was stored. Read the thread again, and "
+            "resume it if no other run does",
+            thread=thread,
+            epoch=epoch,
+            current=current,
+        )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from echelons.errors.base import EchelonsError
+from echelons.errors.base import EchelonsError, escape_braces
 from echelons.errors.configuration import ConfigurationError
 
 
@@ -20,15 +20,16 @@ class TeamNotTrusted(TeamError):
         files: The files that would be executed.
     """
 
-    folder: str
-    files: Sequence[str]
+    code = "team_not_trusted"
 
-    def _describe(self) -> str:
-        shown = ", ".join(self.files[:5])
-        more = f" and {len(self.files) - 5} more" if len(self.files) > 5 else ""
-        return (
-            f"the team in {self.folder!r} has Python, which would be executed: {shown}{more}; read "
-            "it, and trust the folder with --trust, or Agent.from_folder(..., trusted=True)"
+    def __init__(self, folder: str, files: Sequence[str]) -> None:
+        shown = escape_braces(", ".join(files[:5]))
+        more = f" and {len(files) - 5} more" if len(files) > 5 else ""
+        super().__init__(
+            f"the team in {{folder!r}} has Python, which would be executed: {shown}{more}; read "
+            "it, and trust the folder with --trust, or Agent.from_folder(..., trusted=True)",
+            folder=folder,
+            files=tuple(files),
         )
 
 

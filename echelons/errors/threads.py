@@ -19,11 +19,13 @@ class ThreadNotFound(ThreadError):
     """
 
     code = "thread_not_found"
-    thread: str
-    message = (
-        "there is no thread {thread!r} in this database; list them with `echelons threads` or "
-        "ThreadStore.roots()"
-    )
+
+    def __init__(self, thread: str) -> None:
+        super().__init__(
+            "there is no thread {thread!r} in this database; list them with `echelons threads` "
+            "or ThreadStore.roots()",
+            thread=thread,
+        )
 
 
 class MissingAgents(ThreadError):
@@ -45,11 +47,13 @@ class UnfinishedTurn(ThreadError):
     """
 
     code = "unfinished_turn"
-    thread: str
-    message = (
-        "the last turn of thread {thread!r} is not finished; go on with it first (`echelons "
-        "resume`, Session.resume()), or use another thread"
-    )
+
+    def __init__(self, thread: str) -> None:
+        super().__init__(
+            "the last turn of thread {thread!r} is not finished; go on with it first (`echelons "
+            "resume`, Session.resume()), or use another thread",
+            thread=thread,
+        )
 
 
 class NothingToResume(ThreadError):
@@ -61,18 +65,16 @@ class NothingToResume(ThreadError):
     """
 
     code = "nothing_to_resume"
-    thread: str
-    open: Sequence[str] = ()
-    message = "thread {thread!r} has nothing to resume; send it a task"
 
-    def _describe(self) -> str:
-        if not self.open:
-            return super()._describe()
-        return self._fill(
-            "thread {thread!r} has nothing to resume: its turn is finished, and no turn waits for "
-            "an answer to {open}; answer (`echelons inbox`, `echelons answer`), and the agent that "
-            "has asked is told in the next turn, or send it a task"
-        )
+    def __init__(self, thread: str, open: Sequence[str] = ()) -> None:
+        text = "thread {thread!r} has nothing to resume; send it a task"
+        if open:
+            text = (
+                "thread {thread!r} has nothing to resume: its turn is finished, and no turn waits "
+                "for an answer to {open}; answer (`echelons inbox`, `echelons answer`), and the "
+                "agent that has asked is told in the next turn, or send it a task"
+            )
+        super().__init__(text, thread=thread, open=tuple(open))
 
 
 def checkpoint_not_found(

@@ -22,8 +22,13 @@ class CallCutShort(EchelonsError):
         why: Why it was given up.
     """
 
-    why: str
-    message = "{why}; the call may have happened"
+    code = "call_cut_short"
+
+    def __init__(self, why: str) -> None:
+        super().__init__(
+            "{why}; the call may have happened",
+            why=why,
+        )
 
 
 def address_refused(url: str, why: str) -> ToolRefusal:

@@ -9,6 +9,17 @@ class WorkspaceError(EchelonsError):
     """A workspace cannot be used, or a file of it cannot be read or changed."""
 
 
+class FileRefused(WorkspaceError):
+    """A file of a workspace cannot be read or changed, or its path may lead out of it.
+
+    Attributes:
+        path: The file.
+        why: The reason, and what to do.
+    """
+
+    code = "file_refused"
+
+
 def no_workspace() -> WorkspaceError:
     """Return the error of files where there is no workspace."""
     return WorkspaceError(
@@ -18,19 +29,18 @@ def no_workspace() -> WorkspaceError:
     )
 
 
-def file_refused(path: str, why: str) -> WorkspaceError:
+def file_refused(path: str, why: str) -> FileRefused:
     """Return the error of a file that cannot be read or changed."""
-    return WorkspaceError(
+    return FileRefused(
         "{path:quoted}: {why}",
-        code="file_refused",
         path=path,
         why=why,
     )
 
 
-def file_too_large(path: str, why: str, size: int, limit: int) -> WorkspaceError:
+def file_too_large(path: str, why: str, size: int, limit: int) -> FileRefused:
     """Return the error of a file, or of all changes of an agent, that are too large."""
-    return WorkspaceError(
+    return FileRefused(
         "{path:quoted}: {why}: {size} instead of {limit} at most",
         code="file_too_large",
         path=path,

@@ -18,10 +18,6 @@ CANCEL_TIMEOUT = 2.0
 """Seconds in which a server must take the news that a call is cancelled."""
 
 
-class UnknownRequest(Exception):
-    """A server has answered a request that was never made."""
-
-
 @dataclass(slots=True)
 class _OpenRequest:
     scope: anyio.CancelScope
@@ -89,9 +85,7 @@ class CancellingSession(ClientSession):
             await super()._handle_response(message)
         # The answer to a request that was cancelled may come late.
         elif not (isinstance(request_id, int) and 0 <= request_id < self._request_id):
-            self.end_calls(
-                UnknownRequest(f"an answer to a request {answer.id!r}, and none is open")
-            )
+            self.end_calls(RuntimeError(f"an answer to a request {answer.id!r}, and none is open"))
 
     async def _notify_cancelled(self, request_id: int) -> None:
         params = types.CancelledNotificationParams(requestId=request_id, reason="cancelled")

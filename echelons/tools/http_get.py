@@ -211,7 +211,7 @@ def build_http_get(
 
     >>> get = build_http_get(allow=["example.org"])
     >>> print(get.invoke({"url": "http://169.254.169.254/latest/meta-data/"}))
-    ToolRefusal: 'http://169.254.169.254/latest/meta-data/' is not fetched: host ...
+    AddressRefused: 'http://169.254.169.254/latest/meta-data/' is not fetched: host ...
     """
     rules = HostRules(allow, allow_private)
     headers = {"user-agent": "echelons", "accept": "text/*, application/json, application/xml"}

@@ -99,9 +99,9 @@ class ModelFunction:
         self._function = StateFunction(
             function,
             ModelError,
-            "model_not_chosen",
-            "no model was chosen for {agent!r}: {why}; let the function return a LangChain chat "
-            "model or a name, and resume the turn",
+            code="model_not_chosen",
+            text="no model was chosen for {agent!r}: {why}; let the function return a LangChain "
+            "chat model or a name, and resume the turn",
         )
         self._tools = tools
         self._resolve = lru_cache(KEPT_NAMES)(resolve_model)

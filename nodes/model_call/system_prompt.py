@@ -78,7 +78,7 @@ def _build_function(prompt: Any) -> StateFunction:
     return StateFunction(
         prompt,
         ConfigurationError,
-        "prompt_failed",
-        "the prompt of {agent!r} failed: {why}; let the function return a str or a "
+        code="prompt_failed",
+        text="the prompt of {agent!r} failed: {why}; let the function return a str or a "
         "SystemMessage, and resume the turn",
     )

@@ -22,7 +22,7 @@ from langgraph.prebuilt.tool_node import ToolCallRequest, ToolInvocationError
 from langgraph.types import Command
 
 from echelons.effects.journal import EffectCall, EffectKind
-from echelons.errors import CallCutShort
+from echelons.errors import CallCutShort, EchelonsError
 from echelons.guards.gate import Halt
 from echelons.identity.failures import LoggedFailure, get_failure_log
 from echelons.identity.lineage import NOTICES_KEY, OWN_KEYS, strip_own_metadata
@@ -47,10 +47,6 @@ INVALID_CALL_TEXT = "Error: not run: "
 """Start of the answer to a call whose arguments do not fit the tool's schema."""
 _CANCELLED_TEXT = "the tool was cancelled by itself, not by the run"
 NOT_HAPPENED_TEXT = "Error: the call was cut short and did not happen; it was not tried again."
-
-
-class ToolCancelled(Exception):
-    """A tool has raised `CancelledError`, and nothing has cancelled its call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +105,7 @@ class JournaledCall:
             # The session's loop was closed, also around a tree in the tool.
             if isinstance(error.__cause__, FutureCancelled):
                 raise
-            cancelled = ToolCancelled(_CANCELLED_TEXT)
+            cancelled = EchelonsError(_CANCELLED_TEXT, code="tool_cancelled")
             failure = get_failure_log(config).record(cancelled, config, self.call.tool)
             return self._build_error_result(cancelled, failure, config)
         # A tool raises anything; signals go on.
@@ -291,7 +287,7 @@ async def _await_tool(work: Callable[[], Awaitable[Any]]) -> Any:
     """Return the result of a call.
 
     Raises:
-        ToolCancelled: The tool has raised `CancelledError` by itself, such as for a task that it
+        EchelonsError: The tool has raised `CancelledError` by itself, such as for a task that it
             has waited for; it would pass for a cancellation of its agent.
     """
     try:
@@ -300,7 +296,7 @@ async def _await_tool(work: Callable[[], Awaitable[Any]]) -> Any:
         task = current_task()
         if task is None or task.cancelling():
             raise
-        raise ToolCancelled(_CANCELLED_TEXT) from error
+        raise EchelonsError(_CANCELLED_TEXT, code="tool_cancelled") from error
 
 
 def _add_notices(answer: ToolMessage, notices: Sequence[str]) -> ToolMessage:

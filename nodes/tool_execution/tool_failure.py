@@ -18,10 +18,6 @@ from echelons.identity.lineage import FAILURE_KEY
 from echelons.text.error_lines import read_error_text
 
 
-class RepeatedFailure(Exception):
-    """The exception of a tool whose class is not known any more."""
-
-
 def note_failure(answer: ToolMessage, error: Exception) -> ToolMessage:
     """Return the answer of a failed call with the class of its exception, for its repetition."""
     kind = type(error)
@@ -62,4 +58,4 @@ def rebuild_exception(noted: Mapping[str, Any]) -> Exception:
             error: Exception = found.__new__(found, text)
             error.args = (text,)
             return error
-    return RepeatedFailure(f"{name}: {text}")
+    return RuntimeError(f"{name}: {text}")

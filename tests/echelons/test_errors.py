@@ -1,14 +1,15 @@
-"""Every error keeps its facts in fields, and tells the value and the way out in its message."""
+"""Errors keep a code and fields, tell the way out, and stand in the table of the docs."""
 
 from __future__ import annotations
 
+import ast
+import builtins
 import copy
 import inspect
 import pickle
-import pkgutil
 import re
 from collections.abc import Callable, Iterator
-from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,105 +25,112 @@ from echelons import (
     errors,
 )
 from echelons.routing import ModelMatcher
+from tests.error_codes import raises_code
 
-SAMPLES = {
-    "int": 4711,
-    "float": 0.5,
-    "Sequence[str]": ["sample-one", "sample-two"],
-    "Sequence[tuple[str, str]]": [("sample-path", "sample-reason")],
-}
+SAMPLES = {"int": 4711, "Sequence[str]": ["sample-one", "sample-two"]}
+REPOSITORY = Path(__file__).parents[2]
+PAGE = REPOSITORY / "docs" / "errors.md"
+CLASSES = 45
+"""How many classes of exceptions there may be, private ones included."""
 
 
-def all_errors() -> list[type[EchelonsError]]:
+def list_errors() -> list[type[EchelonsError]]:
     """Return every error that can be imported from the package, the base included."""
-    found = [each for each in vars(errors).values() if inspect.isclass(each)]
-    return [each for each in found if issubclass(each, EchelonsError)]
+    classes = filter(inspect.isclass, vars(errors).values())
+    return [one for one in classes if issubclass(one, EchelonsError)]
 
 
-def parameters(error: type[EchelonsError]) -> dict[str, inspect.Parameter]:
-    """Return what an error is made of."""
-    if error.__init__ is Exception.__init__:
-        return {}
-    return dict(list(inspect.signature(error).parameters.items()))
-
-
-def made(error: type[EchelonsError]) -> tuple[EchelonsError, dict[str, Any]]:
-    """Return an error of a kind, and what it was made of."""
-    given = {
-        name: SAMPLES.get(str(each.annotation), "sample-text")
-        for name, each in parameters(error).items()
+def build_error(error: type[EchelonsError]) -> tuple[EchelonsError, dict[str, Any]]:
+    """Return an error of a class with a constructor, and its arguments."""
+    parameters = list(inspect.signature(error).parameters.values())
+    values = {
+        one.name: SAMPLES.get(str(one.annotation), "sample-text")
+        for one in parameters
+        if one.kind is one.POSITIONAL_OR_KEYWORD and one.name != "text"
     }
-    return error(**given), given
+    return error(**values), values
 
 
-def documented(error: type[EchelonsError]) -> Iterator[str]:
-    """Yield the names under ``Attributes`` in an error's docstring."""
-    _, _, section = (inspect.getdoc(error) or "").partition("Attributes:")
-    yield from re.findall(r"^ {4}(\w+):", section, re.MULTILINE)
+def iterate_modules() -> Iterator[ast.Module]:
+    """Yield all modules of the source."""
+    for package in ("echelons", "graphs", "nodes", "checkpoints"):
+        for path in sorted((REPOSITORY / package).rglob("*.py")):
+            # The packages are linked into each other.
+            if not any(parent.is_symlink() for parent in path.parents):
+                yield ast.parse(path.read_text(encoding="utf-8"))
 
 
-def defined() -> set[type[EchelonsError]]:
-    """Return every error that a file of the package defines."""
-    files = [
-        import_module(f"{errors.__name__}.{each.name}")
-        for each in pkgutil.iter_modules(errors.__path__)
-    ]
-    found = [each for file in files for each in vars(file).values() if inspect.isclass(each)]
-    return {each for each in found if issubclass(each, EchelonsError)}
+def list_codes() -> set[str]:
+    """Return the codes that the source raises."""
+    codes = {one.code for one in list_errors() if "code" in vars(one)}
+    for module in iterate_modules():
+        for node in ast.walk(module):
+            match node:
+                case ast.keyword(arg="code", value=ast.Constant(value=str(code))):
+                    codes.add(code)
+    return codes
 
 
-CONCRETE = [each for each in all_errors() if parameters(each)]
+CONCRETE = [one for one in list_errors() if one.__init__ is not EchelonsError.__init__]
 
 
-def test_there_is_one_tree_of_errors() -> None:
-    assert len(all_errors()) > 20
-    assert all(issubclass(each, Exception) for each in all_errors())
+def test_there_are_few_classes_of_exceptions() -> None:
+    known = {name for name, one in vars(builtins).items() if inspect.isclass(one)}
+    known = {name for name in known if issubclass(getattr(builtins, name), BaseException)}
+    classes = {
+        node.name: [ast.unparse(base) for base in node.bases]
+        for module in iterate_modules()
+        for node in ast.walk(module)
+        if isinstance(node, ast.ClassDef)
+    }
+    exceptions: set[str] = set()
+    while more := {
+        name
+        for name, bases in classes.items()
+        if name not in exceptions and not exceptions.union(known).isdisjoint(bases)
+    }:
+        exceptions |= more
+
+    assert {one.__name__ for one in list_errors()} <= exceptions
+    assert len(exceptions) <= CLASSES, sorted(exceptions)
 
 
 def test_every_error_is_imported_from_one_address() -> None:
-    assert {each.__name__ for each in defined()} == set(errors.__all__)
-    assert {f"{each.__module__}.{each.__name__}" for each in defined()} == {
-        f"echelons.errors.{name}" for name in errors.__all__
-    }
+    assert {one.__name__ for one in list_errors()} == set(errors.__all__)
+    assert {one.__module__ for one in list_errors()} == {"echelons.errors"}
 
 
-@pytest.mark.parametrize("error", all_errors())
+def test_docs_list_all_classes_and_codes() -> None:
+    rows = re.findall(r"^\| `(\w+)` \| `(\w+)` \| \S.* \|$", PAGE.read_text(), re.MULTILINE)
+
+    assert {code for _, code in rows} == list_codes()
+    assert {name for name, _ in rows} <= set(errors.__all__)
+    assert {one.__name__ for one in list_errors()} == set(
+        re.findall(r"^- `(\w+)`", PAGE.read_text(), re.MULTILINE)
+    )
+
+
+@pytest.mark.parametrize("error", list_errors())
 def test_every_error_says_in_its_docstring_when_it_is_raised(error: type[EchelonsError]) -> None:
     assert error.__doc__
     assert error.__doc__ is not Exception.__doc__
 
 
 @pytest.mark.parametrize("error", CONCRETE)
-def test_an_error_keeps_what_it_documents_in_fields(error: type[EchelonsError]) -> None:
-    instance, _ = made(error)
+def test_error_documents_its_fields_and_tells_them(error: type[EchelonsError]) -> None:
+    instance, values = build_error(error)
 
-    fields = set(documented(error))
-    assert fields
-    assert fields == set(vars(instance))
-
-
-@pytest.mark.parametrize("error", CONCRETE)
-def test_error_shows_all_its_values(error: type[EchelonsError]) -> None:
-    instance, given = made(error)
-
-    for value in given.values():
-        for each in [value] if isinstance(value, str | int | float) else value:
-            for part in [each] if isinstance(each, str | int | float) else each:
-                assert str(part) in str(instance)
+    _, _, section = (inspect.getdoc(error) or "").partition("Attributes:")
+    assert set(re.findall(r"^ {4}(\w+):", section, re.MULTILINE)) == set(vars(instance))
+    assert error.code
+    for value in values.values():
+        for part in value if isinstance(value, list) else [value]:
+            assert str(part) in str(instance)
 
 
 @pytest.mark.parametrize("error", CONCRETE)
-def test_a_field_that_holds_several_values_cannot_be_changed(error: type[EchelonsError]) -> None:
-    instance, given = made(error)
-
-    for name, value in given.items():
-        if isinstance(value, list) and name in vars(instance):
-            assert getattr(instance, name) == tuple(value)
-
-
-@pytest.mark.parametrize("error", CONCRETE)
-def test_an_error_survives_the_way_to_another_process(error: type[EchelonsError]) -> None:
-    instance, _ = made(error)
+def test_error_survives_transfer_to_another_process(error: type[EchelonsError]) -> None:
+    instance, _ = build_error(error)
 
     for copied in (pickle.loads(pickle.dumps(instance)), copy.copy(instance)):
         assert type(copied) is error
@@ -130,11 +138,20 @@ def test_an_error_survives_the_way_to_another_process(error: type[EchelonsError]
         assert vars(copied) == vars(instance)
 
 
+def test_code_and_fields_survive_transfer_to_another_process() -> None:
+    with raises_code("cyclic_tree") as caught:
+        raise errors.ConfigurationError("{path: > }", code="cyclic_tree", path=("a", "b"))
+    copied = pickle.loads(pickle.dumps(caught.value))
+
+    assert (str(copied), copied.code, copied.path) == ("a > b", "cyclic_tree", ("a", "b"))
+    assert errors.get_error_name(copied) == "CyclicTree"
+
+
 def test_an_error_is_raised_shown_and_grouped_as_any_exception_is() -> None:
     with pytest.raises(ExceptionGroup) as raised:
         try:
             raise errors.ThreadNotFound("kyiv") from KeyError("cause")
-        except* errors.EchelonsError as group:
+        except* errors.ThreadError as group:
             raise ExceptionGroup("all", group.exceptions) from None
 
     (found,) = raised.value.exceptions
@@ -157,8 +174,10 @@ def test_an_error_of_a_caller_may_have_a_text_or_a_constructor_of_its_own() -> N
             super().__init__(f"number {number}")
 
     assert str(plain("a text")) == "a text"
+    assert str(plain("a {brace}")) == "a {brace}"
     assert str(copy.copy(Own(3))) == "number 3"
     assert Own(3).number == 3
+    assert errors.get_error_name(Own(3)) == "Own"
 
 
 @pytest.mark.parametrize(

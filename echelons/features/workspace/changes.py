@@ -14,7 +14,7 @@ from io import StringIO
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 
 from echelons.delegation.context import PRIVATE_FOLDER
-from echelons.errors import WorkspaceError, file_refused, no_workspace
+from echelons.errors import FileRefused, file_refused, no_workspace
 from echelons.features.workspace.files import Workspace, check_path, check_text, hash_text
 from echelons.guards.permissions import ALL_GRANTED, Grant
 from echelons.run_context import get_context
@@ -244,7 +244,7 @@ class Changeset:
             text = found.text if found else None
             if (found.digest if found else None) not in (*change.bases, change.digest):
                 conflict = CONFLICT
-        except WorkspaceError as error:
+        except FileRefused as error:
             conflict = error.why
         kind: Literal["added", "changed", "deleted"] = "changed"
         if change.text is None or None in change.bases[:1]:
@@ -328,7 +328,7 @@ def _merge_file(workspace: Workspace, store: LedgerChanges, path: str) -> str:
                 why = ""
                 if digest != change.digest:
                     workspace.write(path, change.text, digest)
-        except WorkspaceError as error:
+        except FileRefused as error:
             why = error.why
         if why:
             store.replace(path, change, replace(change, state="proposed"))

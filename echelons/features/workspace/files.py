@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 from uuid import uuid4
 
-from echelons.errors import WorkspaceError, file_refused, file_too_large
+from echelons.errors import FileRefused, WorkspaceError, file_refused, file_too_large
 from echelons.text.input_limits import read_text, shorten_repr
 
 MAX_PATH_BYTES: Final = 4096
@@ -51,7 +51,7 @@ def check_path(value: object) -> str:
     """Return a path in a workspace as it is kept: its names in Unicode's form NFC, between slashes.
 
     Raises:
-        WorkspaceError: It is no relative path, has other parts than names, or has names that a file
+        FileRefused: It is no relative path, has other parts than names, or has names that a file
             system may read differently, that look like others, or that hold no work: `.git`.
 
     Examples:
@@ -59,7 +59,7 @@ def check_path(value: object) -> str:
         'docs/plan.md'
         >>> check_path("../plan.md")  # doctest: +ELLIPSIS
         Traceback (most recent call last):
-        echelons.errors.WorkspaceError: '../plan.md' is no path of a workspace: ...
+        echelons.errors.FileRefused: '../plan.md' is no path of a workspace: ...
     """
     text = read_text(value)
     if text is None:
@@ -130,8 +130,8 @@ def _mixes_scripts(name: str) -> bool:
     )
 
 
-def _invalid_path(path: str, why: str) -> WorkspaceError:
-    return WorkspaceError(
+def _invalid_path(path: str, why: str) -> FileRefused:
+    return FileRefused(
         "{path} is no path of a workspace: {why}; name a file like 'docs/plan.md'",
         code="invalid_path",
         path=path,
@@ -303,10 +303,10 @@ class Workspace:
         waiting: list[tuple[str, ...]] = [tuple(check_path(under).split("/")) if under else ()]
         while waiting:
             parts = waiting.pop()
-            with suppress(WorkspaceError), self._open_folder("/".join(parts), parts) as folder:
+            with suppress(FileRefused), self._open_folder("/".join(parts), parts) as folder:
                 for name, is_folder in _list_entries(folder):
                     path = "/".join((*parts, name))
-                    with suppress(WorkspaceError):
+                    with suppress(FileRefused):
                         # A name in another form than NFC would be found under no path.
                         if check_path(path) != path:
                             continue
@@ -339,7 +339,7 @@ class Workspace:
         Only while the workspace is locked: another one's file may be written there.
         """
         *folders, _ = check_path(path).split("/")
-        with suppress(WorkspaceError), self._open_folder(path, folders) as folder:
+        with suppress(FileRefused), self._open_folder(path, folders) as folder:
             for name, is_folder in _list_entries(folder):
                 if name.startswith(TEMPORARY_PREFIX) and not is_folder:
                     with suppress(OSError):
@@ -348,7 +348,7 @@ class Workspace:
     def _require_base(self, path: str, base: str | None) -> None:
         found = self.read(path)
         if (found.digest if found else None) != base:
-            raise WorkspaceError(
+            raise FileRefused(
                 "{path:quoted}: {why}",
                 code="file_changed",
                 path=path,

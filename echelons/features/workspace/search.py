@@ -14,7 +14,7 @@ from contextlib import suppress
 from time import monotonic
 from typing import Any, Final, NamedTuple
 
-from echelons.errors import WorkspaceError
+from echelons.errors import FileRefused, WorkspaceError
 from echelons.features.workspace.changes import Changeset
 from echelons.text.input_limits import shorten_repr
 
@@ -105,7 +105,7 @@ class _Texts:
         size = 0
         for path in self._files.list_files(self._under):
             text = None
-            with suppress(WorkspaceError):
+            with suppress(FileRefused):
                 text = self._files.read(path)
             size += len(text or "")
             if size > MAX_SEARCHED_BYTES or monotonic() > self._deadline:

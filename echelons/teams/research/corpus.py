@@ -35,10 +35,6 @@ _WESTERN_SHARE: Final = 0.3
 """Above this share of non-ASCII bytes, the bytes are not Western single-byte text."""
 
 
-class NotText(ValueError):
-    """The bytes are not text that this module can read; the message says why."""
-
-
 def decode_text(data: bytes) -> str:
     r"""Return `data` as text with `\n` at the line ends and no control characters.
 
@@ -47,14 +43,14 @@ def decode_text(data: bytes) -> str:
     U+FFFD, because quotations are shown in terminals.
 
     Raises:
-        NotText: It is binary, a format that only looks like text, or in an unknown encoding.
+        ValueError: It is binary, a format that only looks like text, or in an unknown encoding.
     """
     for start, kind in _TEXTLIKE_FORMATS:
         if data.startswith(start):
-            raise NotText(f"{kind}, not text; convert it to text first")
+            raise ValueError(f"{kind}, not text; convert it to text first")
     text = _decode_bytes(data)
     if "\0" in text or len(_CONTROL.findall(text)) > len(text) * _CONTROL_SHARE:
-        raise NotText("binary")
+        raise ValueError("binary")
     lined = text.replace("\r\n", "\n").replace("\r", "\n")
     return _CONTROL.sub(lambda c: " " if c[0] in _BLANK_CONTROL else "\ufffd", lined)
 
@@ -64,13 +60,13 @@ def _decode_bytes(data: bytes) -> str:
         if data.startswith(mark):
             return _decode_strictly(data[len(mark) :], encoding)
     if b"\0" in data:
-        raise NotText("binary")
+        raise ValueError("binary")
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError:
         western = sum(byte >= 0x80 for byte in data) <= len(data) * _WESTERN_SHARE
         if not western:
-            raise NotText("binary, or in an unknown encoding; save it as UTF-8") from None
+            raise ValueError("binary, or in an unknown encoding; save it as UTF-8") from None
         return _decode_strictly(data, "cp1252")
 
 
@@ -78,7 +74,7 @@ def _decode_strictly(data: bytes, encoding: str) -> str:
     try:
         return data.decode(encoding)
     except UnicodeDecodeError:
-        raise NotText("binary, or in an unknown encoding; save it as UTF-8") from None
+        raise ValueError("binary, or in an unknown encoding; save it as UTF-8") from None
 
 
 ROOT_NAME: Final = "research"
@@ -269,7 +265,7 @@ def _read_file(entry: os.DirEntry[str], path: str) -> Document | SkippedFile:
         text = decode_text(Path(entry.path).read_bytes())
     except OSError as error:
         return SkippedFile(path, _format_read_error(error))
-    except NotText as error:
+    except ValueError as error:
         return SkippedFile(path, str(error))
     return Document(path, text) if text.strip() else SkippedFile(path, "empty")
 

@@ -31,10 +31,6 @@ from echelons.testing.steps import (
 Json = dict[str, Any]
 
 
-class RefusedRequest(Exception):
-    """A request that no provider accepts; the server answers with status 400."""
-
-
 @dataclass(frozen=True)
 class ChatRequest:
     """One request for a completion.
@@ -76,15 +72,14 @@ class ChatRequest:
 
 
 def parse_body(raw: bytes, rules: Rules) -> dict[str, Any]:
-    """Return the JSON body of a request; raise `RefusedRequest` if it breaks a rule."""
+    """Return the JSON body of a request; raise `ValueError` if it breaks a rule."""
     try:
-        body = json.loads(raw)
+        body: dict[str, Any] = json.loads(raw)
     except ValueError as error:
-        raise RefusedRequest(f"the body is no JSON: {error}") from error
-    if not isinstance(body, dict):
-        raise RefusedRequest("the body is no JSON object")
-    if fault := find_fault(rules, body):
-        raise RefusedRequest(fault)
+        raise ValueError(f"the body is no JSON: {error}") from error
+    is_object = isinstance(body, dict)
+    if fault := find_fault(rules, body) if is_object else "the body is no JSON object":
+        raise ValueError(fault)
     return body
 
 

@@ -15,7 +15,7 @@ from http.server import BaseHTTPRequestHandler
 from socketserver import TCPServer, ThreadingMixIn
 from typing import Any, Protocol, runtime_checkable
 
-from echelons.errors import invalid_script, script_exhausted
+from echelons.errors import get_error_name, invalid_script, script_exhausted
 from echelons.testing.openai_server.protocols import (
     ANTHROPIC,
     CHAT,
@@ -24,7 +24,6 @@ from echelons.testing.openai_server.protocols import (
     Blocks,
     ChatRequest,
     Json,
-    RefusedRequest,
     build_error,
     build_model_list,
     check_history,
@@ -445,7 +444,7 @@ class _Connection(ResponseWriter):
         self.api = api
         try:
             body = parse_body(raw, self._owner.find_rules(api, raw))
-        except RefusedRequest as refusal:
+        except ValueError as refusal:
             self._owner.refused.append(str(refusal))
             self._refuse(400, str(refusal))
             return
@@ -455,7 +454,7 @@ class _Connection(ResponseWriter):
             response = self._owner.next_response(request)
         except Exception as error:  # noqa: BLE001  (a script's function may raise anything)
             self._owner.errors.append(error)
-            self._refuse(400, f"{type(error).__name__}: {error}")
+            self._refuse(400, f"{get_error_name(error)}: {error}")
             return
         response.respond(request, self)
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from echelons import SqliteCheckpointer
-from echelons.errors import WorkspaceError
+from echelons.errors import FileRefused
 from echelons.features.workspace.changes import Changeset, merge_changes
 from echelons.features.workspace.files import Workspace
 from echelons.features.workspace.store import LedgerChanges
@@ -106,7 +106,7 @@ def attempt(
 
     def finish() -> Any:
         if again:
-            with suppress(WorkspaceError):
+            with suppress(FileRefused):
                 change_again(place)
         left_before = merge(place).left
         return {**look(place), "left": left_before, "again": merge(place)}

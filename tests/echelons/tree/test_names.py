@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from echelons.checkpoints.namespaces import SEPARATOR
-from echelons.errors.base import SHORT
+from echelons.errors.base import ShortRepr
 from echelons.tree.names import NAME_PATTERN, PATH_SEPARATOR, RESERVED_NAMES, check_name
 from tests.error_codes import raises_code
 
@@ -27,7 +27,7 @@ def test_other_text_is_refused_and_reported(text: str) -> None:
     with raises_code("invalid_name") as refused:
         check_name(text)
     assert refused.value.name == text
-    assert SHORT.repr(text) in str(refused.value)
+    assert ShortRepr(200).repr(text) in str(refused.value)
 
 
 @pytest.mark.parametrize("thing", [None, 5, b"head", ("head",), object()])

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from echelons.errors import WorkspaceError
+from echelons.errors import FileRefused, WorkspaceError
 from echelons.features.workspace.files import MAX_FILE_BYTES, Workspace, check_path, hash_text
 from tests.error_codes import raises_code
 
@@ -116,7 +116,7 @@ def test_a_path_that_is_accepted_stays_inside_under_every_reading(seed: int) -> 
     alphabet = "ab./\\: ~\0\n\u00e9e\u0301\u202e\uff0f\u2215\u0430\ud800%"
     for _ in range(5000):
         text = "".join(chance.choices(alphabet, k=chance.randint(1, 12)))
-        with suppress(WorkspaceError):
+        with suppress(FileRefused):
             path, accepted = check_path(text), accepted + 1
             assert os.path.normpath(path) == path
             assert not {"", ".", ".."} & {*path.split("/")}
@@ -246,7 +246,7 @@ def test_no_file_that_is_swapped_for_a_link_meanwhile_is_followed(
     thread.start()
     try:
         for _ in range(3000):
-            with suppress(WorkspaceError):
+            with suppress(FileRefused):
                 found = workspace.read("file")
                 assert found is None or found.text == "Rome"
     finally:
@@ -344,9 +344,9 @@ def test_no_descriptor_is_left_open(root: Path) -> None:
     workspace, before = Workspace(root), len(list(Path("/proc/self/fd").iterdir()))
 
     for path in ("docs/plan.md", "away/x", "none/x", "link.txt", "pipe", "docs"):
-        with suppress(WorkspaceError):
+        with suppress(FileRefused):
             workspace.read(path)
-        with suppress(WorkspaceError):
+        with suppress(FileRefused):
             workspace.write(path, "in", None)
     workspace.list_files()
 
