@@ -91,9 +91,9 @@ def get_capabilities(
         return check_capabilities(member.name, member.capabilities), False
     try:
         derived = deriver(member)
-    except RoutingError:
-        raise
     except Exception as error:
+        if isinstance(error, RoutingError) and error.code == "deriver_failed":
+            raise
         raise deriver_failed(member.name, describe_failure(error, "deriver_failed")) from error
     return check_capabilities(member.name, derived), True
 

@@ -236,9 +236,9 @@ class Ranking:
         self._name = type(matcher).__name__
         try:
             self._prepared = matcher.prepare(tree.profiles)
-        except RoutingError:
-            raise
         except Exception as error:
+            if isinstance(error, RoutingError) and error.code == "matcher_failed":
+                raise
             raise matcher_failed(self._name, describe_failure(error, "matcher_failed")) from error
 
     def rank(self, query: RoutingQuery) -> Route:
