@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from echelons.runtime.run_events import RunEvent
     from echelons.runtime.session import Session
     from echelons.runtime.session_run import AsyncRun, Result, Run
-    from echelons.text.redaction import redact_secrets
+    from echelons.text.error_lines import redact_secrets
 
 _LINKS = ("checkpoints", "graphs", "nodes")
 if any(Path(__file__).with_name(link).is_file() for link in _LINKS):
@@ -76,7 +76,7 @@ _HOMES = {
     "get_logger": "nodes.tool_execution.current_request",
     "get_request": "nodes.tool_execution.current_request",
     "idempotency_key": "effects.journal",
-    "redact_secrets": "text.redaction",
+    "redact_secrets": "text.error_lines",
     "subordinate": "agent",
     "time_left": "guards.deadlines",
 }

@@ -36,8 +36,8 @@ from echelons.features.monitors.settings import Monitor
 from echelons.guards.limits import Limits
 from echelons.guards.permissions import NO_PERMISSIONS, Permissions
 from echelons.prompts import GUIDANCE_PARTS
+from echelons.text.error_lines import Redactor, redact_secrets
 from echelons.text.input_limits import list_items, read_text, refuse_unreadable
-from echelons.text.redaction import Redactor, redact_secrets
 from echelons.tree.members import (
     Member,
     adopt_member,

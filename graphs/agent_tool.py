@@ -16,7 +16,7 @@ from echelons.delegation.contract import Contract
 from echelons.errors import InvalidInput, invalid_field
 from echelons.graphs.compiled_tree import compile_tree
 from echelons.graphs.invocation.entry import separate_tool_call
-from echelons.text.redaction import redact_secrets
+from echelons.text.error_lines import redact_secrets
 from echelons.tree.names import check_name
 
 

@@ -86,8 +86,8 @@ from echelons.nodes.model_call.long_results import LongResults
 from echelons.nodes.model_call.model_input import supports_tool_calls
 from echelons.nodes.planning.task_router import TaskRouter
 from echelons.nodes.tool_execution.async_only import find_async_only
+from echelons.text.error_lines import Redactor, redact_secrets
 from echelons.text.input_limits import shorten_repr
-from echelons.text.redaction import Redactor, redact_secrets
 from echelons.text.sanitize import sanitize_value
 from echelons.tree.members import fingerprint_tree, measure_heights
 

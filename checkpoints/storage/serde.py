@@ -33,8 +33,8 @@ from echelons.checkpoints.storage.type_codecs import (
 )
 from echelons.errors import CheckpointTampered, ConfigurationError, NotStorable
 from echelons.langgraph_internals import DeltaSnapshot
+from echelons.text.error_lines import redact_secrets
 from echelons.text.input_limits import list_items, refuse_unreadable, shorten_repr
-from echelons.text.redaction import redact_secrets
 
 MAX_VALUE_DEPTH = 64
 """Maximum nesting of extension values; deeper ones would exhaust Python's stack."""

@@ -21,8 +21,7 @@ import typer
 from echelons.checkpoints.default_path import DATABASE_VARIABLE
 from echelons.cli import output
 from echelons.errors import EchelonsError, ThreadBusy, get_error_name
-from echelons.text.error_lines import format_traceback, read_error_text
-from echelons.text.redaction import redact_secrets
+from echelons.text.error_lines import format_traceback, read_error_text, redact_secrets
 
 BROKEN_PIPE_CODE = 141
 """Exit code of a program whose output pipe was closed by its reader: 128 + SIGPIPE."""

@@ -16,8 +16,15 @@ from uuid import uuid4
 
 from echelons.identity.lineage import Identity
 from echelons.run_context import get_context
-from echelons.text.error_lines import describe_error, find_server, format_traceback, note_server
-from echelons.text.redaction import Redactor, apply_redactor, redact_secrets
+from echelons.text.error_lines import (
+    Redactor,
+    apply_redactor,
+    describe_error,
+    find_server,
+    format_traceback,
+    note_server,
+    redact_secrets,
+)
 from echelons.tree.names import PATH_SEPARATOR
 
 LOG = logging.getLogger(__name__)

@@ -40,8 +40,7 @@ from echelons.mcp.elicitation import (
     read_form_answer,
 )
 from echelons.mcp.mcp_servers import HttpServer, McpServer, StdioServer
-from echelons.text.error_lines import describe_error
-from echelons.text.redaction import redact_secrets
+from echelons.text.error_lines import describe_error, redact_secrets
 from echelons.text.sanitize import join_printable
 
 LOG = logging.getLogger(__name__)
@@ -180,12 +179,18 @@ class McpConnection:
             asked.cancel()
             done.cancel()
 
-    async def _start(self, prepare: Callable[[ClientSession], Awaitable[Any]]) -> Any:
+    async def _start(self, prepare: Callable[[ClientSession], Awaitable[Any]] | None = None) -> Any:
         """Open a session, and return what `prepare` makes of it."""
         started: asyncio.Future[ClientSession] = asyncio.get_running_loop().create_future()
         self._stop, self._failure = asyncio.Event(), None
         self._serving = asyncio.create_task(self._serve(started, self._stop))
-        return await self._wait_with_server(self._prepare(started, prepare))
+
+        async def prepare_session() -> Any:
+            session = await started
+            await session.initialize()
+            return await prepare(session) if prepare else None
+
+        return await self._wait_with_server(prepare_session())
 
     async def _end_session(self) -> None:
         """Close the session that is served now."""
@@ -201,14 +206,23 @@ class McpConnection:
             if self._session is lost and not self._is_closed:
                 await self._end_session()
                 async with asyncio.timeout(self.server.timeout):
-                    await self._start(_check_nothing)
+                    await self._start()
 
     async def _serve(self, started: asyncio.Future[ClientSession], stop: asyncio.Event) -> None:
         """Hold the session open; the SDK wants it closed by the task that has opened it."""
         try:
             async with AsyncExitStack() as stack:
                 if isinstance(self.server, StdioServer):
-                    read, write = await self._start_process(stack, self.server)
+                    parameters = StdioServerParameters(
+                        command=self.server.command,
+                        args=list(self.server.args),
+                        env=dict(self.server.env),
+                        cwd=self.server.cwd,
+                    )
+                    with self._stderr.open() as errlog:
+                        read, write = await stack.enter_async_context(
+                            stdio_client(parameters, errlog)
+                        )
                 else:
                     read, write = await self._connect(stack, self.server)
                 session = CancellingSession(
@@ -224,13 +238,6 @@ class McpConnection:
                 started.exception()  # or asyncio would complain that it was never seen
         finally:
             started.cancel()
-
-    async def _start_process(self, stack: AsyncExitStack, server: StdioServer) -> Any:
-        parameters = StdioServerParameters(
-            command=server.command, args=list(server.args), env=dict(server.env), cwd=server.cwd
-        )
-        with self._stderr.open() as errlog:
-            return await stack.enter_async_context(stdio_client(parameters, errlog))
 
     async def _connect(self, stack: AsyncExitStack, server: HttpServer) -> Any:
         client = await stack.enter_async_context(
@@ -251,20 +258,12 @@ class McpConnection:
         if response.request.method == "POST" and kind.startswith("text/event-stream"):
             request_id = json.loads(response.request.content).get("id")
             stream: Any = response.stream
-            response.stream = WatchedStream(stream, lambda: self._give_up(request_id))
 
-    def _give_up(self, request_id: Any) -> None:
-        if self._session:
-            self._session.give_up(request_id)
+            def give_up() -> None:
+                if self._session:
+                    self._session.give_up(request_id)
 
-    async def _prepare(
-        self,
-        started: asyncio.Future[ClientSession],
-        prepare: Callable[[ClientSession], Awaitable[Any]],
-    ) -> Any:
-        session = await started
-        await session.initialize()
-        return await prepare(session)
+            response.stream = WatchedStream(stream, give_up)
 
     async def _perform(
         self, open_call: _OpenCall, perform: Callable[[], Awaitable[types.CallToolResult]]
@@ -422,10 +421,6 @@ class McpConnection:
             where = ".".join(map(str, first["loc"]))
             return f"it has sent what MCP does not allow: {where}: {first['msg']}"[:LONGEST_QUOTE]
         return describe_error(error)
-
-
-async def _check_nothing(_: ClientSession) -> None:
-    """Do nothing more than to open a session."""
 
 
 def _find_cause(error: BaseException) -> BaseException:

@@ -37,9 +37,8 @@ from echelons.mcp.elicitation import ANSWER_FIELD, build_question_form, describe
 from echelons.runtime.run_events import RunEvent, RunEventKind
 from echelons.runtime.session import Session
 from echelons.runtime.session_run import AsyncRun, Result
-from echelons.text.error_lines import describe_error
+from echelons.text.error_lines import describe_error, redact_secrets
 from echelons.text.input_limits import is_label
-from echelons.text.redaction import redact_secrets
 from echelons.text.sanitize import join_printable
 
 LOG = logging.getLogger(__name__)

@@ -19,9 +19,8 @@ from echelons.routing.lexical_matcher import LexicalMatcher
 from echelons.routing.matcher import Matcher
 from echelons.routing.ranking import ProfileIndex, Ranking, Route, RoutingQuery
 from echelons.routing.task_splitter import Part, SplitSteps, plan_parts
-from echelons.text.error_lines import describe_failure, format_traceback
+from echelons.text.error_lines import Redactor, describe_failure, format_traceback, redact_secrets
 from echelons.text.input_limits import refuse_unreadable
-from echelons.text.redaction import Redactor, redact_secrets
 
 if TYPE_CHECKING:
     from echelons.routing.task_splitter import Vocabulary

@@ -47,7 +47,7 @@ from echelons.runtime.run_events import (
     build_dismissal_event,
     build_order_event,
 )
-from echelons.text.redaction import Redactor, redact_secrets
+from echelons.text.error_lines import Redactor, redact_secrets
 from echelons.tree.names import PATH_SEPARATOR
 
 if TYPE_CHECKING:

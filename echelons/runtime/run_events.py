@@ -38,8 +38,7 @@ from echelons.messaging.mail import Mail, load_mail
 from echelons.nodes.delegating.queued_request import QueuedRequest
 from echelons.nodes.messages import read_message_usage
 from echelons.text.content_blocks import describe_content
-from echelons.text.error_lines import find_server, read_error_text
-from echelons.text.redaction import Redactor, redact_secrets
+from echelons.text.error_lines import Redactor, find_server, read_error_text, redact_secrets
 from echelons.tree.names import (
     ASK,
     ASK_LATER,

@@ -88,8 +88,8 @@ from echelons.runtime.session_run import (
     end_runs,
 )
 from echelons.runtime.turn_engine import TurnEngine
+from echelons.text.error_lines import Redactor, redact_secrets
 from echelons.text.input_limits import is_label, read_text, shorten_repr
-from echelons.text.redaction import Redactor, redact_secrets
 from echelons.tree.agent_registry import AgentKind, AgentRegistry, RegistryDrawing
 from echelons.tree.members import walk_tree
 from echelons.tree.name_themes import NameTheme, check_theme, choose_theme

@@ -16,7 +16,7 @@ class Gate(NamedTuple):
 
 
 GATES: Final = {
-    "modules": Gate(goal=200, limit=426),
+    "modules": Gate(goal=200, limit=425),
     "modules in the largest folder": Gate(goal=15, limit=17),
     "modules in an import circle": Gate(goal=3, limit=3),
     "error classes": Gate(goal=45, limit=46),

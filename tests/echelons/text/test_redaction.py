@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from echelons import redact_secrets
-from echelons.text.redaction import FAILED_REDACTOR, LONGEST_TEXT, REDACTED, apply_redactor
+from echelons.text.error_lines import FAILED_REDACTOR, LONGEST_TEXT, REDACTED, apply_redactor
 
 PEM = "-----BEGIN RSA PRIVATE KEY-----\nMIIEhunter2\nhunter2==\n-----END RSA PRIVATE KEY-----"
 
