@@ -89,7 +89,7 @@ class ThreadEvent:
 
 @dataclass(frozen=True, slots=True)
 class UserAction:
-    """What a person gave an agent: an answer, decisions on its calls, or an order.
+    """The input of a person for an agent: an answer, decisions on its calls, or an order.
 
     Attributes:
         kind: Which of these.

@@ -337,7 +337,7 @@ def _copy_collections(attributes: dict[str, Any]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Levels:
-    """What all graphs of one agent share, as an agent never changes."""
+    """The parts that all graphs of one agent share, as an agent never changes."""
 
     # Nothing of it may depend on what a graph or a run has of its own, such as a saver, a store or
     # a redactor: nodes read these from the config of a run.

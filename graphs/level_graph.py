@@ -197,7 +197,7 @@ def build_foreign_level(
     member: Member, history: GraphHistory, journal: Journal | None = None
 ) -> LevelBuilder:
     """Return the one-node graph of a level whose member is not an agent, not yet compiled."""
-    # With a journal, its superior is told what it has asked the user.
+    # With a journal, its superior reads its questions to the user.
     builder = _create_builder(reports=True)
     node: Node
     match member:

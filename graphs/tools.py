@@ -73,7 +73,7 @@ _STRICT_CLIENTS: Final = frozenset({"ChatOpenAI", "AzureChatOpenAI"})
 
 
 class ToolLimits(NamedTuple):
-    """What is read of a tree whose tools are checked."""
+    """The parts of a tree whose tools are checked."""
 
     models: Mapping[str, Any]
     # By the ids of what the agents have.

@@ -2,7 +2,7 @@
 
 Each call is named by its own `Send`: calls run in parallel, each is committed when it ends,
 and an interrupt in one never runs another again. Each call of a tool is recorded in a journal,
-and its errors are handled by our own rules. Where the permissions say so, a human is asked before
+and its errors are handled by our own rules. If the permissions say so, a human is asked before
 it begins. The wraps of a middleware are around all that.
 """
 
@@ -62,10 +62,10 @@ class Act(Node):
     Args:
         tools: The agent's own tools.
         journal: Records their calls.
-        history: Tells whether a run is stored.
+        history: Returns whether a run is stored.
         approvals: Asks whether calls of the agent's own tools may run.
         built_in: The built-in tools whose calls it runs, by name.
-        wraps: What its middleware wraps around a call of its tools, if it does.
+        wraps: The wraps of its middleware around a call of its tools, if any.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """`reason`: one step of the agent loop. Calls the model once and reads its reply.
 
 Entered at the start of a segment and after every round of calls. Its update holds all that the
-level does next, see `nodes/planning/reply_handler.py`. What features do at a step stands in the
+level does next, see `nodes/planning/reply_handler.py`. The work of features at a step stands in the
 hooks of `echelons/features/feature.py`.
 """
 

@@ -510,7 +510,7 @@ def _iter_user_answers(
 def with_identity(config: RunnableConfig, identity: Identity) -> RunnableConfig:
     """Return the config with an identity that the caller's metadata cannot override.
 
-    What LangGraph noted of the superior's task is left out; it notes as much of every task below.
+    LangGraph's notes on the superior's task are left out; it notes as much of every task below.
     """
     metadata = (config.get("metadata") or {}).items()
     kept = {key: value for key, value in metadata if key not in EXCLUDED_METADATA_KEYS}

@@ -100,7 +100,7 @@ def plan_moves(
     """Return after which checkpoints records belong once only some checkpoints are kept.
 
     With the new checkpoint the kept branches see what they have seen before; it is `None` if none
-    of them has seen the record. What stays is left out.
+    of them has seen the record. Kept records are left out.
     """
     left = {checkpoint: parent for checkpoint, parent in parents.items() if checkpoint in kept}
     ends = sorted(left.keys() - left.values(), reverse=True)

@@ -1,6 +1,6 @@
 """`Records`: the records of one kind under a root's thread; typed, keyed, versioned.
 
-A feature declares each of its kinds once. What holds for all of them is written here: how a record
+A feature declares each of its kinds once. The rules for all of them are written here: how a record
 is encoded and named, which branch of a thread sees it, and what becomes of it when checkpoints are
 pruned. Names begin with that of the thread, so records are copied and deleted with it; changes
 made in one transaction are stored together, with the writes of a task by `commit_with_task`.
@@ -285,7 +285,7 @@ class Versions(Generic[T]):
     def remove(self, open_: Transaction, before: Record[T], removed: T, *parts: str) -> bool:
         """Remove a record if it is still the one that was read; return whether it was.
 
-        Where other branches have versions, `removed` is stored in its place.
+        If other branches have versions, `removed` is stored in its place.
         """
         key = self._build_key(parts)
         if [before.key] == open_.list_keys(self._kind.key(*self._name, *parts, "")) == [key]:

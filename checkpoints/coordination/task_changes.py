@@ -1,6 +1,6 @@
 """`TaskChange`: a change of the ledger that is committed in the transaction of a task's writes.
 
-What a task has read, sent and spent is stored with what it has made of it, or not at all.
+The reads, messages and charges of a task are stored with its result, or not at all.
 """
 
 from __future__ import annotations

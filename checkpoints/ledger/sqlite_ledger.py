@@ -143,7 +143,7 @@ class SqliteTransaction(Transaction):
 
     @property
     def foreign_writes(self) -> int:
-        """What `Ledger.foreign_writes` returns, as of this transaction."""
+        """The value of `Ledger.foreign_writes`, as of this transaction."""
         return int(self._cursor.execute("PRAGMA data_version").fetchone()[0])
 
     def add_event(self, where: WriteLocation, event: ThreadEvent) -> bool:

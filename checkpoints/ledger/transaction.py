@@ -110,7 +110,7 @@ class Transaction(ABC):
 
     @property
     def foreign_writes(self) -> int:
-        """What `Ledger.foreign_writes` returns, as of this transaction."""
+        """The value of `Ledger.foreign_writes`, as of this transaction."""
         return 0
 
     @property

@@ -36,8 +36,8 @@ def load_agent_threads(
 
     Args:
         root: The root's thread.
-        rows: What `SELECT_AGENT_ROWS` has found.
-        times: What `SELECT_AGENT_TIMES` has found.
+        rows: The result of `SELECT_AGENT_ROWS`.
+        times: The result of `SELECT_AGENT_TIMES`.
 
     Raises:
         CheckpointTampered: A row is not valid.

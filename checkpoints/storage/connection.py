@@ -258,7 +258,7 @@ class HeldConnection:
         shared: The lock of the connection.
         transaction: Whether to commit at the end.
         tracks_writes: Whether the caller updates the caches for what it writes.
-        failures: Where the error of a failed transaction is noted, if it is the first and the
+        failures: Takes the error of a failed transaction, if it is the first and the
             transaction is not tried again.
 
     Raises:

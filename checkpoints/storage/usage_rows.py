@@ -23,7 +23,7 @@ _EXTRACTED = ", ".join(
 )
 
 # Built from constants, never from input. A message that no model wrote has no `usage`, and one
-# whose model reports none has `null`; SQLite's `json_type` tells them apart.
+# whose model reports none has `null`; SQLite's `json_type` distinguishes them.
 SELECT_CALL_ROWS = f"""
 SELECT id, thread_id, checkpoint_ns, checkpoint_id, agent_thread_id, agent_path, at, key, kind,
     iif(json_valid(data), json_type(data, '$.usage'), 'damaged') AS held, {_EXTRACTED}

@@ -277,7 +277,7 @@ class Branch:
 def _read_branch(top: str, index: Mapping[str, AgentThread]) -> ReadPlan[Branch]:
     """Return a thread and those below it, each as far as the branch of the first has come.
 
-    A thread that has called no subordinates comes without its messages, of which nothing is told.
+    A thread that has called no subordinates comes without its messages, which are not shown.
     """
     below: dict[str, list[str]] = {}
     for thread_id, known in index.items():

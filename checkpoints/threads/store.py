@@ -97,7 +97,7 @@ class RootThread:
         agent: The root agent.
         turns: Number of turns, that is, of messages that the user sent.
         updated_at: Time of the last turn, ISO 8601, UTC.
-        metadata: What the caller of the last turn has noted; nothing of LangGraph's, and not the
+        metadata: The notes of the caller of the last turn; nothing of LangGraph's, and not the
             thread's identity.
         damage: The faults of its rows, as far as they were read; empty if there are none. If
             the root's own rows are damaged, only the id is known.

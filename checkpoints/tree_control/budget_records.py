@@ -51,7 +51,7 @@ class GrantRecord:
 
 @dataclass(frozen=True, slots=True)
 class ChargeRecord:
-    """What one call of a model or a tool is charged, as it is stored."""
+    """The charge of one call of a model or a tool, as it is stored."""
 
     kind: Literal["model", "tool"]
     path: str  # path of the agent that made the call
@@ -75,7 +75,7 @@ class ChargeRecord:
 
     @property
     def amounts(self) -> dict[Unit, Amount]:
-        """What it is charged, or has reserved, of each unit that a grant of it has."""
+        """The amount charged, or reserved, of each unit that a grant of it has."""
         amounts: dict[Unit, Amount] = {"tokens": self.tokens, "calls": 1, "tool_calls": 1}
         if self.money:
             amounts["money"] = Decimal(self.money)

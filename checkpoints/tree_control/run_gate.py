@@ -322,7 +322,7 @@ class TreeGate:
             self._note_changes(self._ledger.query(self._read_changes), seen)
 
     def _read_changes(self, open_: Transaction) -> tuple[ControlOrders, list[Callable[[], object]]]:
-        """Return the orders, and what tells listeners of what guards have read."""
+        """Return the orders, and the calls that notify listeners of what guards have read."""
         mark = self.answer_mark
         self._has_answers = mark is not None and mark.is_left_behind(open_)
         orders = read_orders(open_, self._thread_id, self._turn_id)

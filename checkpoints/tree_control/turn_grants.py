@@ -230,7 +230,7 @@ class TurnGrants:
 def close_grants_below(open_: Transaction, thread_id: str, path: str) -> None:
     """Close the grants of an agent and of all below it, which give back what is not spent.
 
-    What their calls under way have reserved counts as spent.
+    Reservations of their calls under way count as spent.
     """
     prefix = GRANT.key(thread_id, "")
     for key in open_.list_keys(prefix):

@@ -102,7 +102,7 @@ class RequestBuilder:
         view: View | None = None,
     ) -> list[BaseMessage]:
         """Return the messages to send, see `build_request`."""
-        # Types are told by their names: to ask whether a message is of a class takes three calls.
+        # Types are known by their names: to ask whether a message is of a class takes three calls.
         count, first = len(messages), 0
         while first < count and messages[first].type == "system":
             first += 1

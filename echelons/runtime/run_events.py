@@ -100,7 +100,7 @@ class RunEvent:
         usage: Tokens and calls of the reply; zero for other kinds.
         thread_id: The agent's thread.
         call_id: The call of its superior that the agent works on, so that parallel calls of one
-            agent are told apart; empty for the root.
+            agent are distinguished; empty for the root.
         data: Other facts as plain values: a call's arguments, the model name in a reply. A
             question has an `id`, its `value` and, if it has them, the `schema` of its answer, and
             its `choices`, `urgent`, `deadline`, `default` and `addressee`, and `later` if its agent
@@ -465,7 +465,7 @@ def _message_events(origin: _TaskOrigin, message: BaseMessage, usage: Usage) -> 
                 thread_id=origin.thread_id,
                 data={**later, "later": True},
             )
-        # What the root tells the user, who has no mailbox.
+        # A message of the root to the user, who has no mailbox.
         if message.name == SEND_MESSAGE and isinstance(sent := message.artifact, Mapping):
             notice = {"kind": "message", "from": origin.path, "to": sent["to"]}
             yield RunEvent(

@@ -590,8 +590,8 @@ class Session:
     def steer(self, path: str, text: str) -> str:
         """Redirect an agent at work, in whichever process it runs.
 
-        It is sent an intervention: a message that goes before what it was told so far, and cuts off
-        the reply that is under way at its next chunk. What the agent has said stays in its thread,
+        It is sent an intervention: a message that takes precedence over earlier ones, and cuts off
+        the reply that is under way at its next chunk. The agent's text so far stays in its thread,
         and none of the calls of that reply runs. A model that sends no chunks ends its reply first,
         and calls that run already end, too.
 
@@ -641,7 +641,7 @@ class Session:
     def take_over(self) -> LeaseHolder:
         """Take the thread from a run of another process that hangs, and free it for `resume`.
 
-        What that run still writes is refused (`LeaseLost`). What its tools still do in the world
+        Later writes of that run are refused (`LeaseLost`). Later effects of its tools in the world
         is not: end its process instead if you can, as its death frees the thread. A tool call that
         it is in the middle of is asked about (`OutcomeUnknown`), and may happen after the answer.
 

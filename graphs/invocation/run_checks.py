@@ -1,4 +1,4 @@
-"""What is checked before a run of a tree: its input, and what it would resume.
+"""The checks before a run of a tree: its input, and what it would resume.
 
 The input is validated before anything is stored: it may have human messages, and the history that a
 caller without a checkpointer sends along; each message gets a new id, so that none replaces an
@@ -222,7 +222,7 @@ async def acheck_resume(
 
 
 class Hidden(NamedTuple):
-    """What a run does not see of its thread."""
+    """The parts of its thread that a run does not see."""
 
     # The keys of the dismissals of other branches.
     dismissals: frozenset[str] = frozenset()

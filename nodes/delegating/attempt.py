@@ -123,7 +123,7 @@ Settle: TypeAlias = Callable[
 
 
 class Attempt(NamedTuple):
-    """What has come of a request with one subordinate.
+    """The outcome of a request with one subordinate.
 
     Attributes:
         answer: Its response.

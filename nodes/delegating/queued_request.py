@@ -48,7 +48,7 @@ class QueuedRequest:
         reset: Whether a relayed request starts new conversations on its route.
         race_entry: Its race entry, if it is a part of a call; `None` if it is the whole call.
         routed: Whether the router has found its candidates.
-        wrap_log: What the middleware around it has had of this attempt so far: responses, and
+        wrap_log: The log of the middleware around this attempt so far: responses, and
             other values that it keeps.
         tool: Name of the tool that was called.
         is_new: Whether the call makes the subordinate.
@@ -327,7 +327,7 @@ def _iter_notices(
 
 
 def _describe_spawned(stored: Mapping[str, Any], answer: DelegationResponse, segment: str) -> str:
-    """Return what a superior is told of the spawned agent that has answered it."""
+    """Return the notice to a superior of the spawned agent that has answered it."""
     if end := _find_end(stored, answer, segment):
         return end
     stays = "" if stored.get("keep") else " until your present task has ended"

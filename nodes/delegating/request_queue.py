@@ -160,7 +160,7 @@ class RequestQueue:
         return self.models.get(require_identity(config).agent) if model is None else model
 
     def _warn(self, config: Mapping[str, Any]) -> str:
-        """Return what a superior is told if what it has made is near the tree's last level."""
+        """Return the warning to a superior if its spawned agent is near the tree's last level."""
         level = len(require_identity(config).path) + 1
         if level < self.max_depth - 1:
             return ""

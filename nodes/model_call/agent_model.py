@@ -30,10 +30,10 @@ class AgentModel:
 
     Attributes:
         model: The chat model with the agent's tools bound, or a function that chooses one.
-        prompt: What the model reads before the thread.
+        prompt: The prompt before the thread.
         timed_model: The chat model itself, if its calls take a timeout.
         shown_tools: The tools that are bound to the model.
-        results: What the model is shown of long results.
+        results: The shown form of long results.
         bind_more: Binds the model to other tools than those shown.
         reading_schema: The tool that reads on in long results, as the model is shown it.
         always_shortens: Whether hooks may add long results to a request that has none.

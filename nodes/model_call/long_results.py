@@ -37,7 +37,7 @@ _MEDIA_TYPES = frozenset({"image", "image_url", "audio", "video", "file"})
 
 
 class Examination(Enum):
-    """What a model is shown of the results of a conversation: all, or not quite all."""
+    """The shown form of the results of a conversation: all, or not quite all."""
 
     WHOLE = "whole"
     FAULTY = "faulty"

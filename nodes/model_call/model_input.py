@@ -27,7 +27,7 @@ KEPT_NAMES = 32
 
 
 class ModelInput(NamedTuple):
-    """What a model is called with, and what it was made of.
+    """The input of a model call, and its sources.
 
     Attributes:
         system: Its instructions.
@@ -68,13 +68,13 @@ class ModelInput(NamedTuple):
 
 @dataclass(slots=True)
 class ModelAnswer:
-    """What has come of a model call, with what hooks have made of it.
+    """The outcome of a model call, with the changes of hooks.
 
     Attributes:
         reply: The reply.
         halt: The halt that the call has led to, if a hook has counted the reply.
         refused: The refusal of a call, or the stop that has cancelled it.
-        updates: What hooks update of the state, in order.
+        updates: The updates of the state by hooks, in order.
         cut: The text of the model so far, if its reply was cut off.
         is_counted: Whether the gate has counted the reply already.
     """

@@ -24,7 +24,7 @@ class SystemPrompt:
 
     Args:
         prompt: The agent's own: a text, a message, or a function of the state and the runtime.
-        guidance: What stands after it.
+        guidance: The text after it.
     """
 
     def __init__(self, prompt: Any = "", guidance: str = "") -> None:

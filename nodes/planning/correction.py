@@ -69,7 +69,7 @@ def build_correction_update(
 
 
 def _build_correction(why: str, reply: AIMessage, identity: Identity) -> BaseMessage:
-    """Return the message that tells a model why its answer is not of the agent's contract."""
+    """Return the message to a model on why its answer breaks the agent's contract."""
     mail = Mail(0, CONTRACT, why, "", "correction")
     return HumanMessage(
         render_mail(CONTRACT, why, "correction"),

@@ -1,4 +1,4 @@
-"""Plans a reply's delegations: who gets each request, in order of fit, and what it is told.
+"""Plans a reply's delegations: who gets each request, in order of fit, and its facts.
 
 `reason` asks the router and calls this; the delegation graph then tries the candidates one
 after the other, or in parallel.
@@ -276,7 +276,7 @@ def condense_context(
     has_workspace: bool,
     call: SubordinateCall,
 ) -> Mapping[str, Any]:
-    """Return the facts that a policy tells a subordinate of its superior's work.
+    """Return the facts that a policy passes to a subordinate of its superior's work.
 
     Args:
         policy: The superior's.
@@ -375,7 +375,7 @@ def _split_candidates(
 
 
 def _iter_events(messages: Sequence[BaseMessage]) -> Iterator[str]:
-    """Yield what an agent was told, said and did, a line each."""
+    """Yield the messages and calls of an agent, a line each."""
     for message in messages:
         said = " ".join(str(message.text).split())[:MAX_EVENT]
         who = {"human": "told", "tool": f"{message.name} returned"}.get(message.type, "said")

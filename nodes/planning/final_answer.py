@@ -1,4 +1,4 @@
-"""What the answer of an agent is: its report, or its last reply, by one rule for all. Pure.
+"""The answer of an agent: its report, or its last reply, by one rule for all. Pure.
 
 docs/delegation.md has the rule as a table. An agent that is a function, a Runnable or a graph has
 one reply.

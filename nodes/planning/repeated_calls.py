@@ -45,13 +45,13 @@ class RepeatRules:
 
     @property
     def warn_at(self) -> int:
-        """The number of calls at which the agent is told."""
+        """The number of calls at which the agent is warned."""
         return max(self.limit // 2, 2)
 
 
 @dataclass(frozen=True, slots=True)
 class RepeatedCall:
-    """A call that was made again with the same result as often as to be told, or to end.
+    """A call that was repeated with the same result up to a warning, or the end.
 
     Attributes:
         tool: Name of the tool.
@@ -67,7 +67,7 @@ class RepeatedCall:
 
     @property
     def halt(self) -> Halt | None:
-        """The order that ends the agent, `None` if it is only told."""
+        """The order that ends the agent, `None` if it is only warned."""
         if self.count < self.limit:
             return None
         return Halt(
@@ -77,7 +77,7 @@ class RepeatedCall:
         )
 
     def build_warning(self, identity: Identity) -> BaseMessage:
-        """Return what its agent is told of it, as a message for its model."""
+        """Return the warning to its agent, as a message for its model."""
         text = (
             f"You have called {self.tool} {self.count} times with the same arguments, and the "
             f"result was the same. At {self.limit} times you are ended. Do something else, or "
@@ -95,7 +95,7 @@ def find_loop(
 ) -> tuple[Halt | None, RepeatedCall | None]:
     """Return why an agent ends, as it makes the same call again and again.
 
-    The second is the call of which it is told now, if it does not end.
+    The second is the call about which it is warned now, if it does not end.
     """
     halt = None
     # Without a refusal nothing is counted: this comes before every call of the model.
@@ -110,7 +110,7 @@ def find_loop(
 def find_repeated_call(
     messages: Sequence[BaseMessage], rules: RepeatRules | None
 ) -> RepeatedCall | None:
-    """Return the call of the last reply of which its agent is told now, or for which it ends.
+    """Return the call of the last reply about which its agent is warned now, or ends.
 
     Args:
         messages: The conversation.

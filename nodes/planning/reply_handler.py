@@ -370,7 +370,7 @@ def _build_request_notes(
     tell: Callable[[SubordinateCall], Mapping[str, Any]] | None,
     spawned: Sequence[str] = (),
 ) -> dict[str, dict[str, Any]]:
-    """Return the limits of each request, and what it is told, for the message's metadata.
+    """Return the limits and the facts of each request, for the message's metadata.
 
     `spawned` are the names of the agents that the superior has made and that are there.
     """
@@ -392,7 +392,7 @@ def _build_request_notes(
         for key, added in request.fields.items():
             note[key] = {**note.get(key, {}), **added}
         if tell and (facts := tell(request)):
-            # What the model has given itself stands before what the policy tells.
+            # The facts of the model take precedence over those of the policy.
             note["context"] = {**facts, **request.context}
         if beside := [name for name in spawned if name != request.subordinate]:
             note["siblings"] = beside[-MAX_LISTED:]

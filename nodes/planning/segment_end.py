@@ -128,7 +128,7 @@ def _build_end_update(
 
 
 def read_halt(message: BaseMessage) -> Halt | None:
-    """Return the order that a segment's last message tells of, `None` for any other message."""
+    """Return the order that a segment's last message names, `None` for any other message."""
     match message.response_metadata.get(HALT_KEY):
         case {
             "kind": "limit"

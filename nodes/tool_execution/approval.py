@@ -51,9 +51,9 @@ class ToolApproval(NamedTuple):
 
     Attributes:
         answer: The outcome of asking.
-        places: What stands in the first place among the answers of the task, if that is ours: the
+        places: The value in the first place among the answers of the task, if that is ours: the
             tool's own questions come after it.
-        told: What the superior of the agent is told of it.
+        told: The report to the superior of the agent.
     """
 
     answer: ApprovalAnswer

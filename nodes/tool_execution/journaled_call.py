@@ -60,9 +60,9 @@ class JournaledCall:
         kwargs: Further arguments of LangGraph.
         is_threaded: Whether the tool runs in a thread in an event loop.
         needs_loop: Whether the tool is only async: a synchronous run needs its session's loop.
-        is_edited: Whether a human has changed its arguments, which the model is told.
-        prior_answers: What humans have answered before it begins; the tool does not get it.
-        told: What the user was asked before it begins, for the superior of its agent.
+        is_edited: Whether a human has changed its arguments, which the model reads.
+        prior_answers: The answers of humans before it begins; the tool does not get it.
+        told: The questions to the user before it begins, for the superior of its agent.
         places: The places of its answers, where a middleware around it may ask, too.
         raised: Takes the exception of its tool, where a middleware around it is to get that.
         state: The state that the tool reads, if it is another than that of the level.
@@ -196,7 +196,7 @@ class JournaledCall:
         return self._add_note(bind_answer(sanitize_output(done, config), self.tool_call["id"]))
 
     def _add_note(self, outcome: Any) -> Any:
-        """Return an output whose answer tells the model what it must know of the arguments.
+        """Return an output whose answer shows the model the facts on the arguments.
 
         That is what a person has changed, and what a tool takes that checks them itself and has
         refused them, such as one of an MCP server.

@@ -1,7 +1,7 @@
 """`ToldRun`: what the user is asked by a function, Runnable or graph that is a subordinate.
 
 The journal keeps the questions while the run waits, and its answer is marked with them, so that its
-superior is told. A run that never asks is not in the journal.
+superior reads. A run that never asks is not in the journal.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from echelons.plans import PlanStep, arun_plan_steps, run_plan_steps
 
 
 class ToldRun(Node):
-    """The node of a subordinate that is no agent, whose superior is told what it asks.
+    """The node of a subordinate that is no agent, whose superior reads its questions.
 
     Args:
         node: Runs it.

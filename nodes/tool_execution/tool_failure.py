@@ -1,6 +1,6 @@
 """The exception of a failed tool in the recorded answer of its call.
 
-Where a middleware wraps the call, it is raised again when the call is repeated from the journal, so
+If a middleware wraps the call, it is raised again when the call is repeated from the journal, so
 that a retry decides as it did the first time.
 """
 

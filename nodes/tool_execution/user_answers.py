@@ -1,4 +1,4 @@
-"""Tells the superior of an agent what the user was asked for a call of the agent, and answered.
+"""Reports to the superior of an agent the questions of a call to the user, with the answers.
 
 The journal keeps the questions while the call waits, and the tool message that answers the call is
 marked with them when it has ended. Approvals are told without the arguments of their calls. Pure.
@@ -104,7 +104,7 @@ def list_user_answers(
 
 
 def build_unjournaled_answers(tool: str, answers: Iterable[Any]) -> list[UserAnswer]:
-    """Return what the superior is told of a call of which no journal keeps the questions."""
+    """Return the report to the superior of a call whose questions no journal keeps."""
     question = f"a question of its tool {tool}"
     return [UserAnswer.shorten(question, _format_answer(answer, False)) for answer in answers]
 

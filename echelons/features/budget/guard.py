@@ -281,7 +281,7 @@ class TreeBudgets(StepGuard):
         try:
             due = self._ledger.query(describe)
         except LedgerDamaged:
-            return []  # it is told when it is to spend something
+            return []  # it reads so when it is to spend something
         self._low.difference_update((id_, unit) for unit, id_ in allowance.grants.items())
         for id_, unit, _ in due:
             change = partial(self._note_warned, id_=id_, unit=unit)

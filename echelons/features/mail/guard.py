@@ -1,7 +1,7 @@
 """`TreeMailboxes`: the mail of a root's thread, read and sent by one run.
 
 What was read is recorded in the transaction that stores the messages with the receiver's thread, so
-each is told exactly once: until then, a run that goes on finds it unread. Other savers share no
+each is read exactly once: until then, a run that goes on finds it unread. Other savers share no
 transaction with the ledger, so there it counts as read right before.
 """
 

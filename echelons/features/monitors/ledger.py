@@ -2,7 +2,7 @@
 
 A call is counted before it is made. Its verdict on the events that it has read is stored
 in one transaction with how far it has read: its reply and each alert as events, the alert as mail
-to its superior, and the order to stop, if there is one. So each is told exactly once, whenever the
+to its superior, and the order to stop, if there is one. So each is read exactly once, whenever the
 process dies.
 """
 
