@@ -20,6 +20,7 @@ from echelons.features import registry
 from echelons.testing import Call, ScriptedModel
 
 PAGE = Path(__file__).parents[2] / "docs" / "features.md"
+FEATURES = Path(registry.__file__).parent
 PACKAGE = "echelons.features.rate_limit"
 
 
@@ -54,6 +55,19 @@ def build_agent(feature: Any, replies: int) -> Any:
     calls = [Call("look", {"place": f"Rome {number}"}) for number in range(replies)]
     model = ScriptedModel({"guide": [*calls, "Go to Rome."]})
     return feature["RatedAgent"]("guide", model=model, tools=[look], calls_per_minute=2)
+
+
+def test_each_feature_has_a_page() -> None:
+    rows = re.findall(
+        r"^\| `(\w+)` \|.*\[.*\]\(([\w.]+)(?:#([\w-]+))?\) \|$", PAGE.read_text(), re.M
+    )
+    folders = {path.parent.name for path in FEATURES.glob("*/feature.py")}
+
+    assert {name for name, *_ in rows} == folders | {"middleware"}
+    assert folders >= {entry.name for entry in registry.FEATURES}
+    for _, page, section in rows:
+        headings = re.findall(r"^#+ (.+)$", (PAGE.parent / page).read_text(), re.M)
+        assert not section or section in [text.lower().replace(" ", "-") for text in headings]
 
 
 def test_example_is_short() -> None:
