@@ -3,9 +3,11 @@
     python -m tests.deletion [FEATURE...]
 
 A feature can be removed if no other module imports from its folder, not even in a function or for
-types, and all that remains of `echelons` is imported without an error. Neither types nor tests are
-run. A feature that cannot be removed stands in `CORE`; that it stands there although it can be
-removed is a failure, too.
+types, all that remains of `echelons` is imported without an error, and a tree of three levels
+answers. Types are not checked, and the tests of the project are not run.
+
+A feature that cannot be removed stands in `CORE`; one that stands there although it can be removed
+is a failure, too.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
@@ -77,6 +80,20 @@ for name in names:
     except ImportError as error:
         broken += 1
         print(f"{name}: {error}")
+if not broken:
+    from echelons import Agent, Session
+    from echelons.testing import ScriptedModel, delegate
+
+    model = ScriptedModel(
+        {"head": [delegate("guide", "go"), "done"], "guide": [delegate("scout", "look"), "seen"],
+         "scout": ["a lake"]}
+    )
+    guide = Agent("guide", "Leads", subordinates=[Agent("scout", "Looks")])
+    with Session(Agent("head", "Plans", model=model, subordinates=[guide]), ":memory:") as session:
+        text = str(session.send("Where to?").result())
+    if text != "done":
+        broken += 1
+        print(f"a tree answers {text!r}")
 sys.exit(1 if broken else 0)
 """
 
@@ -163,9 +180,10 @@ def main() -> int:
     options = parser.parse_args()
     if unknown := sorted(set(options.features) - set(FEATURES)):
         parser.error(f"no such feature: {', '.join(unknown)}")
-    surprises = 0
-    for feature in options.features or FEATURES:
-        breaks = list_breaks(feature)
+    surprises, features = 0, options.features or FEATURES
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        found = pool.map(list_breaks, features)
+    for feature, breaks in zip(features, found, strict=True):
         state = "cannot be removed" if breaks else "can be removed"
         listed = f" (core: {CORE[feature]})" if feature in CORE else ""
         surprise = bool(breaks) != (feature in CORE)
