@@ -146,7 +146,7 @@ class Vocabulary:
         for agent in place.offers:
             for phrase, name in self._phrases[agent].items():
                 # The inner small words of a phrase vary: "what can we see" is "what to see".
-                is_loose = len(phrase) > 2 and len(key) > 2
+                is_loose = min(len(phrase), len(key)) > 2
                 if phrase == key or (is_loose and (phrase[0], phrase[-1]) == (key[0], key[-1])):
                     return [name]
         return []

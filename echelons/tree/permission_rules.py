@@ -8,6 +8,7 @@ from typing import Any, Final
 from echelons.errors import PermissionsWidened, unknown_tool
 from echelons.guards.permissions import (
     NO_PERMISSIONS,
+    ApprovalRule,
     ApprovalRules,
     Permissions,
     describe_rule,
@@ -92,7 +93,9 @@ def fit_permissions(root: Member, wanted: Permissions) -> Permissions:
     targets = tools | {place.member.name for place in places[1:]}
     if wanted.spawn or any(get_permissions(place.member).spawn for place in places):
         targets.add(SPAWN_SUBORDINATE)
-    rules = {name: rule for name, rule in wanted.approvals.items() if name in targets}
+    rules: dict[str, ApprovalRule] = {
+        name: rule for name, rule in wanted.approvals.items() if name in targets
+    }
     granted = None if wanted.tools is None else tuple(n for n in wanted.tools if n in tools)
     return wanted.model_copy(update={"approvals": ApprovalRules(rules), "tools": granted})
 

@@ -279,7 +279,6 @@ class Endless(Mapping[str, int]):
         return 1
 
 
-Liar = type("Liar", (), {"__class__": property(lambda _: str)})
 Silent = type("Silent", (), {"__class__": property(fail)})
 
 
@@ -289,8 +288,6 @@ OBJECTS: dict[str, Callable[[], Any]] = {
     "failing list": lambda: failing(list)(["x"]),
     "failing number": lambda: failing(int)(2**70),
     "endless": Endless,
-    "liar": Liar,
-    "silent": Silent,
     "huge": lambda: 10**5000,
 }
 ARGUMENTS: dict[str, Callable[[Session, Any], Any]] = {

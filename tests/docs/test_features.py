@@ -39,7 +39,8 @@ def feature(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     monkeypatch.setattr(registry, "FEATURES", entries)
     monkeypatch.setattr(app, "FEATURES", entries)
     monkeypatch.setattr(app, "MODULES", app.find_modules())
-    yield registry.load_feature("rate_limit").bind.__globals__
+    registry.load_feature("rate_limit")
+    yield vars(sys.modules[f"{PACKAGE}.feature"])
     registry.load_feature.cache_clear()
     for name in [name for name in sys.modules if name.startswith(PACKAGE)]:
         del sys.modules[name]

@@ -50,6 +50,7 @@ from echelons.identity.lineage import (
     derive_message_id,
 )
 from echelons.messaging.mail import Mail, render_mail
+from echelons.messaging.sibling_messages import SiblingRule
 from echelons.models.door.ask import note_cut
 from echelons.models.door.notices import clean_reply
 from echelons.nodes.model_call.model_input import ModelAnswer
@@ -133,7 +134,7 @@ class MailHooks(AgentHooks):
     """
 
     def __init__(self, place: Place) -> None:
-        self._rule = place.sibling_rule
+        self._rule: SiblingRule = place.sibling_rule
         is_needed = place.reports and place.reach.has_listeners
         send = SendMessage(place.siblings, is_needed=is_needed)
         self.tools: Sequence[BuiltIn] = (send,) if place.can_call else ()

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, cast
 
 from langchain_core.messages import AIMessage, ToolCall, ToolMessage
 from langchain_core.runnables import RunnableConfig
@@ -122,7 +122,6 @@ class Question(BuiltIn):
         has_superior: Whether the superior is an agent: a question to it ends the segment.
     """
 
-    arguments: type[AskSuperiorArgs]
     is_offered, is_silent, may_repeat = False, True, True
 
     def __init__(self, *, has_superior: bool) -> None:
@@ -165,7 +164,8 @@ class Question(BuiltIn):
 
     def _build_question(self, call: ToolCall, config: RunnableConfig) -> tuple[AgentQuestion, bool]:
         """Return the question of a call, and whether its agent waits for the answer."""
-        return self.arguments.model_validate(call["args"]).build_question(), True
+        arguments = cast("type[AskSuperiorArgs]", self.arguments)
+        return arguments.model_validate(call["args"]).build_question(), True
 
     def _build_answered_update(
         self, call: ToolCall, question: AgentQuestion, answer: Any, config: RunnableConfig
