@@ -51,7 +51,7 @@ def dismiss(  # noqa: PLR0913  its options
 ) -> None:
     """Dismiss an agent and all below it, for good, in any process.
 
-    They begin nothing more, and nothing reaches them. Their messages
+    They begin nothing more, and nothing reaches them. What they have said
     and proposed stays. If the root is dismissed, the thread is closed.
     Without [b]--thread[/b], it is one of the latest thread.
     """
