@@ -212,7 +212,7 @@ def test_more_requests_than_steps_are_an_error_that_no_client_retries() -> None:
         assert client.post(HELLO).status == 200
         response = client.post(HELLO)
         assert response.status == 400
-        assert "ScriptError" in json.load(response)["error"]["message"]
+        assert "ScriptExhausted" in json.load(response)["error"]["message"]
         assert isinstance(client.server.errors[0], ScriptError)
 
 
