@@ -113,8 +113,8 @@ class Agent(_Compiled):
             which has example tasks too.
         limits: Limits of the tree under this agent. Only a root may set others than `depth`.
         delegation: How it selects and calls its subordinates; `None` inherits its superior's.
-        permissions: The rights of it and all below it without a human; a subordinate's own can only
-            narrow them.
+        permissions: The actions that it and all below it may take without a human; a subordinate's
+            own can only narrow them.
         middleware: Instances of LangChain's `AgentMiddleware`, the first outermost (needs
             `pip install "echelons[middleware]"`).
         inherit_middleware: Whether its superior's middleware is around its own.

@@ -1,7 +1,7 @@
 """The mail of a root's thread, as it is stored.
 
 Each receiver, named by its path, has a `Mailbox` with its counts, and each message a record of its
-own. Reads are recorded for each checkpoint of the root after which it was.
+own. What was read is recorded for each checkpoint of the root.
 """
 
 from __future__ import annotations

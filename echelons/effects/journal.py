@@ -237,7 +237,7 @@ class Journal(Protocol):
     ) -> JournalEntry:
         """Replace a call's entry and return the stored one, with the current time if `at` is empty.
 
-        Raises `CallContested` if another run of the thread has changed it in the meantime.
+        Raises a `LedgerError` of the code `call_contested` if another run has changed it.
         """
         ...
 

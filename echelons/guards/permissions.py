@@ -126,7 +126,7 @@ def _covers(field: str, wide: str, narrow: str) -> bool:
 
 
 class Permissions(Settings):
-    """The actions of an agent and all agents below it without a human.
+    """The actions that an agent and all agents below it may take without a human.
 
     Each rule is for the calls of one tool, or the tasks of one subordinate, of the agent or of an
     agent below it. `"allow"` lets a call run, `"ask"` holds it until a human has approved it, and

@@ -641,9 +641,10 @@ class Session:
     def take_over(self) -> LeaseHolder:
         """Take the thread from a run of another process that hangs, and free it for `resume`.
 
-        Later writes of that run are refused (`LeaseLost`). Later effects of its tools in the world
-        is not: end its process instead if you can, as its death frees the thread. A tool call that
-        it is in the middle of is asked about (`OutcomeUnknown`), and may happen after the answer.
+        Later writes of that run are refused (`LeaseLost`). Effects that its tools still have in
+        the world are not: end its process instead if you can, as its death frees the thread. A tool
+        call that it is in the middle of is asked about (`OutcomeUnknown`), and may happen after the
+        answer.
 
         Returns:
             Who held the thread: the process (`pid`), its machine (`host`), and since when

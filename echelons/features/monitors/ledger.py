@@ -1,9 +1,9 @@
 """`MonitorLedger`: how far a monitor has read in a turn, what it has spent, and what it has said.
 
-A call is counted before it is made. Its verdict on the events that it has read is stored
+A call is counted before it is made. The verdict on the events that it has read is stored
 in one transaction with how far it has read: its reply and each alert as events, the alert as mail
-to its superior, and the order to stop, if there is one. So each is read exactly once, whenever the
-process dies.
+to its superior, and the order to stop, if there is one. So each is delivered
+exactly once, whenever the process dies.
 """
 
 from __future__ import annotations

@@ -106,7 +106,7 @@ class Changeset:
         workspace: The workspace.
         agent: Path of the agent, such as `"head/north"`.
         store: Keeps its changes.
-        grant: The rights to it; the files of its own folder are.
+        grant: The files that it may read and change, beside those of its own folder.
     """
 
     def __init__(

@@ -1,6 +1,6 @@
 """`file_tools`: the tools with which an agent reads a workspace and proposes changes to it.
 
-They find the workspace and their agent in the config of the run. Their output is the agent's
+They find the workspace and their agent in the config of the run. Their writes are the agent's
 proposal, kept in the ledger; the folder changes when it is merged.
 """
 

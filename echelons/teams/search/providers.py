@@ -495,6 +495,6 @@ def search_folder(docs: Path | str | Survey) -> BaseTool:
     """Return the tool `search_folder`, which needs no network.
 
     Raises:
-        DocumentsError: There is no such folder, or nothing to read in it.
+        TeamError: There is no such folder, or nothing to read in it.
     """
     return build_provider_tool(FolderProvider(docs), time)

@@ -25,7 +25,7 @@ def team(docs: Path | str | Survey | None = None) -> Agent:
     """Return the team that searches a folder, or the public providers if there is none.
 
     Raises:
-        DocumentsError: There is no such folder, or nothing to read in it.
+        TeamError: There is no such folder, or nothing to read in it.
     """
     providers = list_public_providers() if docs is None else [FolderProvider(docs)]
     return build_search_team(SearchService(providers))
