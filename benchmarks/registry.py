@@ -28,7 +28,7 @@ from echelons import (
     ThreadStore,
     subordinate,
 )
-from echelons.checkpoints.tree_control.agent_aliases import assign_alias
+from echelons.checkpoints.coordination.agent_aliases import assign_alias
 from echelons.testing import Call, ScriptedModel, delegate
 from echelons.tree.name_themes import load_theme
 

@@ -29,18 +29,14 @@ from langgraph.checkpoint.serde.types import ERROR
 
 from echelons.checkpoints.async_methods import AsyncMethods
 from echelons.checkpoints.clock import Clock, utc_now
-from echelons.checkpoints.coordination.effect_journal import CompletedCalls
+from echelons.checkpoints.coordination.journal import CompletedCalls
 from echelons.checkpoints.coordination.task_changes import TaskChanges
 from echelons.checkpoints.coordination.turns import get_turn, record_failure
 from echelons.checkpoints.delta_channels import DELTA_CHANNELS
 from echelons.checkpoints.ledger import SqliteLedger
 from echelons.checkpoints.maintenance.backup import Backups
 from echelons.checkpoints.queries import AgentThread
-from echelons.checkpoints.storage.agent_rows import (
-    SELECT_AGENT_ROWS,
-    SELECT_AGENT_TIMES,
-    load_agent_threads,
-)
+from echelons.checkpoints.storage.cached_saver import DEFAULT_CACHE_SIZE
 from echelons.checkpoints.storage.connection import (
     ConnectionLock,
     DatabaseBusy,
@@ -64,25 +60,24 @@ from echelons.checkpoints.storage.event_rows import (
     load_user_action,
     redact_error,
 )
-from echelons.checkpoints.storage.history_cache import DEFAULT_CACHE_SIZE
-from echelons.checkpoints.storage.json_text import to_json_text
-from echelons.checkpoints.storage.migrations import migrate, refuse_newer
-from echelons.checkpoints.storage.parent_map import ParentMap
 from echelons.checkpoints.storage.rows import (
     KEEP_WRITE,
     PUT_CHECKPOINT,
     REPLACE_WRITE,
-    CheckpointRow,
-    WriteRow,
-)
-from echelons.checkpoints.storage.seals import choose_seals
-from echelons.checkpoints.storage.serde import AllowlistSerializer
-from echelons.checkpoints.storage.usage_rows import (
+    SELECT_AGENT_ROWS,
+    SELECT_AGENT_TIMES,
     SELECT_CALL_ROWS,
     SELECT_ROOT_CHECKPOINTS,
     CallRow,
+    CheckpointRow,
+    ParentMap,
+    WriteRow,
+    load_agent_threads,
     load_call_rows,
 )
+from echelons.checkpoints.storage.schema import migrate, refuse_newer
+from echelons.checkpoints.storage.seals import choose_seals
+from echelons.checkpoints.storage.serde import AllowlistSerializer, to_json_text
 from echelons.checkpoints.thread_events import ThreadEvent, UserAction, WriteLocation
 from echelons.errors import InvalidSetting, StorageError, invalid_database
 from echelons.text.input_limits import read_text, refuse_unreadable

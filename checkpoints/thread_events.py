@@ -22,7 +22,10 @@ from echelons.delegation.calls import (
     load_sent_requests,
     load_specifications,
 )
-from echelons.identity.lineage import (
+from echelons.delegation.questions import AgentQuestion, read_question_value
+from echelons.models.notices import list_notices
+from echelons.text.error_lines import sanitize_value
+from echelons.tree.lineage import (
     CUT_KEY,
     END_KEY,
     MAIL_KEY,
@@ -31,9 +34,6 @@ from echelons.identity.lineage import (
     WARNING_KEY,
     is_from_model,
 )
-from echelons.messaging.agent_question import AgentQuestion, read_question_value
-from echelons.models.door.notices import list_notices
-from echelons.text.sanitize import sanitize_value
 from echelons.tree.names import ASK, PATH_SEPARATOR
 
 _LEFT_OUT = ("model", "version", "task")

@@ -15,18 +15,16 @@ if TYPE_CHECKING:
     from echelons.checkpoints.checkpointer import SqliteCheckpointer
     from echelons.checkpoints.threads.pending_work import Question
     from echelons.checkpoints.threads.store import ThreadStore
+    from echelons.delegation.approvals import Decision
     from echelons.delegation.contract import Contract
+    from echelons.delegation.effects import OutcomeUnknown, effect, idempotency_key
     from echelons.delegation.policy import DelegationPolicy
     from echelons.delegation.request import DelegationRequest, DelegationResponse, Status, Usage
-    from echelons.effects.approvals import Decision
-    from echelons.effects.journal import OutcomeUnknown, effect, idempotency_key
     from echelons.errors import EchelonsError
     from echelons.guards.budget import Budget
     from echelons.guards.circuit_breaker import BreakerPolicy
-    from echelons.guards.deadlines import time_left
-    from echelons.guards.limits import Limits
-    from echelons.guards.permissions import Permissions
-    from echelons.guards.spawn import Spawn
+    from echelons.guards.limits import Limits, time_left
+    from echelons.guards.permissions import Permissions, Spawn
     from echelons.human import Human
     from echelons.nodes.tool_execution.current_request import get_logger, get_request
     from echelons.runtime.run_events import RunEvent
@@ -53,32 +51,32 @@ _HOMES = {
     "Budget": "guards.budget",
     "Capability": "capabilities.capability",
     "Contract": "delegation.contract",
-    "Decision": "effects.approvals",
+    "Decision": "delegation.approvals",
     "DelegationPolicy": "delegation.policy",
     "DelegationRequest": "delegation.request",
     "DelegationResponse": "delegation.request",
     "EchelonsError": "errors",
     "Human": "human",
     "Limits": "guards.limits",
-    "OutcomeUnknown": "effects.journal",
+    "OutcomeUnknown": "delegation.effects",
     "Permissions": "guards.permissions",
     "Question": "checkpoints.threads.pending_work",
     "Result": "runtime.session_run",
     "Run": "runtime.session_run",
     "RunEvent": "runtime.run_events",
     "Session": "runtime.session",
-    "Spawn": "guards.spawn",
+    "Spawn": "guards.permissions",
     "SqliteCheckpointer": "checkpoints.checkpointer",
     "Status": "delegation.request",
     "ThreadStore": "checkpoints.threads.store",
     "Usage": "delegation.request",
-    "effect": "effects.journal",
+    "effect": "delegation.effects",
     "get_logger": "nodes.tool_execution.current_request",
     "get_request": "nodes.tool_execution.current_request",
-    "idempotency_key": "effects.journal",
+    "idempotency_key": "delegation.effects",
     "redact_secrets": "text.error_lines",
     "subordinate": "agent",
-    "time_left": "guards.deadlines",
+    "time_left": "guards.limits",
 }
 
 __all__ = [

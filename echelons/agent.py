@@ -69,7 +69,7 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from echelons.graphs.compiled_tree import AgentGraph
-    from echelons.tree.drawing import Drawing
+    from echelons.tree.agent_registry import Drawing
 
     PromptText: TypeAlias = str | SystemMessage
     ModelChoice: TypeAlias = Callable[..., BaseChatModel | str | Awaitable[BaseChatModel | str]]
@@ -293,7 +293,7 @@ class Agent(_Compiled):
             ModelError: A model given by name is unknown, or has no API key.
             ConfigurationError: There is no description, or a text is none.
         """
-        from echelons.graphs.agent_tool import build_agent_tool
+        from echelons.graphs.compiled_tree import build_agent_tool
 
         return build_agent_tool(self, name, description)
 
@@ -320,7 +320,7 @@ class Agent(_Compiled):
 
     def draw(self) -> Drawing:
         """Return a drawing of the tree, as text and as Mermaid; notebooks render it."""
-        from echelons.tree.drawing import Drawing
+        from echelons.tree.agent_registry import Drawing
 
         return Drawing(self)
 

@@ -203,7 +203,7 @@ def supports_sync(tool: BaseTool) -> bool:
     return not (is_refusing and supports_async(tool))
 
 
-# `SyncPregelLoop` and `AsyncPregelLoop` are subclassed in `graphs/pregel/inline_writes.py`: a run
+# `SyncPregelLoop` and `AsyncPregelLoop` are subclassed in `graphs/inline_writes.py`: a run
 # then stores in the calling thread, or in its own task. A third of the cost of a synchronous run
 # was the way of each write through a thread pool; in an event loop there was a task for each.
 STREAM_QUEUE_NAME: Final = "SyncQueue"
@@ -212,7 +212,7 @@ replaced there, too: it waits for events in a thread of the pool, which may have
 which would keep a process from ending."""
 
 # `StreamMessagesHandler` streams the tokens of models, and every message that a node returns. It is
-# subclassed in `graphs/pregel/token_stream.py`, as a session needs only the tokens.
+# subclassed in `graphs/token_stream.py`, as a session needs only the tokens.
 
 # The attributes that are set or read on objects of LangGraph, checked once.
 for _owner, _names in (

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from echelons.background_loop import BackgroundLoop
     from echelons.checkpoints.coordination.turns import Turn
     from echelons.delegation.contract import Contract
-    from echelons.delegation.race import Races
+    from echelons.delegation.join import Races
     from echelons.delegation.request import DelegationRequest
     from echelons.delegation.spawned_agents import SpawnableAgent
     from echelons.guards.budget import Allowance
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from echelons.guards.gate import Gate
     from echelons.guards.permissions import Grant
     from echelons.guards.prices import Prices
-    from echelons.identity.failures import FailureLog
-    from echelons.models.door.notices import View
-    from echelons.nodes.tool_execution.detached_call import DetachedCall
+    from echelons.models.notices import View
+    from echelons.nodes.tool_execution.journaled_call import DetachedCall
+    from echelons.tree.failures import FailureLog
     from echelons.tree.name_themes import NameTheme
 
 CONTEXT_KEY: Final = "__echelons"

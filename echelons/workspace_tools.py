@@ -6,7 +6,7 @@ Examples:
     >>> writer = Agent("writer", tools=[*file_tools(), *note_tools()])
 """
 
-from echelons.features.notes.tools import note_tools
+from echelons.features.notes.feature import note_tools
 from echelons.features.workspace.tools import file_tools, review_tools
 
 __all__ = ["file_tools", "note_tools", "review_tools"]

@@ -1,10 +1,8 @@
-"""The compiled tree: a LangGraph graph that gives each run its identity and services.
-
-`compile_tree` builds it; `Agent.compile` is the public entry.
-"""
+"""The compiled tree: a LangGraph graph that gives runs their identity, also as a LangChain tool."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from copy import copy
@@ -14,30 +12,46 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4, uuid5
 
+from langchain_core.messages import HumanMessage
 from langchain_core.runnables import RunnableConfig
-from langchain_core.tools import BaseTool
+from langchain_core.tools import BaseTool, StructuredTool, ToolException
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.config import get_config
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.store.base import BaseStore
+from pydantic import BaseModel, Field
 
 from echelons.agent import Agent, get_compiled, keep_compiled
 from echelons.background_loop import get_background_loop
 from echelons.capabilities import Deriver, ModelDeriver, derive_from_names
 from echelons.checkpoints.checkpointer import SqliteCheckpointer
 from echelons.checkpoints.coordination.capability_cache import CapabilityCache
-from echelons.checkpoints.coordination.effect_journal import LedgerJournal
-from echelons.checkpoints.coordination.failure_ledger import LedgerFailures
+from echelons.checkpoints.coordination.journal import LedgerFailures, LedgerJournal
 from echelons.checkpoints.coordination.turns import get_turn
-from echelons.checkpoints.inherited_config import get_saver, is_embedded
 from echelons.checkpoints.ledger import get_ledger
 from echelons.checkpoints.open import open_checkpointer
+from echelons.checkpoints.run_config import get_saver, is_embedded
 from echelons.checkpoints.threads.segments import SavedHistory
+from echelons.delegation.contract import Contract
+from echelons.delegation.notice import MARK_KEY, create_mark
 from echelons.delegation.policy import DEFAULT_POLICY, DelegationPolicy
-from echelons.errors import EventLoopMissing, SessionNeeded, invalid_option
+from echelons.errors import (
+    EventLoopMissing,
+    InvalidInput,
+    SessionNeeded,
+    invalid_field,
+    invalid_option,
+)
 from echelons.features.approvals.records import LedgerDecisions
 from echelons.features.feature import Place, Reach
 from echelons.features.registry import Made, bind_features, compile_features
+from echelons.graphs.entry import (
+    TreeEntry,
+    astream_until_settled,
+    enter_tree,
+    separate_tool_call,
+    stream_until_settled,
+)
 from echelons.graphs.inherited import (
     check_budgets,
     find_budgeted,
@@ -46,13 +60,15 @@ from echelons.graphs.inherited import (
     resolve_models,
     resolve_policies,
 )
-from echelons.graphs.invocation.entry import (
-    TreeEntry,
-    astream_until_settled,
-    enter_tree,
-    stream_until_settled,
+from echelons.graphs.level_graph import (
+    LevelBuilder,
+    LevelPosition,
+    build_agent_level,
+    build_foreign_level,
+    get_entry_node,
 )
-from echelons.graphs.invocation.run_checks import (
+from echelons.graphs.nested_graphs import DirectGraph, EditableGraph
+from echelons.graphs.run_checks import (
     NOTHING_HIDDEN,
     Hidden,
     acheck_resume,
@@ -61,14 +77,6 @@ from echelons.graphs.invocation.run_checks import (
     find_hidden,
     validate_input,
 )
-from echelons.graphs.level_graph import (
-    LevelBuilder,
-    LevelPosition,
-    build_agent_level,
-    build_foreign_level,
-    get_entry_node,
-)
-from echelons.graphs.pregel.nested_graphs import DirectGraph, EditableGraph
 from echelons.graphs.state import LevelInput
 from echelons.graphs.tools import (
     ToolLimits,
@@ -80,16 +88,15 @@ from echelons.graphs.tools import (
 from echelons.guards.limits import Limits
 from echelons.guards.permissions import RulesByName, extend_rules
 from echelons.human import Human
-from echelons.identity.lineage import ECHELONS_NS, Identity
-from echelons.messaging.notice import MARK_KEY, create_mark
-from echelons.nodes.model_call.long_results import LongResults
-from echelons.nodes.model_call.model_input import supports_tool_calls
+from echelons.nodes.long_results import LongResults
+from echelons.nodes.model_call import supports_tool_calls
 from echelons.nodes.planning.task_router import TaskRouter
 from echelons.nodes.tool_execution.async_only import find_async_only
-from echelons.text.error_lines import Redactor, redact_secrets
+from echelons.text.error_lines import Redactor, redact_secrets, sanitize_value
 from echelons.text.input_limits import shorten_repr
-from echelons.text.sanitize import sanitize_value
+from echelons.tree.lineage import ECHELONS_NS, Identity
 from echelons.tree.members import fingerprint_tree, measure_heights
+from echelons.tree.names import check_name
 
 
 class AgentGraph(EditableGraph):
@@ -540,3 +547,69 @@ def _resolve_thread_id(configurable: Mapping[str, Any], agent: str) -> str:
     # Embedded as a node of another graph, several runs and trees share the host's thread id.
     # That may hold lone surrogates, which `uuid5` rejects; the saver reports them, if any.
     return str(uuid5(ECHELONS_NS, sanitize_value(f"{thread_id}/{namespace}/{agent}")))
+
+
+class TaskArgs(BaseModel):
+    """Arguments of a tree without an input of its own."""
+
+    task: str = Field(min_length=1, description="The task, complete in itself.")
+
+
+class TreeTool(StructuredTool):
+    """The tool of a tree, each of whose calls stores under a namespace of its own."""
+
+    def run(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the tree, see `BaseTool.run`."""
+        return super().run(*args, **separate_tool_call(kwargs))
+
+    async def arun(self, *args: Any, **kwargs: Any) -> Any:
+        """Async version of `run`."""
+        return await super().arun(*args, **separate_tool_call(kwargs))
+
+
+def build_agent_tool(agent: Agent, name: str | None, description: str | None) -> BaseTool:
+    """Return the tool of a tree, see `Agent.as_tool`."""
+    contract = agent.contract or Contract()
+    graph = compile_tree(agent, None, None, None, redact_secrets)
+    purpose = agent.description if description is None else description
+    if not isinstance(purpose, str) or not purpose.strip():
+        raise invalid_field(agent.name, "description", purpose, "str; a tool needs one")
+
+    # The host's config has its checkpointer, so the tree's steps are stored with its own.
+    def run(config: RunnableConfig, **fields: Any) -> str:
+        return _read_answer(graph.invoke(_build_input(fields), config), contract)
+
+    async def arun(config: RunnableConfig, **fields: Any) -> str:
+        return _read_answer(await graph.ainvoke(_build_input(fields), config), contract)
+
+    return TreeTool.from_function(
+        run,
+        arun,
+        name=check_name(name or agent.name),
+        description=purpose,
+        args_schema=contract.input or TaskArgs,
+        infer_schema=False,
+        handle_tool_error=True,
+    )
+
+
+def _build_input(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the input of the tree: a text as it is, other fields as JSON."""
+    plain = {
+        key: value.model_dump(mode="json", by_alias=True) if isinstance(value, BaseModel) else value
+        for key, value in fields.items()
+    }
+    only = next(iter(plain.values())) if len(plain) == 1 else None
+    task = only if isinstance(only, str) else json.dumps(plain, ensure_ascii=False, default=str)
+    return {"messages": [HumanMessage(task)]}
+
+
+def _read_answer(state: Mapping[str, Any], contract: Contract) -> str:
+    """Return the answer of the tree, if it is of the contract's output."""
+    text = str(state["messages"][-1].text)
+    if contract.output is None:
+        return text
+    try:
+        return contract.read_output(text).model_dump_json(by_alias=True)
+    except InvalidInput as error:
+        raise ToolException(f"{text} ({error})") from error

@@ -26,15 +26,15 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.graph import START, StateGraph
 
 from echelons.agent import Agent
-from echelons.checkpoints.inherited_config import get_saver, is_resuming
 from echelons.checkpoints.queries import OneCheckpoint, ReadPlan, Saver, arun_plan, run_plan
+from echelons.checkpoints.run_config import get_saver, is_resuming
 from echelons.checkpoints.threads.pending_work import list_triggered_nodes
 from echelons.delegation.spawned_agents import AgentSpecification, SpawnableAgent, get_spawnable
 from echelons.errors import MissingAgents
 from echelons.features.feature import AttemptHooks
 from echelons.graphs.edges import DelegationEntry
-from echelons.graphs.pregel.inline_writes import InlineGraph
-from echelons.graphs.pregel.nested_graphs import DirectGraph
+from echelons.graphs.inline_writes import InlineGraph
+from echelons.graphs.nested_graphs import DirectGraph
 from echelons.graphs.state import (
     WAITING,
     DelegationInput,
@@ -48,13 +48,12 @@ from echelons.guards.permissions import (
     NO_PERMISSIONS,
     Grant,
     Permissions,
+    Spawn,
 )
-from echelons.guards.spawn import Spawn
 from echelons.langgraph_internals import CHECKPOINT_MAP_KEY
 from echelons.nodes.base_node import Node
-from echelons.nodes.delegating.request_queue import DISPATCH, REFUSE, RequestQueue
-from echelons.nodes.dispatch import BuildSpawned, Dispatch, Refuse
-from echelons.nodes.subordinate import Subordinate
+from echelons.nodes.request_queue import DISPATCH, REFUSE, RequestQueue
+from echelons.nodes.subordinate import BuildSpawned, Dispatch, Refuse, Subordinate
 from echelons.run_context import get_context
 from echelons.tree.members import Member
 from echelons.tree.names import get_provider_tool_name

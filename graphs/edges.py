@@ -24,9 +24,12 @@ from echelons.delegation.calls import (
     load_specifications,
     request_as_sent,
 )
+from echelons.delegation.join import RaceEntry
 from echelons.delegation.policy import DelegationPolicy
-from echelons.delegation.race import RaceEntry
-from echelons.identity.lineage import (
+from echelons.nodes.base_node import Node
+from echelons.nodes.planning.tool_calls import find_unanswered
+from echelons.nodes.request_queue import QueuedRequest, RequestQueue
+from echelons.tree.lineage import (
     CONTINUED_KEY,
     REQUESTS_KEY,
     SIDE_BY_SIDE_KEY,
@@ -37,12 +40,8 @@ from echelons.identity.lineage import (
     derive_subordinate_thread_id,
     require_identity,
 )
-from echelons.identity.thread_history import Head
-from echelons.nodes.base_node import Node
-from echelons.nodes.delegating.queued_request import QueuedRequest
-from echelons.nodes.delegating.request_queue import RequestQueue
-from echelons.nodes.planning.tool_calls import find_unanswered
 from echelons.tree.names import DELEGATING_TOOLS
+from echelons.tree.thread_history import Head
 
 
 class LoopNodes(NamedTuple):

@@ -17,8 +17,8 @@ from echelons.errors import ConfigurationError, InvalidSetting, model_cannot_cal
 from echelons.guards.budget import Budget
 from echelons.guards.prices import Prices
 from echelons.models import is_offline_planner, resolve_model
-from echelons.models.door.call_usage import get_model_name
-from echelons.nodes.model_call.model_input import supports_tool_calls
+from echelons.models.usage import get_model_name
+from echelons.nodes.model_call import supports_tool_calls
 from echelons.tree.members import walk_tree
 from echelons.tree.permission_rules import get_permissions
 

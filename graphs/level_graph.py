@@ -12,13 +12,16 @@ from langchain_core.tools import BaseTool
 from langgraph.graph import END, START, StateGraph
 
 from echelons.agent import Agent
-from echelons.delegation.contract import get_inputs
-from echelons.effects.approvals import StandingDecisions
-from echelons.effects.journal import Journal, is_polling
+from echelons.delegation.approvals import StandingDecisions
+from echelons.delegation.contract import get_contract, get_inputs
+from echelons.delegation.effects import Journal, is_polling
 from echelons.features.feature import AgentHooks, AttemptHooks, BuiltIn, Place, RequestPlace
+from echelons.features.middleware.calls import ModelCalls, ToolCalls
+from echelons.features.middleware.delegation import DelegationCalls
+from echelons.features.middleware.level import HookEdge, HookNode, LevelMiddleware
 from echelons.features.registry import bind_features, bind_requests
 from echelons.graphs.delegation_graph import BuildLevel, build_delegation_graph
-from echelons.graphs.edges import AfterReason, BeforeReason, LoopNodes
+from echelons.graphs.edges import AfterReason, AfterReply, BeforeReason, LoopNodes
 from echelons.graphs.state import (
     Conversation,
     LevelInput,
@@ -36,27 +39,30 @@ from echelons.guards.limits import (
 )
 from echelons.guards.permissions import RulesByName
 from echelons.human import Human
-from echelons.identity.thread_history import GraphHistory, ThreadHistory
-from echelons.models.call_timeouts import takes_timeout
+from echelons.models.bound_model import takes_timeout
 from echelons.nodes.act import Act
 from echelons.nodes.base_node import Node
-from echelons.nodes.delegating.request_queue import RequestQueue
-from echelons.nodes.dispatch import assign_nodes
-from echelons.nodes.model_call.agent_model import AgentModel, StopHooks
-from echelons.nodes.model_call.long_results import LongResults
-from echelons.nodes.model_call.model_input import ModelFunction
-from echelons.nodes.model_call.system_prompt import SystemPrompt
+from echelons.nodes.long_results import LongResults
+from echelons.nodes.model_call import AgentModel, ModelFunction, StopHooks, SystemPrompt
+from echelons.nodes.planning.call_arguments import ToolArguments
 from echelons.nodes.planning.repeated_calls import RepeatRules
 from echelons.nodes.planning.spawn_plan import SpawnRules
 from echelons.nodes.planning.task_router import TaskRouter
-from echelons.nodes.planning.tolerant_arguments import ToolArguments
 from echelons.nodes.planning.tool_calls import CallableTools
 from echelons.nodes.reason import Reason, ReasonSettings
+from echelons.nodes.request_queue import RequestQueue
 from echelons.nodes.run import RunFunction, RunGraph, RunHuman, RunRunnable
+from echelons.nodes.subordinate import assign_nodes
 from echelons.nodes.tool_execution.approval import ToolApprovals
-from echelons.nodes.tool_execution.told_run import ToldRun
+from echelons.nodes.tool_execution.user_answers import ToldRun
 from echelons.prompts import build_guidance
-from echelons.tree.members import FunctionMember, GraphMember, Member, RunnableMember
+from echelons.tree.members import (
+    FunctionMember,
+    GraphMember,
+    Member,
+    RunnableMember,
+    describe_subordinates,
+)
 from echelons.tree.names import (
     ASK,
     PATH_SEPARATOR,
@@ -65,7 +71,7 @@ from echelons.tree.names import (
     RUN,
     get_provider_tool_name,
 )
-from echelons.tree.roster import describe_subordinates
+from echelons.tree.thread_history import GraphHistory, ThreadHistory
 
 LevelBuilder = StateGraph[Any, Any, Any, Any]
 
@@ -125,7 +131,6 @@ def build_agent_level(
     hooks = None
     if position.middleware:
         # Only these levels need the package `langchain`.
-        from echelons.graphs.level_hooks import LevelHooks
 
         hooks = LevelHooks(agent, position, own_tools)
     builder = hooks.builder if hooks else _create_builder(position.reports)
@@ -367,3 +372,76 @@ def _build_output_format(agent: Agent, model: Any) -> dict[str, Any]:
         return {}
     form = {"name": contract.output.__name__, "schema": contract.output_schema}
     return {"response_format": {"type": "json_schema", "json_schema": form}}
+
+
+class LevelHooks:
+    """What middleware adds to one level: tools, nodes, and wraps around calls and requests."""
+
+    def __init__(self, agent: Agent, position: LevelPosition, tools: list[BaseTool]) -> None:
+        self._middleware = LevelMiddleware(agent.name, position.middleware)
+        self._position = position
+        tools += self._middleware.tools
+        base = (LevelState, LevelInput, LevelOutput) if position.reports else _ROOT
+        schema, input_schema, output_schema = self._middleware.build_schemas(*base)
+        self._state_keys = frozenset(schema.__annotations__)
+        self.builder: LevelBuilder = StateGraph(
+            schema, input_schema=input_schema, output_schema=output_schema
+        )
+        direct = frozenset(tool.name for tool in tools if tool.return_direct)
+        self._hooks = {
+            hook: [
+                HookNode(middleware, hook, position.history, self._state_keys, direct)
+                for middleware in self._middleware.find(hook)
+            ]
+            for hook in _HOOKS
+        }
+        entry = _get_first(self._hooks["before_model"], "reason")
+        leaving = _get_first(self._hooks["after_agent"][::-1], END)
+        self.nodes = LoopNodes(entry, leaving)
+        has_wraps = self._middleware.find("wrap_tool_call")
+        self.tool_calls = ToolCalls(self._middleware, tools) if has_wraps else None
+        wraps = self._middleware.find("wrap_delegation")
+        contracts = {
+            subordinate.name: get_contract(subordinate) for subordinate in agent.subordinates
+        }
+        self.delegation_calls = (DelegationCalls(wraps, contracts),) if wraps else ()
+
+    def build_model_calls(self, shown_tools: Sequence[Any]) -> ModelCalls:
+        """Return what the middleware does around a step and its model call."""
+        return ModelCalls(self._middleware, self._position.model, shown_tools, self._state_keys)
+
+    def add_nodes(self, after: AfterReason, ends: Sequence[str]) -> None:
+        """Add the hooks' nodes, and all edges of the loop but those that lead back to it."""
+        hooks, entry = self._hooks, self.nodes.entry
+        replied = hooks["after_model"][::-1]
+        self._chain(hooks["before_agent"], entry, after, ends)
+        self._chain(hooks["before_model"], "reason", after, ends)
+        self._chain(replied, after, after, ends)
+        self._chain(hooks["after_agent"][::-1], END, after, ends)
+        self.builder.add_edge(START, _get_first(hooks["before_agent"], entry))
+        edge: Node = AfterReply(replied[0].node_name, after) if replied else after
+        self.builder.add_conditional_edges(
+            "reason", edge, [*ends, END, *(node.node_name for node in replied[:1])]
+        )
+
+    def _chain(
+        self, nodes: Sequence[HookNode], last: str | Node, after: AfterReason, ends: Sequence[str]
+    ) -> None:
+        """Add nodes that run one after the other, each of which may jump."""
+        following: list[str | Node] = [*(node.node_name for node in nodes[1:]), last]
+        for node, onward in zip(nodes, following, strict=False):
+            self.builder.add_node(node.node_name, node)
+            if isinstance(onward, str) and not node.jumps:
+                self.builder.add_edge(node.node_name, onward)
+                continue
+            edge = HookEdge(node.node_name, onward, *self.nodes, after)
+            named = [onward] if isinstance(onward, str) else []
+            self.builder.add_conditional_edges(node.node_name, edge, [*ends, END, *named])
+
+
+_HOOKS = ("before_agent", "before_model", "after_model", "after_agent")
+_ROOT: Any = (RootState, RootInput, Conversation)
+
+
+def _get_first(nodes: Sequence[HookNode], otherwise: str) -> str:
+    return nodes[0].node_name if nodes else otherwise

@@ -26,7 +26,7 @@ from echelons.checkpoints.delta_channels import (
     Messages,
     SpacedDeltaChannel,
 )
-from echelons.messaging.notice import keep_first
+from echelons.delegation.notice import keep_first
 
 
 def merge_parts(held: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:

@@ -21,11 +21,11 @@ from echelons.delegation.policy import DelegationPolicy
 from echelons.errors import invalid_field, invalid_tool
 from echelons.features.feature import AgentHooks, BuiltIn, Place, Reach
 from echelons.models import is_offline_planner
-from echelons.nodes.model_call.long_results import LongResults
+from echelons.nodes.long_results import LongResults
+from echelons.nodes.planning.call_arguments import DelegatingTool
 from echelons.nodes.planning.core_tools import build_subordinate_tool, list_core_tools
-from echelons.nodes.planning.request_fields import DelegatingTool
 from echelons.prompts import load_tool_texts
-from echelons.tree.members import walk_tree
+from echelons.tree.members import describe_subordinates, walk_tree
 from echelons.tree.names import (
     MAX_TOOLS,
     PATH_SEPARATOR,
@@ -33,7 +33,6 @@ from echelons.tree.names import (
     get_provider_tool_name,
 )
 from echelons.tree.permission_rules import get_permissions
-from echelons.tree.roster import describe_subordinates
 
 
 def probe_tree(root: Agent) -> dict[int, BaseTool]:

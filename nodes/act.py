@@ -1,10 +1,4 @@
-"""`act`: runs one call, of a tool on LangGraph's `ToolNode` or of a built-in one.
-
-Each call is named by its own `Send`: calls run in parallel, each is committed when it ends,
-and an interrupt in one never runs another again. Each call of a tool is recorded in a journal,
-and its errors are handled by our own rules. If the permissions say so, a human is asked before
-it begins. The wraps of a middleware are around all that.
-"""
+"""`act`: runs one call, of a tool on LangGraph's `ToolNode` or of a built-in one."""
 
 from __future__ import annotations
 
@@ -12,27 +6,24 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, cast, get_args, get_origin, get_type_hints
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolCall, ToolMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool
-from langgraph.prebuilt import ToolNode
+from langgraph.prebuilt import InjectedState, ToolNode, ToolRuntime
 
 from echelons.delegation.calls import find_meant_call
-from echelons.effects.journal import EffectCall, EffectKind, Journal, get_effect_kind
+from echelons.delegation.effects import EffectCall, EffectKind, Journal, get_effect_kind
 from echelons.errors import UnreadableRecord
 from echelons.features.feature import BuiltIn, ToolScope
 from echelons.guards.gate import Halt, Pause, Step, get_gate
 from echelons.guards.permissions import Grant
-from echelons.identity.lineage import CALLS_KEY
-from echelons.identity.thread_history import Head, ThreadHistory, build_past_step
 from echelons.langgraph_internals import READ_KEY, TASK_ID_KEY, list_state_keys, supports_async
-from echelons.models.door.inner_calls import InnerCalls
-from echelons.nodes.base_node import Node
-from echelons.nodes.delegating.cancel_on_stop import CancelOnStop
-from echelons.nodes.planning.refused_calls import mark_refused
-from echelons.nodes.planning.segment_end import build_not_run_message
+from echelons.models.usage import InnerCalls
+from echelons.nodes.base_node import CancelOnStop, Node
+from echelons.nodes.planning.relay import build_not_run_message
+from echelons.nodes.planning.repeated_calls import mark_refused
 from echelons.nodes.tool_execution.approval import (
     ToolApproval,
     ToolApprovals,
@@ -41,7 +32,6 @@ from echelons.nodes.tool_execution.approval import (
 from echelons.nodes.tool_execution.async_only import is_async_only
 from echelons.nodes.tool_execution.at_most_once import Refusal, execute_at_most_once
 from echelons.nodes.tool_execution.current_request import with_root_request
-from echelons.nodes.tool_execution.injected_state import extend_state, reads_state
 from echelons.nodes.tool_execution.journaled_call import (
     JournaledCall,
     build_journal_call,
@@ -51,9 +41,46 @@ from echelons.nodes.tool_execution.journaled_call import (
 from echelons.plans import Plan, arun_plan_steps, build_step, run_plan_steps
 from echelons.run_context import get_context
 from echelons.text.input_limits import shorten_repr
+from echelons.tree.lineage import CALLS_KEY
+from echelons.tree.thread_history import Head, Past, ThreadHistory, build_past_step
 
 if TYPE_CHECKING:
-    from echelons.features.middleware.tool_calls import CallEntry, ToolCalls
+    from echelons.features.middleware.calls import CallEntry, ToolCalls
+
+
+def reads_state(tool: BaseTool) -> bool:
+    """Return whether a tool is given the state, as far as LangGraph finds that out."""
+    functions = (getattr(tool, "func", None), getattr(tool, "coroutine", None))
+    hints = [_read_hints(each) for each in (*functions, tool.args_schema) if each is not None]
+    return any(_asks_for_state(name, kind) for hint in hints for name, kind in hint.items())
+
+
+def extend_state(past: Past, config: RunnableConfig) -> Mapping[str, Any] | None:
+    """Return the state of a task's level with the messages of the whole thread.
+
+    `None` if these are the level's own alone.
+    """
+    state: dict[str, Any] = config["configurable"][READ_KEY](sorted(list_state_keys(config)))
+    earlier = past.hide_cut(state).messages
+    return {**state, "messages": [*earlier, *state["messages"]]} if earlier else None
+
+
+def _read_hints(thing: Any) -> Mapping[str, Any]:
+    if isinstance(thing, Mapping):  # a JSON Schema
+        return {}
+    try:
+        return get_type_hints(thing, include_extras=True)
+    except (AttributeError, NameError, TypeError):
+        return {}
+
+
+def _asks_for_state(name: str, kind: Any) -> bool:
+    parts = (kind, get_origin(kind), *get_args(kind))
+    wanted = (InjectedState, ToolRuntime)
+    return name == "runtime" or any(
+        isinstance(part, wanted) or (isinstance(part, type) and issubclass(part, wanted))
+        for part in parts
+    )
 
 
 class Act(Node):

@@ -1,18 +1,21 @@
-"""Sanitizes messages for storage and for providers' clients, and reads their usage.
-
-`reason`, `act` and `run` sanitize what models, tools and functions return.
-"""
+"""Content from tools, subordinates, graphs and people, made fit to be stored and sent."""
 
 from __future__ import annotations
 
-from typing import TypeVar
+import json
+from collections.abc import Mapping
+from typing import Any, TypeVar
 
 from langchain_core.messages import AIMessage, BaseMessage
+from pydantic_core import to_jsonable_python
 
 from echelons.delegation.request import Usage
-from echelons.identity.lineage import CALLS_KEY, MEMORY_KEY, is_from_model
-from echelons.models.door.call_usage import get_whole_usage
-from echelons.text.sanitize import sanitize_arguments, sanitize_value
+from echelons.langgraph_internals import CHECKPOINTER_KEY
+from echelons.models.usage import get_whole_usage
+from echelons.text.content_blocks import replace_faulty_blocks
+from echelons.text.error_lines import describe_error, sanitize_arguments, sanitize_value
+from echelons.text.input_limits import shorten_repr
+from echelons.tree.lineage import CALLS_KEY, MEMORY_KEY, is_from_model
 
 M = TypeVar("M", bound=BaseMessage)
 
@@ -61,3 +64,88 @@ def read_spent_usage(message: BaseMessage) -> Usage:
         if noted:
             usage += Usage.model_validate(noted)
     return usage
+
+
+_FREE_FIELDS = ("additional_kwargs", "response_metadata", "artifact")
+"""Fields of a message in which code of others may put anything."""
+_PLAIN_TYPES = frozenset({str, int, float, bool, type(None)})
+
+
+def accept_message(message: M, config: Mapping[str, Any]) -> M:
+    """Return a message from outside as it can be stored, and sent to any model.
+
+    The same object if nothing has to be replaced.
+
+    Args:
+        message: The message.
+        config: The config of the task that has made it, with the saver of its run.
+    """
+    message = sanitize_message(message)
+    update: dict[str, Any] = {}
+    content: Any = message.content
+    if not isinstance(content, str):
+        blocks = replace_faulty_blocks(content, from_model=isinstance(message, AIMessage))
+        blocks = [block if _is_json(block) else make_json(block) for block in blocks]
+        if blocks != content:
+            update["content"] = blocks
+    serializer = getattr(config.get("configurable", {}).get(CHECKPOINTER_KEY), "serde", None)
+    for name in _FREE_FIELDS:
+        value = getattr(message, name, None)
+        if isinstance(value, dict) and _PLAIN_TYPES.issuperset(map(type, value.values())):
+            continue
+        if value is not None and serializer and (why := _find_storage_fault(value, serializer)):
+            update[name] = _leave_out(value, why, serializer)
+    return message.model_copy(update=update) if update else message
+
+
+def render_value(value: Any) -> str:
+    r"""Return any value as a text: a text itself, anything else as JSON.
+
+    Examples:
+        >>> render_value("Ros\u00e9"), render_value({"n": 1}), render_value(float("nan"))
+        ('Rosé', '{"n": 1}', '"NaN"')
+    """
+    clean = sanitize_value(value)
+    return clean if isinstance(clean, str) else json.dumps(make_json(clean), ensure_ascii=False)
+
+
+def make_json(value: Any) -> Any:
+    """Return a value as JSON: what JSON does not have becomes a text.
+
+    Examples:
+        >>> make_json({"share": float("nan"), 1: {2}})
+        {'share': 'NaN', '1': [2]}
+    """
+    try:
+        plain = to_jsonable_python(sanitize_value(value), fallback=shorten_repr)
+        # An object may hold anything below what it shows at first.
+        return json.loads(json.dumps(sanitize_value(plain)), parse_constant=str)
+    except Exception as error:  # noqa: BLE001  an object's own code may raise anything
+        return f"[left out: {type(value).__name__}, which {describe_error(error)}]"
+
+
+def _is_json(value: Any) -> bool:
+    try:
+        json.dumps(value, allow_nan=False)
+    except (TypeError, ValueError, RecursionError):
+        return False
+    return True
+
+
+def _find_storage_fault(value: Any, serializer: Any) -> str:
+    try:
+        serializer.dumps_typed(value)
+    except Exception as error:  # noqa: BLE001  a serializer raises anything
+        return describe_error(error)
+    return ""
+
+
+def _leave_out(value: Any, why: str, serializer: Any) -> Any:
+    """Return a value without what cannot be stored of it; of a mapping, part by part."""
+    if isinstance(value, Mapping):
+        return {
+            str(key): _leave_out(each, fault, serializer) if fault else each
+            for key, each in value.items()
+            for fault in [_find_storage_fault({str(key): each}, serializer)]
+        }
+    return f"[left out: {type(value).__name__}: {why}]"

@@ -20,11 +20,9 @@ from echelons.features.feature import AgentHooks, AgentStep, CutReply, Outcome, 
 from echelons.guards.dismissals import get_dismissals
 from echelons.guards.gate import Halt, Step, get_gate
 from echelons.guards.limits import DEFAULT_REFUSALS
-from echelons.identity.lineage import Identity, require_identity
-from echelons.identity.thread_history import ThreadHistory, build_past_step
 from echelons.langgraph_internals import TASK_ID_KEY
 from echelons.nodes.base_node import Node
-from echelons.nodes.model_call.agent_model import AgentModel
+from echelons.nodes.model_call import AgentModel
 from echelons.nodes.planning.delegation_plan import (
     RoutedTasks,
     compute_max_parts,
@@ -35,22 +33,25 @@ from echelons.nodes.planning.final_answer import (
     find_waiting_report,
     refuse_report,
 )
-from echelons.nodes.planning.join_results import JoinedState, join_parts
-from echelons.nodes.planning.relay_messages import build_addressed_call
-from echelons.nodes.planning.repeated_calls import RepeatRules, find_loop
-from echelons.nodes.planning.reply_handler import ReplyContext, ReplyHandler, build_relay_update
-from echelons.nodes.planning.segment_end import (
+from echelons.nodes.planning.relay import (
+    JoinedState,
+    build_addressed_call,
     build_halt_update,
     build_late_reply_update,
     build_unanswered_update,
     find_answer,
+    join_parts,
 )
+from echelons.nodes.planning.repeated_calls import RepeatRules, find_loop
+from echelons.nodes.planning.reply_handler import ReplyContext, ReplyHandler, build_relay_update
 from echelons.nodes.planning.spawn_plan import SpawnRules
 from echelons.nodes.planning.task_router import TaskRouter
 from echelons.nodes.planning.tool_calls import CallableTools
 from echelons.plans import Plan, PlanStep, arun_plan_steps, build_step, run_plan_steps
 from echelons.run_context import get_context
+from echelons.tree.lineage import Identity, require_identity
 from echelons.tree.names import PATH_SEPARATOR
+from echelons.tree.thread_history import ThreadHistory, build_past_step
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,31 +23,21 @@ from pydantic import BaseModel
 from pydantic_core import to_jsonable_python
 
 from echelons.delegation.contract import Contract
-from echelons.delegation.request import Status
-from echelons.guards.gate import Halt, get_gate
-from echelons.identity.lineage import (
-    CALLS_KEY,
-    END_KEY,
-    QUESTIONS_KEY,
-    RETURNED_KEY,
-    derive_message_id,
-    require_identity,
-)
-from echelons.identity.thread_history import CarriedState, GraphHistory, Head, Past, ThreadHistory
-from echelons.langgraph_internals import RESUMING_KEY
-from echelons.messaging.agent_question import is_missed_answer
-from echelons.messaging.human_request import (
+from echelons.delegation.questions import (
     HUMAN_ANSWER_SCHEMA,
     build_human_question,
+    is_missed_answer,
     parse_human_answer,
 )
-from echelons.models.door.call_usage import get_whole_usage
-from echelons.models.door.inner_calls import find_inner_calls
-from echelons.models.door.notices import is_notice
-from echelons.models.reply_end import read_reply_end
+from echelons.delegation.request import Status
+from echelons.guards.gate import Halt, get_gate
+from echelons.langgraph_internals import RESUMING_KEY
+from echelons.models.notices import is_notice
+from echelons.models.replies import read_reply_end
+from echelons.models.usage import find_inner_calls, get_whole_usage
 from echelons.nodes.base_node import Node
-from echelons.nodes.incoming_content import accept_message
-from echelons.nodes.planning.segment_end import build_halt_update
+from echelons.nodes.messages import accept_message
+from echelons.nodes.planning.relay import build_halt_update
 from echelons.nodes.planning.tool_calls import answer_open_calls
 from echelons.nodes.tool_execution.async_only import (
     arun_function,
@@ -57,7 +47,16 @@ from echelons.nodes.tool_execution.async_only import (
 )
 from echelons.nodes.tool_execution.current_request import find_payload
 from echelons.text.json_schema import find_mismatch
+from echelons.tree.lineage import (
+    CALLS_KEY,
+    END_KEY,
+    QUESTIONS_KEY,
+    RETURNED_KEY,
+    derive_message_id,
+    require_identity,
+)
 from echelons.tree.names import RUN
+from echelons.tree.thread_history import CarriedState, GraphHistory, Head, Past, ThreadHistory
 
 _ORDINARY_ENDS = ("complete", "empty")
 

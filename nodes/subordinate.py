@@ -1,17 +1,13 @@
-"""A subordinate as a node of its superior's delegation graph.
-
-Maps the request to the subordinate's own state, runs its level, writes the response, and
-goes to the next request of the same thread or ends. The two never share state.
-"""
+"""The nodes of a superior's delegation graph: its subordinates, `dispatch` and `refuse`."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from time import monotonic
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.runnables import Runnable, RunnableConfig
@@ -19,8 +15,9 @@ from langgraph.checkpoint.base import EXCLUDED_METADATA_KEYS
 
 from echelons.delegation.calls import RelayedRequest, is_response_message
 from echelons.delegation.contract import Contract, dump_model, get_contract
-from echelons.delegation.join import without_results
-from echelons.delegation.race import RaceEntry, get_races, with_race_gate
+from echelons.delegation.join import RaceEntry, get_races, with_race_gate, without_results
+from echelons.delegation.notice import MARK_KEY, create_mark
+from echelons.delegation.questions import AgentQuestion, UserAnswer
 from echelons.delegation.request import (
     DelegationRequest,
     DelegationResponse,
@@ -28,13 +25,37 @@ from echelons.delegation.request import (
     Usage,
     render_facts,
 )
-from echelons.delegation.spawned_agents import NEVER_BEGUN
+from echelons.delegation.spawned_agents import NEVER_BEGUN, AgentSpecification
 from echelons.errors import ConfigurationError, DelegationError, InvalidInput, UnreadableRecord
 from echelons.features.feature import AttemptHooks, AttemptStep, collect, compose
 from echelons.guards.circuit_breaker import AttemptOutcome
 from echelons.guards.gate import HALT_KEY, Halt, Pause, Step, get_gate
 from echelons.guards.permissions import ALL_GRANTED
-from echelons.identity.lineage import (
+from echelons.langgraph_internals import TASK_ID_KEY
+from echelons.models.notices import build_notice
+from echelons.nodes.attempt import (
+    Attempt,
+    AttemptOptions,
+    AttemptResult,
+    LevelFailure,
+    attempt,
+    classify_outcome,
+)
+from echelons.nodes.base_node import Node
+from echelons.nodes.messages import read_spent_usage
+from echelons.nodes.planning.final_answer import read_final_answer
+from echelons.nodes.planning.relay import RELAYED_RESPONSE_KEY
+from echelons.nodes.request_queue import (
+    DISPATCH,
+    REFUSE,
+    NextStep,
+    QueuedRequest,
+    RequestQueue,
+    check_request_path,
+)
+from echelons.plans import Plan, arun_plan_steps, build_step, run_plan_steps
+from echelons.run_context import get_context, with_context
+from echelons.tree.lineage import (
     ADDRESSEE_KEY,
     END_KEY,
     REQUEST_CONTEXT_KEY,
@@ -44,7 +65,10 @@ from echelons.identity.lineage import (
     derive_message_id,
     require_identity,
 )
-from echelons.identity.thread_history import (
+from echelons.tree.members import Member
+from echelons.tree.names import PATH_SEPARATOR
+from echelons.tree.permission_rules import get_permissions
+from echelons.tree.thread_history import (
     Head,
     Past,
     build_head,
@@ -52,30 +76,6 @@ from echelons.identity.thread_history import (
     build_past_step,
     join_path,
 )
-from echelons.langgraph_internals import TASK_ID_KEY
-from echelons.messaging.agent_question import AgentQuestion
-from echelons.messaging.notice import MARK_KEY, create_mark
-from echelons.messaging.user_answer import UserAnswer
-from echelons.models.door.notices import build_notice
-from echelons.nodes.base_node import Node
-from echelons.nodes.delegating.attempt import (
-    Attempt,
-    AttemptOptions,
-    AttemptResult,
-    LevelFailure,
-    attempt,
-    classify_outcome,
-)
-from echelons.nodes.delegating.queued_request import QueuedRequest
-from echelons.nodes.delegating.request_queue import NextStep, RequestQueue, check_request_path
-from echelons.nodes.messages import read_spent_usage
-from echelons.nodes.planning.final_answer import read_final_answer
-from echelons.nodes.planning.relay_messages import RELAYED_RESPONSE_KEY
-from echelons.plans import Plan, arun_plan_steps, build_step, run_plan_steps
-from echelons.run_context import get_context, with_context
-from echelons.tree.members import Member
-from echelons.tree.names import PATH_SEPARATOR
-from echelons.tree.permission_rules import get_permissions
 
 NOTHING_KEPT: Mapping[str, Any] = {}
 
@@ -515,3 +515,79 @@ def with_identity(config: RunnableConfig, identity: Identity) -> RunnableConfig:
     metadata = (config.get("metadata") or {}).items()
     kept = {key: value for key, value in metadata if key not in EXCLUDED_METADATA_KEYS}
     return {**config, "metadata": {**kept, **identity.to_metadata()}}
+
+
+class Refuse(Node):
+    """The node `refuse` of a delegation graph."""
+
+    def __init__(self, queue: RequestQueue) -> None:
+        super().__init__(REFUSE)
+        self._queue = queue
+
+    def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
+        """Answer the first request of the queue with `unable`."""
+        config = config or {}
+        order = QueuedRequest.load(input["queue"][0])
+        answer = DelegationResponse(
+            request_id=order.request.id,
+            agent=order.request.current,
+            status=Status.UNABLE,
+            path=order.request.path,
+            # The same rule sent the request here, so a reason is found again.
+            reason=self._queue.find_refusal(order, config) or "refused",
+            failed=True,
+        )
+        step = self._queue.decide_next_step(order, answer, config)
+        step = step._replace(refused=not order.earlier_responses)
+        return self._queue.advance(input, step, order.get_head(input))
+
+
+MAX_NODES = 256
+"""Most subordinates with a node each; 2,000 flat nodes tripled the cost of a run."""
+
+BuildSpawned: TypeAlias = Callable[[AgentSpecification, Mapping[str, Any]], Subordinate]
+"""Returns a spawned agent as a subordinate, from its specification and the config of the node."""
+
+
+def assign_nodes(names: Collection[str]) -> dict[str, str]:
+    """Return the name of the node that runs each subordinate, by the subordinate's name."""
+    shared = len(names) > MAX_NODES
+    return {name: DISPATCH if shared else name for name in names}
+
+
+class Dispatch(Node):
+    """The node `dispatch` of a delegation graph: for very many subordinates, and for spawned ones.
+
+    The subordinates' graphs are not listed as its subgraphs: LangGraph would take the first
+    for all of them. Studio therefore shows one node; sessions and thread stores, which read
+    the checkpoints, show each agent.
+    """
+
+    def __init__(
+        self,
+        subordinates: Mapping[str, Subordinate],
+        build_spawned: BuildSpawned | None = None,
+    ) -> None:
+        super().__init__(DISPATCH)
+        self._subordinates = subordinates
+        self._build_spawned = build_spawned
+
+    def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
+        """Run the first request of the queue with the subordinate that it names."""
+        return self._find_subordinate(input, config).invoke(input, config, **kwargs)
+
+    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
+        """Async version of `invoke`."""
+        return await self._find_subordinate(input, config).ainvoke(input, config, **kwargs)
+
+    def _find_subordinate(
+        self, state: Mapping[str, Any], config: RunnableConfig | None
+    ) -> Subordinate:
+        order = QueuedRequest.load(state["queue"][0])
+        name = order.request.current
+        if name in self._subordinates:
+            return self._subordinates[name]
+        if self._build_spawned is None or name not in order.spawned:
+            raise UnreadableRecord(QueuedRequest.__name__, f"no subordinate is called {name!r}")
+        spec = AgentSpecification.load(order.spawned[name])
+        return self._build_spawned(spec, {**(config or {})})

@@ -7,13 +7,8 @@ from decimal import Decimal
 from typing import Any
 
 from echelons import ThreadStore
+from echelons.checkpoints.coordination.grants import CHARGE, GRANT, ChargeRecord, Grant
 from echelons.checkpoints.ledger import Transaction, build_key, get_ledger
-from echelons.checkpoints.tree_control.budget_records import (
-    CHARGE,
-    GRANT,
-    ChargeRecord,
-    Grant,
-)
 from echelons.guards.prices import add_money
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from echelons.features.feature import BuiltIn
-from echelons.nodes.model_call.long_results import LongResults
+from echelons.nodes.long_results import LongResults
 from echelons.nodes.planning.core_tools import CallSubordinate, DelegateMany, ReadResult, Report
 from echelons.nodes.planning.tool_calls import CallableTools
 

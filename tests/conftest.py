@@ -21,9 +21,8 @@ from langgraph.checkpoint.memory import InMemorySaver
 from typer.main import get_command
 
 from echelons import SqliteCheckpointer
-from echelons.guards import deadlines
-from echelons.nodes import subordinate
-from echelons.nodes.delegating import attempt
+from echelons.guards import limits
+from echelons.nodes import attempt, subordinate
 from echelons.testing import FakeClock
 from tests.fork_server import ForkServer
 from tests.proof import WHOLE
@@ -131,7 +130,7 @@ def upstage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def clock(monkeypatch: pytest.MonkeyPatch) -> FakeClock:
     """The time of deadlines: it stands still until somebody moves it."""
     clock = FakeClock()
-    for module in (attempt, deadlines, subordinate):
+    for module in (attempt, limits, subordinate):
         monkeypatch.setattr(module, "monotonic", clock.now)
     return clock
 

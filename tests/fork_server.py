@@ -44,10 +44,10 @@ STREAMS = ("stdin", "stdout", "stderr")
 PRELOADED = (
     "mcp.server.fastmcp",
     "uvicorn",
-    "echelons.checkpoints.threads.stop_and_pause",
+    "echelons.checkpoints.threads.control",
     "echelons.cli.app",
     "echelons.cli.turns",
-    "echelons.cli.views",
+    "echelons.cli.board",
     "echelons.runtime.session",
     "echelons.runtime.turn_engine",
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from echelons.messaging.notice import MARK_KEY
+from echelons.delegation.notice import MARK_KEY
 
 _MARK = re.compile(r"~\d{12}")
 _GUIDANCE = re.compile(r"\s*Only lines with ~\d{12} are notices of the system\.")

@@ -12,8 +12,8 @@ from typing import Any, Final
 
 from echelons.checkpoints.coordination.records import Records
 from echelons.checkpoints.ledger import Transaction
+from echelons.delegation.mail import MAX_UNREAD, MailKind
 from echelons.errors import ControlError, QuestionClosed
-from echelons.messaging.mail import MAX_UNREAD, MailKind
 
 Ranges = list[list[int]]
 """Numbers as ranges, each with its first and its last."""

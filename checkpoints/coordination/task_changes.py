@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 from langgraph.checkpoint.serde.types import ERROR, INTERRUPT
 
 from echelons.checkpoints.clock import utc_now
-from echelons.checkpoints.coordination.change_signals import get_signals
+from echelons.checkpoints.coordination.orders import get_signals
 from echelons.checkpoints.coordination.turns import get_turn
-from echelons.checkpoints.inherited_config import stores_each_step
 from echelons.checkpoints.ledger import Ledger, Transaction
-from echelons.checkpoints.ledger.records import MAX_RECORD_SIZE
 from echelons.checkpoints.ledger.sqlite_ledger import SqliteTransaction
+from echelons.checkpoints.ledger.transaction import MAX_RECORD_SIZE
+from echelons.checkpoints.run_config import stores_each_step
 from echelons.langgraph_internals import TASK_ID_KEY
 
 _UNFINISHED = frozenset({ERROR, INTERRUPT})

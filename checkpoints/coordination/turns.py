@@ -1,11 +1,4 @@
-"""Turns of sessions: the lease check of each write, and the record of each turn.
-
-A `Turn` travels in the config of a run. In the transaction of each write the checkpointer checks
-through it that the run still holds its lease; the turn is recorded in the transaction of its
-first checkpoint. So a turn is known if and only if it has begun, and one that is submitted again
-is not run again. Other savers share no transaction with the ledger: there a turn is announced,
-and its checkpoints show whether it has begun.
-"""
+"""Turns of sessions: the lease check of each write, and the record of each turn."""
 
 from __future__ import annotations
 
@@ -20,19 +13,72 @@ from typing import Any, Final, Literal, TypeAlias
 from langchain_core.messages import BaseMessage
 
 from echelons.checkpoints.clock import utc_now
-from echelons.checkpoints.coordination.answer_mark import AnswerMark
-from echelons.checkpoints.coordination.control_orders import OrderListener
+from echelons.checkpoints.coordination.orders import OrderListener
 from echelons.checkpoints.coordination.records import Records
-from echelons.checkpoints.ledger import Fence, Transaction, require_lease
-from echelons.checkpoints.ledger.records import MAX_RECORD_SIZE
+from echelons.checkpoints.ledger import Fence, Transaction, build_key, require_lease
 from echelons.checkpoints.ledger.sqlite_ledger import SqliteTransaction
+from echelons.checkpoints.ledger.transaction import MAX_RECORD_SIZE
 from echelons.delegation.request import DelegationResponse, Status
 from echelons.errors import StorageError, UnreadableRecord
-from echelons.guards.backpressure import Backpressure
 from echelons.guards.budget import Allowance
 from echelons.guards.dismissals import DismissalListener
-from echelons.guards.gate import UsageListener
+from echelons.guards.gate import Backpressure, HeldAttempts, UsageListener
 from echelons.run_context import CONTEXT_KEY, NO_CONTEXT, RunContext
+
+OPEN_EPOCH: Final = Records[int]("open", int)
+"""The epoch of the run that answers may be left to."""
+CLOSED_EPOCH = 0
+"""An epoch that no run has, stored while no run takes answers."""
+
+
+class AnswerMark:
+    """The mark of one run; each answer that is left to the run gives it a new version."""
+
+    def __init__(self, thread_id: str, fence: Fence) -> None:
+        # Whether a step was held since answers were last taken.
+        self.has_held = False
+        self.held_attempts = HeldAttempts()
+        self._thread_id = thread_id
+        self._fence = fence
+        self._version: int | None = None
+
+    def open(self, open_: Transaction) -> None:
+        """Let others leave answers to the run from now on.
+
+        This comes after its own answers are stored: an answer that is left to a run which then ends
+        at a conflict would never be delivered.
+
+        Raises:
+            LeaseLost: Another run holds the thread now.
+        """
+        open_.require_lease(self._fence)
+        self._version = OPEN_EPOCH.put(open_, self._fence.epoch, self._thread_id)
+
+    def close(self, open_: Transaction) -> None:
+        """Let others leave no more answers to the run."""
+        OPEN_EPOCH.put(open_, CLOSED_EPOCH, self._thread_id)
+
+    def take(self, open_: Transaction) -> None:
+        """Note that the answers left so far are taken, in the transaction that reads them."""
+        mark = OPEN_EPOCH.find(open_, self._thread_id)
+        self._version = mark.version if mark else None
+        self.has_held = False
+
+    def is_left_behind(self, open_: Transaction) -> bool:
+        """Return whether answers wait that the run has not taken."""
+        mark = OPEN_EPOCH.find(open_, self._thread_id)
+        return mark is not None and mark.version != self._version
+
+
+def mark_answers_left(open_: Transaction, thread_id: str) -> bool:
+    """Announce answers to the run that holds a thread, in their transaction; return if it can."""
+    epoch, holder = OPEN_EPOCH.get(open_, thread_id), open_.get_last_holder(build_key(thread_id))
+    if holder is None or epoch != holder.epoch:
+        return False
+    # Its version grows; the value stays as earlier versions read it.
+    OPEN_EPOCH.put(open_, holder.epoch, thread_id)
+    return True
+
 
 MAX_ANSWER_LENGTH = 2**20
 """Characters of an answer that are kept with its turn; the thread itself has all of it."""

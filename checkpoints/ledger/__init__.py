@@ -5,14 +5,14 @@ SQLite database of the checkpoints.
 """
 
 from echelons.checkpoints.ledger.base_ledger import Ledger
-from echelons.checkpoints.ledger.lease import Lease
-from echelons.checkpoints.ledger.memory_ledger import MemoryLedger
-from echelons.checkpoints.ledger.records import Json, RecordKind
-from echelons.checkpoints.ledger.saver_ledger import build_key, get_ledger
+from echelons.checkpoints.ledger.locks import Lease
+from echelons.checkpoints.ledger.memory_ledger import MemoryLedger, build_key, get_ledger
 from echelons.checkpoints.ledger.sqlite_ledger import SqliteLedger, require_lease
 from echelons.checkpoints.ledger.transaction import (
     Fence,
+    Json,
     LeaseHolder,
+    RecordKind,
     StoredRecord,
     StreamEntry,
     Transaction,

@@ -15,13 +15,13 @@ from datetime import datetime
 from typing import Any, TypeVar
 
 from echelons.checkpoints.clock import Clock, utc_now
-from echelons.checkpoints.ledger.lease import Lease, PendingLease
-from echelons.checkpoints.ledger.locks import LeaseLocks
-from echelons.checkpoints.ledger.records import Json, RecordKind
+from echelons.checkpoints.ledger.locks import Lease, LeaseLocks, PendingLease
 from echelons.checkpoints.ledger.transaction import (
     REPAIR_STEP,
     Fence,
+    Json,
     LeaseHolder,
+    RecordKind,
     StreamEntry,
     Transaction,
     VersionedValue,

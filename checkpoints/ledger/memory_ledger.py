@@ -1,17 +1,22 @@
-"""`MemoryLedger`: a ledger in memory, for savers without one and for tests."""
+"""`MemoryLedger`, for savers without a ledger and for tests, and `get_ledger`, which chooses."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import TypeVar
+from functools import lru_cache
+from threading import Lock
+from typing import Any, TypeVar
+from urllib.parse import quote
+from weakref import WeakKeyDictionary
+
+from langgraph.checkpoint.base import BaseCheckpointSaver
 
 from echelons.checkpoints.clock import Clock, utc_now
 from echelons.checkpoints.ledger.base_ledger import Ledger
 from echelons.checkpoints.ledger.locks import LocalLocks
-from echelons.checkpoints.ledger.records import MAX_RECORD_SIZE
-from echelons.checkpoints.ledger.transaction import LeaseHolder, Transaction
+from echelons.checkpoints.ledger.transaction import MAX_RECORD_SIZE, LeaseHolder, Transaction
 
 T = TypeVar("T")
 
@@ -127,3 +132,35 @@ class MemoryTransaction(Transaction):
             self._undo_steps.append(lambda: where.update({name: before}))
         else:
             self._undo_steps.append(lambda: where.pop(name, None))
+
+
+_MEMORY_LEDGERS: WeakKeyDictionary[BaseCheckpointSaver[Any], MemoryLedger] = WeakKeyDictionary()
+_MEMORY_LOCK = Lock()
+
+
+def get_ledger(saver: BaseCheckpointSaver[Any]) -> Ledger:
+    """Return the ledger of a saver, the same object every time."""
+    ledger = getattr(saver, "ledger", None)
+    if isinstance(ledger, Ledger):
+        return ledger
+    with _MEMORY_LOCK:
+        return _MEMORY_LEDGERS.setdefault(saver, MemoryLedger())
+
+
+@lru_cache(maxsize=1024)
+def build_key(thread_id: str, *parts: str) -> str:
+    """Return the name of a key, a stream or a lease that belongs to a root's thread.
+
+    All names of a thread have one prefix, by which they are deleted with it.
+
+    Examples:
+        >>> build_key("trip", "turn", "1")
+        'thread/trip/turn/1'
+    """
+    # Quoted: a thread id may hold a slash, and no thread's names may begin like another's.
+    return "/".join(("thread", _quote(thread_id), *parts))
+
+
+@lru_cache(maxsize=1024)
+def _quote(thread_id: str) -> str:
+    return quote(thread_id, safe="")

@@ -13,9 +13,9 @@ from typing import Any, Final, Protocol, TypeVar
 from echelons.checkpoints.clock import Clock, utc_now
 from echelons.checkpoints.ledger.base_ledger import Ledger
 from echelons.checkpoints.ledger.locks import FileLocks, LocalLocks
-from echelons.checkpoints.ledger.records import MAX_RECORD_SIZE
 from echelons.checkpoints.ledger.transaction import (
     MAX_NUMBER,
+    MAX_RECORD_SIZE,
     REPAIR_STEP,
     Fence,
     LeaseHolder,

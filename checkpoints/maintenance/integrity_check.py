@@ -13,18 +13,16 @@ from typing import Any
 
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
-from echelons.checkpoints.coordination.effect_journal import EFFECT, load_entry
+from echelons.checkpoints.coordination.journal import EFFECT, load_entry
 from echelons.checkpoints.coordination.turns import TURN
 from echelons.checkpoints.ledger import VersionedValue
-from echelons.checkpoints.ledger.records import ANY_RECORD
 from echelons.checkpoints.ledger.sqlite_ledger import SELECT_LEASES, load_holder
-from echelons.checkpoints.ledger.transaction import check_number
-from echelons.checkpoints.maintenance.record_kinds import find_record_kind
-from echelons.checkpoints.storage.delta_history import list_unresolved_channels
+from echelons.checkpoints.ledger.transaction import ANY_RECORD, check_number
+from echelons.checkpoints.maintenance.thread_admin import find_record_kind
 from echelons.checkpoints.storage.event_rows import SELECT_EVENTS, load_event
 from echelons.checkpoints.storage.rows import CheckpointRow, WriteRow, load_write
 from echelons.checkpoints.storage.seals import SELECT_CHECKPOINTS, SELECT_WRITES, Seals
-from echelons.checkpoints.storage.verified_saver import VerifiedSaver
+from echelons.checkpoints.storage.verified_saver import VerifiedSaver, list_unresolved_channels
 from echelons.checkpoints.threads.store import ThreadStore
 from echelons.errors import CheckpointTampered, EchelonsError, LedgerDamaged, ThreadNotFound
 

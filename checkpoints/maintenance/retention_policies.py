@@ -20,14 +20,14 @@ from typing import Any, NamedTuple
 from langgraph.checkpoint.base import CheckpointTuple
 
 from echelons.checkpoints.delta_channels import DELTA_CHANNELS, HEADS, MESSAGES
-from echelons.checkpoints.namespaces import get_namespace_depth
 from echelons.checkpoints.queries import AllCheckpoints, ReadPlan
+from echelons.checkpoints.run_config import get_namespace_depth
 from echelons.checkpoints.threads.pending_work import has_work_left
 from echelons.checkpoints.threads.segments import EARLIER_TURNS_KEY, count_turns, read_past
 from echelons.errors import invalid_strategy
-from echelons.identity.lineage import Identity
 from echelons.langgraph_internals import DELTA_COUNTERS_KEY, DeltaSnapshot
 from echelons.text.input_limits import shorten_repr
+from echelons.tree.lineage import Identity
 
 
 class Strategy(ABC):

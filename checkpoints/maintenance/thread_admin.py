@@ -1,25 +1,28 @@
-"""`ThreadAdmin`: deletes, copies and prunes threads.
-
-`SqliteCheckpointer` inherits it. Each method is one transaction. LangGraph's server and its
-conformance suite call `delete_thread`, `delete_for_runs`, `copy_thread` and `prune`.
-"""
+"""`ThreadAdmin`: deletes, copies and prunes threads, with all kinds of records that they have."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
+from functools import cache, partial
 from sqlite3 import Cursor
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from echelons.checkpoints.async_methods import WorkRunner
 from echelons.checkpoints.clock import Clock
+from echelons.checkpoints.coordination.agent_aliases import ALIAS_NAME, ALIAS_POOL
+from echelons.checkpoints.coordination.candidates import CIRCUIT, INTENSITY, RACE
+from echelons.checkpoints.coordination.capability_cache import DERIVED
+from echelons.checkpoints.coordination.gate import METER
+from echelons.checkpoints.coordination.journal import EFFECT, FAILURE, FAILURE_COUNT
+from echelons.checkpoints.coordination.orders import ORDERS
 from echelons.checkpoints.coordination.records import Records, move_records
-from echelons.checkpoints.ledger import build_key
-from echelons.checkpoints.ledger.records import MAX_RECORD_SIZE
+from echelons.checkpoints.coordination.repairs import REPAIR
+from echelons.checkpoints.coordination.turns import OPEN_EPOCH, TURN
+from echelons.checkpoints.ledger import RecordKind, build_key
 from echelons.checkpoints.ledger.sqlite_ledger import MAX_FLOOR, SqliteTransaction
-from echelons.checkpoints.maintenance.record_kinds import get_thread_kinds, list_branch_kinds
+from echelons.checkpoints.ledger.transaction import ANY_RECORD, MAX_RECORD_SIZE
 from echelons.checkpoints.maintenance.retention_policies import (
     KeepLatest,
     NamespacePlace,
@@ -29,10 +32,47 @@ from echelons.checkpoints.maintenance.retention_policies import (
 )
 from echelons.checkpoints.queries import CheckpointParents, run_plan
 from echelons.checkpoints.storage.cached_saver import CachedSaver
-from echelons.checkpoints.storage.json_text import to_json_text
 from echelons.checkpoints.storage.rows import PUT_CHECKPOINT, CheckpointRow
+from echelons.checkpoints.storage.serde import to_json_text
 from echelons.checkpoints.storage.verified_saver import VerifiedSaver
+from echelons.checkpoints.threads.answer_outbox import ANSWER
 from echelons.errors import ThreadError, invalid_strategy
+from echelons.features.registry import list_features
+
+_CORE_KINDS: Final[tuple[Records[Any], ...]] = (
+    *(TURN, ORDERS, METER, EFFECT, FAILURE, FAILURE_COUNT, RACE, ANSWER, OPEN_EPOCH),
+    REPAIR,
+)
+SHARED_KINDS: Final[dict[str, RecordKind[Any]]] = {
+    kind.name: kind for kind in (CIRCUIT, INTENSITY, DERIVED, ALIAS_NAME, ALIAS_POOL)
+}
+"""The kinds of the records that threads share."""
+
+
+@cache
+def get_thread_kinds() -> Mapping[str, Records[Any]]:
+    """Return the kinds of the records of a thread, also those of features, by name."""
+    of_features = (kind for feature in list_features() for kind in feature.records)
+    return {kind.name: kind for kind in (*_CORE_KINDS, *of_features)}
+
+
+def list_branch_kinds() -> list[Records[Any]]:
+    """Return the kinds whose records belong to branches, which move when checkpoints are pruned."""
+    return [kind for kind in get_thread_kinds().values() if kind.after]
+
+
+def find_record_kind(key: str) -> RecordKind[Any]:
+    """Return the kind of the records under a key, `ANY_RECORD` if it is not known.
+
+    Examples:
+        >>> find_record_kind("thread/trip/turn/1").name, find_record_kind("mail").name
+        ('turn', 'record')
+    """
+    first, *parts = key.split("/")
+    if first == "thread" and len(parts) > 1:
+        return get_thread_kinds().get(parts[1], ANY_RECORD)
+    return SHARED_KINDS.get(first, ANY_RECORD)
+
 
 STATE_TABLES = ("checkpoints", "writes", "seals")
 THREAD_TABLES = (*STATE_TABLES, "events")

@@ -21,7 +21,7 @@ from langgraph.constants import START
 from echelons.checkpoints.clock import Clock
 from echelons.checkpoints.delta_channels import MESSAGES
 from echelons.checkpoints.ledger import RecordKind
-from echelons.checkpoints.storage.json_text import to_sanitized_json
+from echelons.checkpoints.storage.serde import to_sanitized_json
 from echelons.checkpoints.thread_events import (
     EventKind,
     ThreadEvent,
@@ -33,16 +33,15 @@ from echelons.checkpoints.thread_events import (
 from echelons.delegation.request import omit_result, restore_result
 from echelons.errors import CheckpointTampered, LedgerDamaged, get_error_name
 from echelons.guards.gate import is_pause
-from echelons.identity.failures import get_failure_log
-from echelons.identity.lineage import STORED_KEYS_KEY
 from echelons.langgraph_internals import (
     DELTA_COUNTERS_KEY,
     INPUT,
     NULL_TASK_ID,
     DeltaSnapshot,
 )
-from echelons.text.error_lines import read_error_text
-from echelons.text.sanitize import sanitize_value
+from echelons.text.error_lines import read_error_text, sanitize_value
+from echelons.tree.failures import get_failure_log
+from echelons.tree.lineage import STORED_KEYS_KEY
 
 LANGGRAPH_METADATA_KEYS = CheckpointMetadata.__annotations__.keys() | {
     "thread_id",

@@ -1,13 +1,10 @@
-"""The rows of LangGraph's two tables, and the validation of what they hold.
-
-Pure functions: `verified_saver` passes the rows that it reads through here, `checkpointer`
-writes them, `seals` binds them to their place. Every damage raises `CheckpointTampered`.
-"""
+"""The rows of LangGraph's tables: validated, and agents, parents and usage queried in SQL."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any, NamedTuple, cast
 
@@ -17,8 +14,12 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.serde.types import ERROR, INTERRUPT, TASKS
 from langgraph.types import Interrupt, Send
 
+from echelons.checkpoints.queries import AgentThread, OneCheckpoint, select_latest
+from echelons.checkpoints.thread_events import EventKind, ThreadEvent, WriteLocation
 from echelons.errors import CheckpointTampered
 from echelons.langgraph_internals import DELTA_COUNTERS_KEY
+from echelons.tree.names import RESERVED_TOOLS
+from echelons.tree.usage_report import StoredCall
 
 CHECKPOINT_INDEX = -100
 """The index in the seal of a checkpoint, where that of a write has the write's; LangGraph's
@@ -206,3 +207,208 @@ def _load_value(row: StoredRow, tag: Any, stored: Any, serde: SerializerProtocol
         return serde.loads_typed((tag, stored))
     except CheckpointTampered as error:
         raise CheckpointTampered(row.description, error.why) from None
+
+
+ROOT_NAMESPACE = ""
+"""The namespace of a thread's outermost graph."""
+MAX_CACHED_MAPS = 4096
+"""Number of checkpoints whose maps are cached, so that writing needs no reading."""
+
+CheckpointPlace = tuple[str, str, str]
+"""Thread id, namespace and checkpoint id."""
+Parents = Mapping[str, str]
+
+
+class ParentMap:
+    """Cache of the parent maps of the checkpoints that were stored last."""
+
+    def __init__(self) -> None:
+        self._maps: OrderedDict[CheckpointPlace, Parents] = OrderedDict()
+
+    def shorten(self, thread_id: str, parents: Parents) -> Parents:
+        """Return the part of a map to store: all of it, unless the nearest parent has the rest."""
+        if len(parents) < 2:
+            return parents
+        nearest = max(parents, key=len)
+        above = self._maps.get((thread_id, nearest, parents[nearest]))
+        if above is None or {**above, nearest: parents[nearest]} != parents:
+            return parents
+        return {nearest: parents[nearest]}
+
+    def remember(self, place: CheckpointPlace, parents: Parents) -> None:
+        """Cache the map of a checkpoint that was committed."""
+        self._maps[place] = parents
+        if len(self._maps) > MAX_CACHED_MAPS:
+            self._maps.popitem(last=False)
+
+    def clear(self) -> None:
+        """Clear the cache: checkpoints may have been deleted."""
+        self._maps.clear()
+
+
+def complete_parents(parents: Parents, above: Callable[[str, str], Parents]) -> dict[str, str]:
+    """Return a stored map, completed with the parents above those in it.
+
+    Args:
+        parents: The stored map.
+        above: Returns the stored map of the checkpoint with a namespace and id; an empty one if
+            there is none.
+    """
+    found = dict(parents)
+    while found and ROOT_NAMESPACE not in found:
+        highest = min(found, key=len)
+        # A damaged map may lead back down.
+        higher = above(highest, found[highest])
+        new = {name: each for name, each in higher.items() if name < highest}
+        if not new:
+            break
+        found = {**new, **found}
+    return found
+
+
+_KEYS = ("agent_thread_id", "agent_path", "superior_thread_id")
+_EXTRACTED = ", ".join(f"iif(json_valid(held), json_extract(held, '$.{key}'), 0)" for key in _KEYS)
+
+# Built from the names above, never from input. The columns beside a `max` are those of its row.
+SELECT_AGENT_ROWS = f"""
+SELECT checkpoint_ns, max(checkpoint_id), {_EXTRACTED}
+FROM (
+    SELECT checkpoint_ns, checkpoint_id, CAST(metadata AS TEXT) AS held
+    FROM checkpoints WHERE thread_id = ?
+) GROUP BY checkpoint_ns
+"""  # noqa: S608
+"""Selects the latest row of each namespace, with the identity that it has."""
+
+# Mail of the kind "spawn" gives an agent a subordinate; a message with that word is only read.
+SELECT_AGENT_TIMES = """
+SELECT agent_thread_id, min(at), max(kind = 'delegation' OR instr(data, '"spawn"'))
+FROM events WHERE thread_id = ? GROUP BY agent_thread_id
+"""
+"""Selects when each thread began, and whether it may have called subordinates or been given one."""
+
+
+def load_agent_threads(
+    root: str, rows: Iterable[tuple[Any, ...]], times: Iterable[tuple[Any, ...]]
+) -> dict[str, AgentThread]:
+    """Return the threads under a root's thread, by their ids.
+
+    Args:
+        root: The root's thread.
+        rows: The result of `SELECT_AGENT_ROWS`.
+        times: The result of `SELECT_AGENT_TIMES`.
+
+    Raises:
+        CheckpointTampered: A row is not valid.
+    """
+    places: list[tuple[str, OneCheckpoint]] = []
+    known: dict[str, tuple[str, str]] = {}
+    for row in rows:
+        namespace, checkpoint_id, thread_id, path, superior = row
+        if thread_id is None:
+            continue  # of a graph around the tree
+        if not {str}.issuperset(map(type, row)):
+            where = f"checkpoint {checkpoint_id!r} of thread {root!r}"
+            raise CheckpointTampered(where, "its metadata names no agent")
+        places.append((thread_id, OneCheckpoint(root, namespace, checkpoint_id)))
+        known[thread_id] = path, superior
+    begun = {thread_id: (at, calls) for thread_id, at, calls in times}
+    return {
+        thread_id: AgentThread(*known[thread_id], latest, str(at or ""), bool(calls))
+        for thread_id, latest in select_latest(places).items()
+        for at, calls in [begun.get(thread_id, ("", True))]
+    }
+
+
+_FIELDS = (
+    "$.usage.input_tokens",
+    "$.usage.output_tokens",
+    "$.usage.input_token_details.cache_read",
+    "$.model",
+    "$.intent",
+    "$.is_built_in",
+)
+_EXTRACTED_USAGE = ", ".join(
+    f"iif(json_valid(data), json_extract(data, '{path}'), NULL)" for path in _FIELDS
+)
+
+# Built from constants, never from input. A message that no model wrote has no `usage`, and one
+# whose model reports none has `null`; SQLite's `json_type` distinguishes them.
+SELECT_CALL_ROWS = f"""
+SELECT id, thread_id, checkpoint_ns, checkpoint_id, agent_thread_id, agent_path, at, key, kind,
+    iif(json_valid(data), json_type(data, '$.usage'), 'damaged') AS held, {_EXTRACTED_USAGE}
+FROM events
+WHERE kind IN ('message', 'tool_call') AND (?1 IS NULL OR thread_id = ?1)
+    AND (kind = 'tool_call' OR held IS NOT NULL)
+ORDER BY id
+"""  # noqa: S608
+"""Selects each reply of a model and each call of a tool, of a thread or of all."""
+
+# A graph just below the root has the root's checkpoint as its only parent.
+SELECT_ROOT_CHECKPOINTS = """
+SELECT checkpoint_ns,
+    coalesce(min(iif(json_valid(held), json_extract(held, '$.parents.""'), '')), '')
+FROM (
+    SELECT checkpoint_ns, CAST(metadata AS TEXT) AS held FROM checkpoints
+    WHERE thread_id = ? AND checkpoint_ns <> '' AND instr(checkpoint_ns, '|') = 0
+) GROUP BY checkpoint_ns
+"""
+"""Selects the root's checkpoint at which each graph just below the root ran."""
+
+
+class CallRow(NamedTuple):
+    """A stored call, and the step in which it was made.
+
+    Attributes:
+        call: The call.
+        checkpoint_ns: Namespace of the step.
+        checkpoint_id: The checkpoint at which the step was run.
+        reply_id: Id of the reply; of a call of a tool, that of its event.
+    """
+
+    call: StoredCall
+    checkpoint_ns: str
+    checkpoint_id: str
+    reply_id: str = ""
+
+
+def load_call_rows(rows: Iterable[tuple[Any, ...]]) -> Iterator[CallRow]:
+    """Yield the calls in rows of `SELECT_CALL_ROWS`.
+
+    Raises:
+        CheckpointTampered: A row is not valid.
+    """
+    for number, *texts, kind, held, read, written, cached, model, tool, is_built_in in rows:
+        where = f"event {number}"
+        if not {str}.issuperset(map(type, texts)) or held == "damaged":
+            raise CheckpointTampered(where, "it is no event of a thread")
+        thread_id, namespace, checkpoint_id, agent_thread_id, path, at, key = texts
+        if kind == EventKind.TOOL_CALL:
+            # Earlier versions did not note it, and had no `ask`.
+            if is_built_in or tool in RESERVED_TOOLS:
+                continue
+            call = StoredCall("tool", "reported", thread_id, agent_thread_id, path, at)
+        elif held == "null" or (held == "object" and read is None and written is None):
+            call = StoredCall(
+                "model", "unknown", thread_id, agent_thread_id, path, at, str(model or "")
+            )
+        else:
+            tokens: tuple[Any, ...] = read, written, 0 if cached is None else cached
+            if held != "object" or {*map(type, tokens)} != {int} or min(tokens) < 0:
+                raise CheckpointTampered(where, "its usage are no numbers of tokens")
+            call = StoredCall(
+                "model", "reported", thread_id, agent_thread_id, path, at, str(model or ""), *tokens
+            )
+        yield CallRow(call, namespace, checkpoint_id, key)
+
+
+def build_call_row(
+    number: int, location: WriteLocation, at: str, event: ThreadEvent
+) -> tuple[Any, ...] | None:
+    """Return what `SELECT_CALL_ROWS` would select of an event; `None` for nothing."""
+    if event.kind is not EventKind.TOOL_CALL and "usage" not in event.data:
+        return None
+    usage: Mapping[str, Any] = event.data.get("usage") or {}
+    held, details = "object" if usage else "null", usage.get("input_token_details") or {}
+    tokens = usage.get("input_tokens"), usage.get("output_tokens"), details.get("cache_read")
+    names = event.data.get("model"), event.data.get("intent"), event.data.get("is_built_in")
+    return (number, *location, at, event.key, event.kind, held, *tokens, *names)

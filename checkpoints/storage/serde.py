@@ -1,40 +1,239 @@
-"""The serializer of checkpoints: an allowlist of types, so that loading never runs stored code.
-
-LangGraph's own serializer imports the type that a row names, or returns the raw parts of an
-unknown one; its default depends on an environment variable. This one reads the same bytes with
-its own table of types: an unknown or damaged value is an error. A value that could not be read
-back is not written.
-"""
+"""The serializer of checkpoints: an allowlist of types, so that loading never runs stored code."""
 
 from __future__ import annotations
 
 import dataclasses
+import ipaddress
+import json
+import math
 import os
-from collections.abc import Iterable, Mapping
+import re
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import date, datetime, time, timedelta, timezone
+from decimal import Decimal
 from enum import Enum
-from typing import Any
+from operator import attrgetter, methodcaller
+from pathlib import Path
+from typing import Any, NamedTuple
+from uuid import UUID
+from zoneinfo import ZoneInfo
 
 import ormsgpack
+from langchain_core import messages
+from langchain_core.documents import Document
 from langgraph.checkpoint.serde.base import SerializerProtocol
+from langgraph.types import Interrupt, Overwrite, Send, TimeoutPolicy
 from pydantic import BaseModel
 
-from echelons.checkpoints.storage.type_codecs import (
-    CODECS_BY_KEY,
-    CODECS_BY_TYPE,
-    SINGLE,
-    SNAPSHOT,
-    CodecKey,
-    TypeCodec,
-    index_by_key,
-    make_codec,
-    make_dataclass_codec,
-    make_model_codec,
-    make_named_tuple_codec,
-)
+from echelons.delegation.request import omit_result, restore_result
 from echelons.errors import CheckpointTampered, ConfigurationError, NotStorable
 from echelons.langgraph_internals import DeltaSnapshot
-from echelons.text.error_lines import redact_secrets
+from echelons.text.error_lines import (
+    MAX_SANITIZED_DEPTH,
+    MAX_TEXT_LENGTH,
+    redact_secrets,
+    sanitize_value,
+)
 from echelons.text.input_limits import list_items, refuse_unreadable, shorten_repr
+
+SINGLE, POSITIONAL, KEYWORD, METHOD, MODEL, SNAPSHOT = 0, 1, 2, 3, 5, 7
+"""LangGraph's extension codes; 4 (pydantic 1) and 6 (arrays) are never read."""
+
+Conversion = Callable[[Any], Any]
+CodecKey = tuple[int, str, str]
+
+
+class TypeCodec(NamedTuple):
+    """Encodes and decodes the values of one type.
+
+    Attributes:
+        code: The extension code.
+        module: The module of the type in the bytes.
+        name: The name of the type in the bytes.
+        to_parts: Returns the parts of a value that are stored.
+        from_parts: Rebuilds the value from its parts; may raise any error if they are invalid.
+        method: For some codes the method that LangGraph calls, as stored: one name or none.
+        given: Whether the type is a user's. Then the round trip of each value is checked
+            before it is stored.
+    """
+
+    code: int
+    module: str
+    name: str
+    to_parts: Conversion
+    from_parts: Conversion
+    method: list[str] = []  # noqa: RUF012  compared with what was read, and never changed
+    given: bool = False
+
+    @property
+    def key(self) -> CodecKey:
+        """The key by which the bytes are recognised."""
+        return self.code, self.module, self.name
+
+
+def make_codec(code: int, kind: type[Any], parts: Conversion, make: Conversion) -> TypeCodec:
+    """Return the codec of a type, under its own name or the one it gives in `__stored_as__`.
+
+    A type that is moved or renamed keeps its first module and name there, so that old files can
+    be read by new code and new files by old code. Subclasses do not inherit it.
+    """
+    stored_as = vars(kind).get("__stored_as__", f"{kind.__module__}.{kind.__name__}")
+    module, _, name = stored_as.rpartition(".")
+    return TypeCodec(code, module, name, parts, make)
+
+
+def make_model_codec(kind: type[Any]) -> TypeCodec:
+    """Return the codec of a pydantic model."""
+    form = make_codec(MODEL, kind, lambda value: value.model_dump(), _call_with_keywords(kind))
+    return form._replace(method=["model_validate_json"])
+
+
+def make_message_codec(kind: type[messages.BaseMessage]) -> TypeCodec:
+    """Return the codec of a message: its fields but those that have their default.
+
+    Older rows, and those of LangGraph's own saver, have all fields.
+    """
+    given = {name: each for name, each in kind.model_fields.items() if not each.is_required()}
+    defaults = {name: each.get_default(call_default_factory=True) for name, each in given.items()}
+    # By identity: an artifact may be anything, also what cannot be compared with `None`.
+    nulls = {name for name, default in defaults.items() if default is None}
+    others = {name: default for name, default in defaults.items() if default is not None}
+
+    def take_fields(value: messages.BaseMessage) -> dict[str, Any]:
+        return {
+            name: each
+            for name, each in value.model_dump().items()
+            if (each is not None or name not in nulls)
+            and (name not in others or each != others[name])
+        }
+
+    if kind is not messages.ToolMessage:
+        return make_model_codec(kind)._replace(to_parts=take_fields)
+
+    def take_tool_fields(value: messages.BaseMessage) -> dict[str, Any]:
+        parts = take_fields(value)
+        if "artifact" in parts:
+            parts["artifact"] = omit_result(parts["artifact"], parts["content"])
+        return parts
+
+    def make(parts: Mapping[str, Any]) -> messages.BaseMessage:
+        if "artifact" in parts:
+            parts = {**parts, "artifact": restore_result(parts["artifact"], parts["content"])}
+        return kind(**parts)
+
+    return make_model_codec(kind)._replace(to_parts=take_tool_fields, from_parts=make)
+
+
+def make_dataclass_codec(kind: Any) -> TypeCodec:
+    """Return the codec of a dataclass."""
+    names = tuple(field.name for field in dataclasses.fields(kind))
+
+    def make(parts: Mapping[str, Any]) -> Any:
+        # Some constructors ignore unknown keywords.
+        if unknown := parts.keys() - set(names):
+            raise ValueError(f"unknown fields {sorted(unknown)}")
+        return kind(**parts)
+
+    return make_codec(KEYWORD, kind, _take_attributes(*names), make)
+
+
+def make_named_tuple_codec(kind: Any) -> TypeCodec:
+    """Return the codec of a named tuple."""
+    return make_codec(KEYWORD, kind, lambda value: value._asdict(), _call_with_keywords(kind))
+
+
+def _take_attributes(*names: str) -> Conversion:
+    return lambda value: {name: getattr(value, name) for name in names}
+
+
+def _call_with_keywords(kind: Callable[..., Any]) -> Conversion:
+    return lambda parts: kind(**parts)
+
+
+def _call_with_positions(kind: Callable[..., Any]) -> Conversion:
+    return lambda parts: kind(*parts)
+
+
+def _require_type(expected: type[Any], make: Conversion) -> Conversion:
+    def checked(parts: Any) -> Any:
+        if not isinstance(parts, expected):
+            raise TypeError(f"{type(parts).__name__} in place of {expected.__name__}")
+        return make(parts)
+
+    return checked
+
+
+def _take_send_apart(value: Send) -> tuple[Any, ...]:
+    return (value.node, value.arg, *((value.timeout,) if value.timeout else ()))
+
+
+def _make_send(parts: Any) -> Send:
+    node, arg, *timeout = parts
+    if not isinstance(node, str) or len(timeout) > 1:
+        raise ValueError("no node with its argument")
+    return Send(node, arg, timeout=timeout[0] if timeout else None)
+
+
+def _list_message_types() -> Iterator[type[Any]]:
+    for name in ("Human", "AI", "System", "Tool", "Chat", "Function"):
+        yield getattr(messages, f"{name}Message")
+        yield getattr(messages, f"{name}MessageChunk")
+    yield messages.RemoveMessage
+
+
+def _list_plain_types() -> Iterator[tuple[int, Any, Conversion, Conversion]]:
+    """Yield the arguments of `make_codec` for types that are neither models nor dataclasses."""
+    for kind in (set, frozenset, deque):
+        yield SINGLE, kind, tuple, _require_type(list, kind)
+    names = [f"IPv{v}{part}" for v in (4, 6) for part in ("Address", "Interface", "Network")]
+    for kind in (Decimal, *(getattr(ipaddress, name) for name in names)):
+        yield SINGLE, kind, str, _require_type(str, kind)
+    yield SINGLE, UUID, attrgetter("hex"), _require_type(str, UUID)
+    yield SINGLE, ZoneInfo, attrgetter("key"), _require_type(str, ZoneInfo)
+    yield POSITIONAL, date, attrgetter("year", "month", "day"), _call_with_positions(date)
+    span = attrgetter("days", "seconds", "microseconds")
+    yield POSITIONAL, timedelta, span, _call_with_positions(timedelta)
+    yield POSITIONAL, timezone, methodcaller("__getinitargs__"), _call_with_positions(timezone)
+    yield POSITIONAL, type(Path()), attrgetter("parts"), _call_with_positions(Path)
+    yield POSITIONAL, Send, _take_send_apart, _make_send
+    clock = _take_attributes("hour", "minute", "second", "microsecond", "tzinfo", "fold")
+    yield KEYWORD, time, clock, _call_with_keywords(time)
+
+
+def _make_builtin_codecs() -> Iterator[tuple[type[Any], TypeCodec]]:
+    yield from ((kind, make_message_codec(kind)) for kind in _list_message_types())
+    yield Document, make_model_codec(Document)
+    dataclasses_: tuple[type[Any], ...] = (Interrupt, Overwrite, TimeoutPolicy)
+    yield from ((kind, make_dataclass_codec(kind)) for kind in dataclasses_)
+    yield from ((parts[1], make_codec(*parts)) for parts in _list_plain_types())
+    from_text = _require_type(str, datetime.fromisoformat)
+    moment = make_codec(METHOD, datetime, datetime.isoformat, from_text)
+    yield datetime, moment._replace(method=["fromisoformat"])
+
+
+CODECS_BY_TYPE: Mapping[type[Any], TypeCodec] = dict(_make_builtin_codecs())
+"""Codecs by the exact type of a value, for writing: a subclass is another type."""
+
+
+def _make_foreign_path_codecs() -> Iterator[TypeCodec]:
+    # Other systems and versions of Python name the path classes differently.
+    path = CODECS_BY_TYPE[type(Path())]
+    for module in ("pathlib", "pathlib._local"):
+        for name in ("Path", "PosixPath", "WindowsPath"):
+            yield path._replace(module=module, name=name)
+
+
+def index_by_key(forms: Iterable[TypeCodec]) -> dict[CodecKey, TypeCodec]:
+    """Return codecs by their keys."""
+    return {form.key: form for form in forms}
+
+
+CODECS_BY_KEY: Mapping[CodecKey, TypeCodec] = index_by_key(
+    [*CODECS_BY_TYPE.values(), *_make_foreign_path_codecs()]
+)
+"""Codecs by key, for reading."""
+
 
 MAX_VALUE_DEPTH = 64
 """Maximum nesting of extension values; deeper ones would exhaust Python's stack."""
@@ -284,3 +483,57 @@ def _invalid_type(kind: str, why: str) -> ConfigurationError:
         kind=kind,
         why=why,
     )
+
+
+_ENCODER = json.JSONEncoder(ensure_ascii=False, default=str, allow_nan=False)
+_STRICT_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
+_find_long_number = re.compile(r"\d{19}").search
+
+
+def to_json_text(value: Any) -> str:
+    """Return a value as JSON text; values that JSON does not have become strings.
+
+    Examples:
+        >>> to_json_text({(1, 2): float("inf"), "name": "caf\u00e9"})
+        '{"(1, 2)": "inf", "name": "café"}'
+    """
+    try:
+        text = _encode(_ENCODER, value)
+    except (TypeError, ValueError):
+        text = _encode(_ENCODER, _make_serializable(value))
+    # A lone surrogate cannot be encoded in UTF-8.
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
+
+
+def to_sanitized_json(value: Any) -> str:
+    r"""Return a value as JSON text, sanitized as `sanitize_value` does it.
+
+    Nearly all values need no change, as their text shows; they are not copied.
+
+    Examples:
+        >>> to_sanitized_json({"to": "Rome \ud83d", "sum": 2**64})
+        '{"to": "Rome �", "sum": "18446744073709551616"}'
+    """
+    try:
+        text = _encode(_STRICT_ENCODER, value)
+        if not text.isascii():
+            text.encode()
+    except (TypeError, ValueError, RecursionError):
+        return to_json_text(sanitize_value(value))
+    is_deep = text.count("{") + text.count("[") >= MAX_SANITIZED_DEPTH
+    if is_deep or len(text) > MAX_TEXT_LENGTH or _find_long_number(text):
+        return to_json_text(sanitize_value(value))
+    return text
+
+
+def _encode(encoder: json.JSONEncoder, value: Any) -> str:
+    # As `encode` does it, without the checks: the encoder in C returns a tuple of texts.
+    return "".join(encoder.iterencode(value, _one_shot=True))
+
+
+def _make_serializable(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _make_serializable(each) for key, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_make_serializable(each) for each in value]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value

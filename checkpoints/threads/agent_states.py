@@ -9,7 +9,9 @@ from textwrap import shorten
 from langchain_core.messages import BaseMessage
 from langgraph.checkpoint.base import CheckpointTuple
 
-from echelons.checkpoints.coordination.control_orders import ControlOrders
+from echelons.checkpoints.coordination.agent_aliases import list_aliases
+from echelons.checkpoints.coordination.dismissal_ledger import read_dismissals
+from echelons.checkpoints.coordination.orders import ControlOrders
 from echelons.checkpoints.ledger import build_key
 from echelons.checkpoints.queries import (
     AgentThread,
@@ -17,8 +19,9 @@ from echelons.checkpoints.queries import (
     LedgerQuery,
     ReadPlan,
 )
-from echelons.checkpoints.storage.json_text import to_json_text
+from echelons.checkpoints.storage.serde import to_json_text
 from echelons.checkpoints.threads.answer_outbox import read_stored_answers
+from echelons.checkpoints.threads.control import read_control_orders
 from echelons.checkpoints.threads.pending_work import Question
 from echelons.checkpoints.threads.segments import (
     choose_branch_end,
@@ -28,12 +31,9 @@ from echelons.checkpoints.threads.segments import (
     read_past,
     read_segment,
 )
-from echelons.checkpoints.threads.stop_and_pause import read_control_orders
-from echelons.checkpoints.threads.thread import Thread
 from echelons.checkpoints.threads.thread_status import read_thread_status
-from echelons.checkpoints.threads.trace import LinkState, Trace, build_trace
-from echelons.checkpoints.tree_control.agent_aliases import list_aliases
-from echelons.checkpoints.tree_control.dismissal_ledger import read_dismissals
+from echelons.checkpoints.threads.trace import LinkState, Thread, Trace, build_trace
+from echelons.delegation.mail import USER
 from echelons.delegation.request import Status
 from echelons.delegation.spawned_agents import (
     GIVEN,
@@ -46,11 +46,10 @@ from echelons.errors import ThreadNotFound
 from echelons.features.registry import find_members
 from echelons.guards.dismissals import NO_DISMISSALS, Dismissals
 from echelons.guards.gate import Pause
-from echelons.identity.lineage import Identity, derive_agent_id
-from echelons.identity.thread_history import Head
-from echelons.messaging.mail import USER
 from echelons.tree.agent_registry import AgentKind, AgentRecord, AgentRegistry, AgentState
+from echelons.tree.lineage import Identity, derive_agent_id
 from echelons.tree.names import NAME_PATTERN, PATH_SEPARATOR
+from echelons.tree.thread_history import Head
 
 MAX_QUESTION_LENGTH = 200
 """Characters of a question that the registry shows."""

@@ -1,35 +1,109 @@
-"""The outbox of answers to questions: stored before delivery, and marked as delivered after it.
-
-LangGraph stores an answer once the asking task has taken it. Until then a killed process would
-lose it, and an answer that arrives while the thread is running could not be delivered. So every
-answer of a session is stored in the ledger first; the holder of the thread's lease delivers it.
-"""
+"""The answers to questions: checked, stored before delivery, and marked as delivered after it."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, Protocol, TypeGuard, runtime_checkable
 
-from echelons.checkpoints.coordination.mailbox import LATER
-from echelons.checkpoints.coordination.records import Records
-from echelons.checkpoints.ledger import (
-    Transaction,
-    get_ledger,
+from echelons.checkpoints.coordination.dismissal_ledger import read_dismissals, refuse_dismissed
+from echelons.checkpoints.coordination.mailbox import (
+    LATER,
+    LaterQuestion,
+    StoredMail,
+    answer_later_question,
 )
-from echelons.checkpoints.queries import LedgerQuery, ReadPlan, Saver
+from echelons.checkpoints.coordination.orders import get_signals
+from echelons.checkpoints.coordination.records import BranchView, Record, Records
+from echelons.checkpoints.ledger import Ledger, Transaction, get_ledger
+from echelons.checkpoints.queries import LatestCheckpointId, LedgerQuery, ReadPlan, Saver
 from echelons.checkpoints.thread_events import EventKind, ThreadEvent, WriteLocation
-from echelons.checkpoints.threads.later_questions import read_later_questions
 from echelons.checkpoints.threads.pending_work import Question, sort_questions
 from echelons.checkpoints.threads.thread_status import ThreadStatus, read_thread_status
-from echelons.checkpoints.tree_control.dismissal_ledger import refuse_dismissed
-from echelons.effects.approvals import find_review
+from echelons.delegation.approvals import find_review
+from echelons.delegation.mail import MAIL_BYTES, USER
+from echelons.delegation.questions import AgentQuestion, build_missed_answer
 from echelons.errors import NoQuestionPending, QuestionClosed, WrongAnswer, unknown_question
-from echelons.messaging.agent_question import build_missed_answer
-from echelons.text.input_limits import ID_PATTERN
+from echelons.text.input_limits import ID_PATTERN, measure_size
 from echelons.text.json_schema import find_mismatch
 from echelons.tree.names import PATH_SEPARATOR
+
+
+def read_later_questions(thread_id: str) -> ReadPlan[dict[str, Question]]:
+    """Return the open questions of a thread for whose answers no agent waits, by their ids."""
+    records: list[Record[LaterQuestion]] = yield LedgerQuery(
+        lambda ledger: ledger.query(lambda open_: LATER.find_all(open_, thread_id))
+    )
+    waiting = [record for record in records if not record.value.answered]
+    if not waiting:
+        return {}
+    # A fork of the past has not asked what was asked after it.
+    asked = yield from BranchView(thread_id).select(LATER, waiting)
+    dismissals = yield from read_dismissals(thread_id)
+    return {
+        record.last_part: _build_question(record.last_part, record.value)
+        for record in asked
+        if not dismissals.find(record.value.path)
+    }
+
+
+def store_later_answers(
+    thread_id: str, questions: Mapping[str, Question], answers: Mapping[str, Any], by: str
+) -> ReadPlan[None]:
+    """Store answers to such questions, all of them or none, and their events.
+
+    Raises:
+        InvalidInput: One of them is larger than a message may be.
+        QuestionClosed: Another caller has answered one of them first.
+        ControlError: The agent that has asked has too many unread messages.
+    """
+    texts = {key: _render_answer(questions[key], each) for key, each in answers.items()}
+    for key, text in texts.items():
+        measure_size(text, f"the answer to {key!r} with its question", MAIL_BYTES)
+    latest: str | None = yield LatestCheckpointId(thread_id)
+    after = latest or ""
+
+    def store(ledger: Ledger) -> None:
+        at = ledger.get_time().isoformat()
+
+        def answer(open_: Transaction) -> None:
+            for key, text in texts.items():
+                mail = StoredMail(USER, text, at, after, "answer")
+                answer_later_question(open_, thread_id, key, mail)
+                path = PATH_SEPARATOR.join(questions[key].path)
+                where = WriteLocation(thread_id, "", after, questions[key].thread_id, path)
+                data = {"question": key, "value": answers[key], "by": by}
+                open_.add_event(where, ThreadEvent(EventKind.ANSWER, key, data))
+
+        ledger.commit(answer)
+        get_signals(ledger).notify()
+
+    yield LedgerQuery(store)
+
+
+def _render_answer(question: Question, answer: Any) -> str:
+    said = answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False)
+    return f"{question.value}\n{said}"
+
+
+def _build_question(key: str, stored: LaterQuestion) -> Question:
+    asked = AgentQuestion.load(stored.question)
+    path = tuple(stored.path.split(PATH_SEPARATOR))
+    return Question(
+        id=key,
+        value=asked.text,
+        path=path,
+        thread_id=stored.agent_thread_id,
+        asked_at=stored.at,
+        schema=asked.response_schema,
+        choices=asked.choices,
+        urgent=asked.urgent,
+        addressee=asked.addressee,
+        asker=path[-1],
+    )
+
 
 _NO_VALUE: Any = object()
 

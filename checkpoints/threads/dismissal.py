@@ -10,22 +10,22 @@ from dataclasses import dataclass
 
 from langgraph.checkpoint.base import CheckpointTuple
 
-from echelons.checkpoints.coordination.control_orders import is_under
-from echelons.checkpoints.queries import LedgerQuery, OneCheckpoint, ReadPlan
-from echelons.checkpoints.thread_events import WriteLocation
-from echelons.checkpoints.threads.agent_states import read_registry
-from echelons.checkpoints.threads.answer_outbox import read_open_questions
-from echelons.checkpoints.threads.stop_and_pause import locate_order
-from echelons.checkpoints.threads.thread_status import read_thread_status
-from echelons.checkpoints.tree_control.dismissal_ledger import (
+from echelons.checkpoints.coordination.dismissal_ledger import (
     CommittedDismissal,
     CutCall,
     commit_dismissal,
     read_dismissals,
     read_hidden_dismissals,
 )
+from echelons.checkpoints.coordination.orders import is_under
+from echelons.checkpoints.queries import LedgerQuery, OneCheckpoint, ReadPlan
+from echelons.checkpoints.thread_events import WriteLocation
+from echelons.checkpoints.threads.agent_states import read_registry
+from echelons.checkpoints.threads.answer_outbox import read_open_questions
+from echelons.checkpoints.threads.control import locate_order
+from echelons.checkpoints.threads.thread_status import read_thread_status
+from echelons.delegation.mail import USER
 from echelons.guards.dismissals import Dismissal
-from echelons.messaging.mail import USER
 from echelons.tree.agent_registry import AgentKind, AgentState
 from echelons.tree.names import PATH_SEPARATOR
 

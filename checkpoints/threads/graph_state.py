@@ -1,9 +1,4 @@
-"""A foreign graph's own state: handed from one segment of its thread to the next, and read.
-
-LangGraph keeps the state of a nested graph under the task that runs it, and each request is a task
-of its own. So the last checkpoint of the graph is copied to where the next request runs, and the
-graph goes on from there, as it would on a thread of its own.
-"""
+"""What a segment hands to the next: a foreign graph's state, and results that came late."""
 
 from __future__ import annotations
 
@@ -14,14 +9,12 @@ from typing import Any, cast
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.channels import DeltaChannel
-from langgraph.checkpoint.base import (
-    Checkpoint,
-    CheckpointMetadata,
-    CheckpointTuple,
-)
+from langgraph.checkpoint.base import Checkpoint, CheckpointMetadata, CheckpointTuple
+from langgraph.types import Command
 
+from echelons.checkpoints.coordination.journal import EFFECT, load_entry
 from echelons.checkpoints.delta_channels import MESSAGES
-from echelons.checkpoints.namespaces import find_run_level, get_namespace_depth
+from echelons.checkpoints.ledger import get_ledger
 from echelons.checkpoints.queries import (
     AllCheckpoints,
     ChannelWrites,
@@ -29,9 +22,11 @@ from echelons.checkpoints.queries import (
     ReadPlan,
     Saver,
 )
-from echelons.identity.lineage import require_identity
-from echelons.identity.thread_history import CarriedState, Head
+from echelons.checkpoints.run_config import find_run_level, get_namespace_depth
+from echelons.delegation.effects import CallState, JournalEntry
 from echelons.langgraph_internals import CHECKPOINT_MAP_KEY, DeltaSnapshot
+from echelons.tree.lineage import NOTICES_KEY, Identity, derive_message_id, require_identity
+from echelons.tree.thread_history import CarriedState, Head
 
 CARRIED_KEY = "carried"
 """Metadata key of a copied checkpoint, in which the graph has not begun with its request."""
@@ -199,3 +194,98 @@ def _build_carried_state(checkpoint: Checkpoint) -> CarriedState:
     held = checkpoint["channel_values"].get(MESSAGES)
     held = held.value if isinstance(held, DeltaSnapshot) else held
     return CarriedState(tuple(held) if isinstance(held, (list, tuple)) else ())
+
+
+LATE_KEY = "echelons_late"
+"""Key in `additional_kwargs` of an answer that came too late for its agent."""
+UNKNOWN_OUTCOME_TEXT = "cut short, and what came of it is not known"
+
+
+def read_late_answers(
+    saved: CheckpointTuple, messages: Sequence[BaseMessage], *, ended: bool
+) -> ReadPlan[tuple[ToolMessage, ...]]:
+    """Return the late answers to a segment's open calls, for those that had begun.
+
+    Args:
+        saved: The segment's latest checkpoint.
+        messages: The segment's messages.
+        ended: Whether it no longer runs; then calls with an unknown outcome are answered, too.
+    """
+    calls, identity = list_open_calls(messages), Identity.from_metadata(saved.metadata)
+    if not calls or identity is None or not identity.request_id:
+        return ()
+    thread_id = str(saved.config["configurable"]["thread_id"])
+    found: Mapping[str, JournalEntry] = yield JournalQuery(
+        thread_id, identity.request_id, tuple(calls)
+    )
+    return tuple(
+        _build_answer(identity, calls[call_id], call_id, entry)
+        for call_id, entry in found.items()
+        if ended or entry.state is CallState.DONE
+    )
+
+
+def list_open_calls(messages: Sequence[BaseMessage]) -> dict[str, str]:
+    """Return the tool names of the unanswered calls at the end of a conversation, by call id."""
+    answered: set[str] = set()
+    for message in reversed(messages):
+        if isinstance(message, AIMessage):
+            calls = ((call["id"] or "", call["name"]) for call in message.tool_calls)
+            return {call_id: name for call_id, name in calls if call_id not in answered}
+        if not isinstance(message, ToolMessage):
+            break
+        answered.add(message.tool_call_id)
+    return {}
+
+
+@dataclass(frozen=True, slots=True)
+class JournalQuery:
+    """Query for the journal entries of some calls of a segment, by call id."""
+
+    thread_id: str
+    request_id: str
+    call_ids: tuple[str, ...]
+
+    def get(self, saver: Saver) -> Mapping[str, JournalEntry]:
+        """Return the result."""
+        entries: dict[str, JournalEntry] = {}
+        for record in get_ledger(saver).query(lambda open_: EFFECT.find_all(open_, self.thread_id)):
+            call = record.value
+            if call.request == self.request_id and call.call_id in self.call_ids:
+                entries[call.call_id] = load_entry(saver.serde, record.key, record)
+        return entries
+
+    async def aget(self, saver: Saver) -> Mapping[str, JournalEntry]:
+        """Async version of `get`."""
+        found: Mapping[str, JournalEntry] = await get_ledger(saver).arun(lambda: self.get(saver))
+        return found
+
+
+def _build_answer(identity: Identity, tool: str, call_id: str, entry: JournalEntry) -> ToolMessage:
+    said = next(_find_answers(entry.result, call_id), None)
+    lost = f"it did happen, but its result is lost: {entry.lost}"
+    text = lost if entry.lost else UNKNOWN_OUTCOME_TEXT
+    return ToolMessage(
+        said.content if said else text,
+        id=derive_message_id(identity.thread_id, f"late/{identity.request_id}/{call_id}"),
+        tool_call_id=call_id,
+        name=tool,
+        status=said.status if said else "error",
+        artifact=said.artifact if said else None,
+        additional_kwargs={LATE_KEY: True},
+        response_metadata={} if said else {NOTICES_KEY: True},
+    )
+
+
+def _find_answers(result: Any, call_id: str) -> Iterator[ToolMessage]:
+    """Yield the answers to a call in the result that its node would have returned."""
+    if isinstance(result, ToolMessage):
+        if result.tool_call_id == call_id:
+            yield result
+    elif isinstance(result, Command):
+        yield from _find_answers(result.update, call_id)
+    elif isinstance(result, Mapping):
+        yield from _find_answers(result.get("messages"), call_id)
+    elif isinstance(result, Iterable) and not isinstance(result, (str, BaseMessage)):
+        for each in result:
+            yield from _find_answers(each, call_id)

@@ -20,25 +20,25 @@ from langgraph.constants import START
 from langgraph.types import Interrupt
 
 from echelons.checkpoints.clock import utc_now
-from echelons.checkpoints.coordination.control_orders import ControlOrders, read_orders
-from echelons.checkpoints.coordination.race_ledger import plan_has_lost
+from echelons.checkpoints.coordination.candidates import plan_has_lost
+from echelons.checkpoints.coordination.dismissal_ledger import read_dismissals
+from echelons.checkpoints.coordination.orders import ControlOrders, read_orders
 from echelons.checkpoints.delta_channels import MESSAGES
-from echelons.checkpoints.namespaces import (
+from echelons.checkpoints.queries import AllCheckpoints, LedgerQuery, OneCheckpoint, ReadPlan
+from echelons.checkpoints.run_config import (
     SEPARATOR,
     build_child_namespace,
     get_namespace_depth,
     split_namespace,
 )
-from echelons.checkpoints.queries import AllCheckpoints, LedgerQuery, OneCheckpoint, ReadPlan
-from echelons.checkpoints.tree_control.dismissal_ledger import read_dismissals
+from echelons.delegation.approvals import ReviewedCall, find_review
 from echelons.delegation.calls import is_response_message
-from echelons.delegation.race import RaceEntry
-from echelons.effects.approvals import ReviewedCall, find_review
+from echelons.delegation.join import RaceEntry
+from echelons.delegation.questions import read_question_value
 from echelons.guards.dismissals import Dismissal
 from echelons.guards.gate import PAUSE_KEY, Halt, is_pause
-from echelons.identity.lineage import Identity
 from echelons.langgraph_internals import BRANCH_PREFIX, NULL_TASK_ID, compute_task_id
-from echelons.messaging.agent_question import read_question_value
+from echelons.tree.lineage import Identity
 from echelons.tree.names import PATH_SEPARATOR
 
 OPEN_TASK_CHANNELS = frozenset({ERROR, INTERRUPT, RESUME, SCHEDULED})

@@ -14,14 +14,14 @@ from typing import Any, Final
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
+from echelons.checkpoints.coordination.repairs import read_hidden_messages, store_hidden_messages
 from echelons.checkpoints.ledger import Fence
 from echelons.checkpoints.queries import ReadPlan
 from echelons.checkpoints.threads.store import read_branch_threads
-from echelons.checkpoints.threads.thread import Thread
-from echelons.checkpoints.tree_control.repairs import read_hidden_messages, store_hidden_messages
+from echelons.checkpoints.threads.trace import Thread
 from echelons.errors import ThreadError
-from echelons.identity.lineage import is_from_model
 from echelons.models.hidden_messages import find_hidden
+from echelons.tree.lineage import is_from_model
 from echelons.tree.names import PATH_SEPARATOR
 
 LONG: Final = 20_000

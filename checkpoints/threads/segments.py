@@ -22,8 +22,6 @@ from echelons.checkpoints.delta_channels import (
     rebuild_channel,
     reduce_entries,
 )
-from echelons.checkpoints.inherited_config import get_saver
-from echelons.checkpoints.namespaces import get_namespace_depth
 from echelons.checkpoints.queries import (
     AllCheckpoints,
     ChannelWrites,
@@ -34,11 +32,15 @@ from echelons.checkpoints.queries import (
     arun_plan,
     run_plan,
 )
-from echelons.checkpoints.threads.graph_state import plan_carrying
-from echelons.checkpoints.threads.late_results import list_open_calls, read_late_answers
+from echelons.checkpoints.run_config import get_namespace_depth, get_saver
+from echelons.checkpoints.threads.graph_state import (
+    list_open_calls,
+    plan_carrying,
+    read_late_answers,
+)
 from echelons.checkpoints.threads.pending_work import has_work_left
-from echelons.identity.lineage import require_identity
-from echelons.identity.thread_history import CarriedState, Head, Past
+from echelons.tree.lineage import require_identity
+from echelons.tree.thread_history import CarriedState, Head, Past
 
 MAX_CACHED_PASTS = 256
 """Number of threads of one saver whose past is cached; the least recently used goes first."""

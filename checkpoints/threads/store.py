@@ -15,12 +15,15 @@ from uuid import UUID
 from langchain_core.messages import BaseMessage, HumanMessage
 from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
 
-from echelons.checkpoints.coordination.answer_mark import OPEN_EPOCH
-from echelons.checkpoints.coordination.branches import read_latest_branch
-from echelons.checkpoints.coordination.control_orders import read_orders
-from echelons.checkpoints.coordination.failure_ledger import read_failures
+from echelons.checkpoints.coordination.agent_aliases import list_aliases_by_path
+from echelons.checkpoints.coordination.dismissal_ledger import read_dismissals
+from echelons.checkpoints.coordination.gate import METER
+from echelons.checkpoints.coordination.journal import read_failures
+from echelons.checkpoints.coordination.orders import read_orders
+from echelons.checkpoints.coordination.records import read_latest_branch
+from echelons.checkpoints.coordination.repairs import read_hidden_messages
+from echelons.checkpoints.coordination.turns import OPEN_EPOCH
 from echelons.checkpoints.ledger import Ledger, Transaction, build_key
-from echelons.checkpoints.namespaces import get_namespace_depth
 from echelons.checkpoints.queries import (
     AllCheckpoints,
     AllThreadIds,
@@ -32,12 +35,16 @@ from echelons.checkpoints.queries import (
     arun_plan,
     run_plan,
 )
+from echelons.checkpoints.run_config import get_namespace_depth
 from echelons.checkpoints.storage.event_rows import LANGGRAPH_METADATA_KEYS
 from echelons.checkpoints.thread_events import EventKind, ThreadEvent, UserAction
 from echelons.checkpoints.threads.agent_states import read_registry
 from echelons.checkpoints.threads.answer_outbox import read_open_questions
-from echelons.checkpoints.threads.graph_state import read_graph_calls
-from echelons.checkpoints.threads.late_results import list_open_calls, read_late_answers
+from echelons.checkpoints.threads.graph_state import (
+    list_open_calls,
+    read_graph_calls,
+    read_late_answers,
+)
 from echelons.checkpoints.threads.pending_work import Question
 from echelons.checkpoints.threads.segments import (
     EARLIER_TURNS_KEY,
@@ -50,19 +57,15 @@ from echelons.checkpoints.threads.segments import (
     read_past,
     read_segment,
 )
-from echelons.checkpoints.threads.thread import Thread
 from echelons.checkpoints.threads.thread_usage import read_open_grants, read_usage
 from echelons.checkpoints.threads.trace import (
+    Thread,
     Trace,
     TraceLink,
     build_trace,
     find_request,
     list_links,
 )
-from echelons.checkpoints.tree_control.agent_aliases import list_aliases_by_path
-from echelons.checkpoints.tree_control.dismissal_ledger import read_dismissals
-from echelons.checkpoints.tree_control.repairs import read_hidden_messages
-from echelons.checkpoints.tree_control.usage_meter import METER
 from echelons.errors import (
     CheckpointTampered,
     LedgerDamaged,
@@ -72,13 +75,13 @@ from echelons.errors import (
     invalid_database,
 )
 from echelons.guards.prices import Prices
-from echelons.identity.failures import LoggedFailure
-from echelons.identity.lineage import METADATA_KEYS, STORED_KEYS_KEY, Identity
-from echelons.identity.thread_history import Head
 from echelons.langgraph_internals import DELTA_COUNTERS_KEY
 from echelons.text.input_limits import read_text
 from echelons.tree.agent_registry import AgentKind, AgentRegistry
+from echelons.tree.failures import LoggedFailure
+from echelons.tree.lineage import METADATA_KEYS, STORED_KEYS_KEY, Identity
 from echelons.tree.names import PATH_SEPARATOR
+from echelons.tree.thread_history import Head
 from echelons.tree.usage_report import GrantedAmount, UsageReport
 
 DAMAGE = (CheckpointTampered, LedgerDamaged, UnreadableRecord)

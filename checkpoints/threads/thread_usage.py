@@ -13,7 +13,8 @@ from langchain_core.messages import AIMessage
 from langgraph.checkpoint.base import CheckpointTuple
 from langgraph.constants import START
 
-from echelons.checkpoints.coordination.branches import Branch, read_latest_branch
+from echelons.checkpoints.coordination.grants import CHARGE, GRANT, ChargeRecord, GrantRecord
+from echelons.checkpoints.coordination.records import Branch, read_latest_branch
 from echelons.checkpoints.delta_channels import MESSAGES
 from echelons.checkpoints.ledger import Ledger, StoredRecord, Transaction, build_key
 from echelons.checkpoints.queries import (
@@ -26,14 +27,8 @@ from echelons.checkpoints.queries import (
     Saver,
 )
 from echelons.checkpoints.storage.event_rows import build_write_events
-from echelons.checkpoints.storage.usage_rows import CallRow, build_call_row, load_call_rows
+from echelons.checkpoints.storage.rows import CallRow, build_call_row, load_call_rows
 from echelons.checkpoints.thread_events import WriteLocation
-from echelons.checkpoints.tree_control.budget_records import (
-    CHARGE,
-    GRANT,
-    ChargeRecord,
-    GrantRecord,
-)
 from echelons.errors import LedgerDamaged, ThreadNotFound
 from echelons.guards.budget import load_amounts
 from echelons.guards.prices import Prices

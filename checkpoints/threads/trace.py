@@ -1,7 +1,4 @@
-"""`Trace`: a root's threads as a tree, each request with its outcome.
-
-Pure functions. `ThreadStore` reads the threads; the command line and notebooks print the tree.
-"""
+"""`Thread` and `Trace`: a conversation, and a root's threads as a tree of requests."""
 
 from __future__ import annotations
 
@@ -14,8 +11,14 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
-from echelons.checkpoints.thread_events import EventKind, UserAction
-from echelons.checkpoints.threads.thread import Thread
+from echelons.checkpoints.queries import OneCheckpoint
+from echelons.checkpoints.thread_events import (
+    EventKind,
+    ThreadEvent,
+    UserAction,
+    build_thread_events,
+    pair_events,
+)
 from echelons.delegation.calls import (
     Candidates,
     is_built_in_call,
@@ -23,11 +26,47 @@ from echelons.delegation.calls import (
     load_candidates,
     request_as_sent,
 )
+from echelons.delegation.mail import Mail, load_mail
 from echelons.delegation.request import DelegationRequest, DelegationResponse, Status
 from echelons.errors import UnreadableRecord
-from echelons.identity.lineage import MAIL_KEY, THREADS_KEY, derive_message_id
-from echelons.messaging.mail import Mail, load_mail
+from echelons.tree.lineage import MAIL_KEY, THREADS_KEY, derive_message_id
 from echelons.tree.names import PATH_SEPARATOR, SEND_MESSAGE
+
+
+@dataclass(frozen=True, slots=True)
+class Thread:
+    """One agent's conversation.
+
+    Attributes:
+        id: Its own id.
+        agent: Name of the agent.
+        path: Names from the root to the agent.
+        root_thread_id: LangGraph's `thread_id`, under which it is stored.
+        superior_thread_id: Thread of the superior that called it; empty for a root.
+        name: Its name; only roots have names.
+        segments: Number of requests that it has worked on; 1 for a root, 0 if it has not begun.
+        begun_at: When its first checkpoint that is left was stored, ISO 8601, UTC; empty if it has
+            not begun.
+        messages: The conversation, oldest first; that of a foreign graph with its tool calls.
+        latest: Its last checkpoint; `None` if it has not begun.
+    """
+
+    id: str
+    agent: str
+    path: tuple[str, ...]
+    root_thread_id: str
+    superior_thread_id: str
+    name: str
+    segments: int
+    begun_at: str
+    messages: tuple[BaseMessage, ...]
+    latest: OneCheckpoint | None
+
+    @property
+    def events(self) -> tuple[ThreadEvent, ...]:
+        """The conversation as events, each call paired with its answer."""
+        return pair_events(build_thread_events(self.messages, self.agent, self.id))
+
 
 CUT_SHORT = "cut short: its superior has ended"
 """The reason of a request that has no answer and will not get one."""

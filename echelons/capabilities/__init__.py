@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from echelons.capabilities.capability import Capability, DeclaredCapabilities, check_capabilities
-from echelons.capabilities.capability_map import CapabilityMap
-from echelons.capabilities.deriver import (
+from echelons.capabilities.capability_map import (
     DERIVED_CONFIDENCE,
+    CapabilityMap,
     Derivation,
     DerivationStore,
     Deriver,

@@ -20,9 +20,8 @@ from echelons.features.registry import FEATURES
 
 CORE_COMMANDS = {
     "run": "run resume",
-    "attach": "attach",
     "teams": "new check profiles draw capabilities route",
-    "control": "stop pause takeover",
+    "control": "stop pause takeover attach",
     "threads": "threads show",
     "agents": "trace tree usage",
     "serve_mcp": "serve-mcp",

@@ -15,14 +15,14 @@ from echelons.checkpoints.threads.answer_outbox import accept_answer
 from echelons.cli import output
 from echelons.cli.output import format_tool_call
 from echelons.cli.question_text import format_asker_and_question, list_choices
-from echelons.effects.journal import is_outcome_question
+from echelons.delegation.effects import is_outcome_question
+from echelons.delegation.questions import is_human_request
 from echelons.errors import EchelonsError, WrongAnswer
-from echelons.messaging.human_request import is_human_request
 from echelons.runtime.session_requests import MISSING
 
 if TYPE_CHECKING:
     from echelons.checkpoints.threads.pending_work import Question
-    from echelons.effects.approvals import ReviewedCall
+    from echelons.delegation.approvals import ReviewedCall
 
 ReadLine = Callable[[str], str]
 """Shows a prompt, and returns the line that is typed; empty if the question is left open."""

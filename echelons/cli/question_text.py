@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from echelons.cli.output import build_command_line, escape_controls, format_tool_call
-from echelons.messaging.human_request import is_human_request
+from echelons.delegation.questions import is_human_request
 from echelons.tree.names import PATH_SEPARATOR
 
 if TYPE_CHECKING:
     from echelons.checkpoints.threads.pending_work import Question
-    from echelons.effects.approvals import ReviewedCall
+    from echelons.delegation.approvals import ReviewedCall
 
 _PLAIN = str | int | float
 
@@ -56,7 +56,7 @@ def format_asker_and_question(question: Question, alias: str = "") -> str:
 
 def _list_answer_arguments(question: Question) -> Iterator[tuple[str, ...]]:
     """Yield the arguments of `echelons answer` for each way to answer a question."""
-    from echelons.effects.journal import is_outcome_question
+    from echelons.delegation.effects import is_outcome_question
 
     schema = question.schema
     if question.reviewed_calls:
@@ -86,8 +86,8 @@ def format_question(value: Any, schema: Mapping[str, Any] | None = None) -> str:
     >>> format_question({"type": "tool_approval", "name": "mail", "args": {"to": "Ann"}})
     "run mail(to='Ann')?"
     """
-    from echelons.effects.approvals import find_review
-    from echelons.effects.journal import is_outcome_question
+    from echelons.delegation.approvals import find_review
+    from echelons.delegation.effects import is_outcome_question
 
     if is_outcome_question(value):
         call = format_tool_call(str(value["tool"]), value["arguments"])

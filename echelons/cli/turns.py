@@ -21,13 +21,12 @@ from echelons.agent import Agent
 from echelons.checkpoints.queries import Saver, arun_plan
 from echelons.checkpoints.threads.answer_outbox import read_answer_versions
 from echelons.cli import output
-from echelons.cli.board import OFFLINE_MODEL, AgentBoard
+from echelons.cli.board import OFFLINE_MODEL, AgentBoard, choose_view
 from echelons.cli.command import ExitCode, RunOutputOptions, StoredTeamOptions, ThreadOptions
 from echelons.cli.database import resolve_path, root_label
 from echelons.cli.question_prompt import LEFT_OPEN, ask_questions
 from echelons.cli.question_text import format_questions, question_to_json
 from echelons.cli.team_loader import TeamSpec, load_team, load_team_profiles, resolve_stored_team
-from echelons.cli.views import choose_view
 from echelons.errors import EchelonsError, LedgerDamaged, ThreadError
 from echelons.runtime.run_events import RunEvent
 from echelons.runtime.session import Session

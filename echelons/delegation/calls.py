@@ -16,8 +16,8 @@ from echelons.delegation.join import JoinPolicy, load_join
 from echelons.delegation.policy import DelegationPolicy
 from echelons.delegation.request import MAX_HOPS, DelegationRequest, render_input
 from echelons.errors import UnreadableRecord
-from echelons.guards.deadlines import compute_deadline
-from echelons.identity.lineage import (
+from echelons.guards.limits import compute_deadline
+from echelons.tree.lineage import (
     ASKED_KEY,
     DELEGATED_KEY,
     MENDED_KEY,

@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal, TypeAlias, get_args
 from pydantic import Field, ValidationInfo, field_validator
 
 from echelons.delegation.context import ContextPolicy
+from echelons.delegation.mail import SiblingDecision
 from echelons.guards.circuit_breaker import BreakerPolicy
-from echelons.messaging.sibling_messages import SiblingDecision
 from echelons.settings import Settings
 from echelons.text.input_limits import ID_PATTERN
 

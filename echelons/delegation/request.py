@@ -21,11 +21,10 @@ from pydantic import (
 )
 
 from echelons.delegation.contract import Contract
+from echelons.delegation.questions import AgentQuestion, UserAnswer
 from echelons.errors import InvalidInput, UnreadableRecord
 from echelons.guards.budget import Amount, Unit, load_amounts
 from echelons.guards.gate import CallUsage
-from echelons.messaging.agent_question import AgentQuestion
-from echelons.messaging.user_answer import UserAnswer
 
 MAX_HOPS = 10
 """Maximum hops of a request, unless the tree is deeper (source: recursive delegation)."""

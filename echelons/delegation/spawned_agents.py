@@ -1,8 +1,4 @@
-"""The agents made at run time: their stored specifications, and the agents they are made after.
-
-A specification holds names only, never code: the process that rebuilds the agent supplies the tools
-and the profile with these names.
-"""
+"""Agents that are made at run time, and the roster of those that an agent can call."""
 
 from __future__ import annotations
 
@@ -19,16 +15,18 @@ from uuid import uuid5
 
 from echelons.delegation.request import Status
 from echelons.errors import UnreadableRecord, invalid_option
-from echelons.guards.spawn import SPAWNED_KINDS, SpawnedKind
-from echelons.identity.lineage import ECHELONS_NS, SPAWNED_KEY
-from echelons.identity.thread_history import Head
+from echelons.guards.permissions import SPAWNED_KINDS, SpawnedKind
+from echelons.prompts import fill_text, load_tool_texts
 from echelons.run_context import get_context
 from echelons.text.input_limits import is_label, shorten_repr
+from echelons.tree.lineage import ECHELONS_NS, ROSTER_KEY, SPAWNED_KEY
 from echelons.tree.members import Member, fingerprint_tree, measure_heights
-from echelons.tree.names import NAME_PATTERN
+from echelons.tree.names import DISMISS_SUBORDINATE, NAME_PATTERN, SPAWN_SUBORDINATE
+from echelons.tree.thread_history import Head
 
 if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
+
 
 GIVEN: Final = "given"
 """In place of a call's id, for an agent that the user gives another; also its status until it has
@@ -270,3 +268,114 @@ def find_damaged(heads: Mapping[str, Head], intact: Collection[str]) -> set[str]
     """Return the names of the agents that `collect_spawned` has left out."""
     agents = {head["agent"] for head in heads.values() if "spawned" in head}
     return agents.difference(intact)
+
+
+MAX_LISTED: Final = 32
+"""Subordinates that one notice names at most."""
+
+
+class RosterEntry(NamedTuple):
+    """An agent's knowledge of a subordinate."""
+
+    role: str = ""  # what it was made for, quoted; empty for one that was dismissed
+    until: str = ""  # the segment with which it ends; empty for one that stays
+
+    def stored(self) -> list[str]:
+        """Return it as JSON."""
+        return [*self]
+
+
+DISMISSED: Final = RosterEntry()
+Roster = Mapping[str, RosterEntry]
+"""An agent's knowledge of subordinates, by name."""
+StoredRoster = Mapping[str, tuple[str, str]]
+"""The same as it is stored with summaries."""
+Changes = Mapping[str, RosterEntry | None]
+"""Changes of a roster: `None` for a spawned agent that has ended."""
+
+
+def build_entry(spec: Mapping[str, Any], *, stays: bool = False) -> RosterEntry:
+    """Return the entry of a living spawned agent, from its stored specification.
+
+    With `stays` it is kept although its segment has ended: it waits for an answer.
+    """
+    role = json.dumps(str(spec.get("role", "")), ensure_ascii=False)
+    return RosterEntry(role, "" if stays or spec.get("keep") else str(spec.get("segment", "")))
+
+
+def read_roster(
+    messages: Iterable[BaseMessage],
+    segment: str,
+    before: StoredRoster | None = None,
+) -> dict[str, RosterEntry]:
+    """Return what some messages tell of subordinates, without those of an ended segment."""
+    # A notice has announced that these end with it.
+    roster = read_whole_roster(messages, before)
+    return {name: entry for name, entry in roster.items() if entry.until in ("", segment)}
+
+
+def read_whole_roster(
+    messages: Iterable[BaseMessage], before: StoredRoster | None = None
+) -> dict[str, RosterEntry]:
+    """Return what some messages tell of subordinates, those of ended segments included."""
+    roster = {name: RosterEntry(*stored) for name, stored in (before or {}).items()}
+    for message in messages:
+        metadata = message.response_metadata
+        if metadata and message.type in ("human", "tool"):
+            for name, entry in _read_changes(metadata).items():
+                roster.pop(name, None)
+                if entry is not None:
+                    roster[name] = entry
+    return roster
+
+
+def find_changes(listed: Roster, living: Roster, dismissed: Collection[str]) -> Changes:
+    """Return what an agent does not know yet of its living and its dismissed subordinates."""
+    present = {name for name, entry in listed.items() if entry.role}
+    return {
+        **{name: entry for name, entry in living.items() if name not in present},
+        **dict.fromkeys(present - living.keys() - {*dismissed}),
+        **{name: DISMISSED for name in sorted(dismissed) if listed.get(name) != DISMISSED},
+    }
+
+
+def describe_changes(changes: Changes) -> str:
+    """Return changes of a roster as a model reads them.
+
+    Examples:
+        >>> print(describe_changes({"scout-1": RosterEntry('"finds paths"'), "clerk": DISMISSED}))
+        You also have these subordinates, which call_subordinate reaches by name, with what each \
+was made for: scout-1 "finds paths". Of your subordinates, these are gone, and nothing reaches \
+them: clerk.
+    """
+    texts: list[str] = []
+    spawn_texts = load_tool_texts(SPAWN_SUBORDINATE)
+    living = [
+        f"{name} {entry.role}{spawn_texts['until'] if entry.until else ''}"
+        for name, entry in changes.items()
+        if entry and entry.role
+    ]
+    if living:
+        texts.append(_fill(spawn_texts["living"], living))
+    if gone := [name for name, entry in changes.items() if not (entry and entry.role)]:
+        texts.append(_fill(load_tool_texts(DISMISS_SUBORDINATE)["gone"], gone))
+    return " ".join(texts)
+
+
+def _fill(text: str, names: Collection[str]) -> str:
+    latest = [*names][-MAX_LISTED:]
+    others = f" (and {more} others)" if (more := len(names) - len(latest)) else ""
+    return fill_text(text, names=f"{', '.join(latest)}{others}").strip()
+
+
+def _read_changes(metadata: Mapping[str, Any]) -> Changes:
+    if isinstance(changes := metadata.get(ROSTER_KEY), Mapping):
+        return {
+            str(name): RosterEntry(*map(str, stored)) if isinstance(stored, list) else None
+            for name, stored in changes.items()
+        }
+    spawned = metadata.get(SPAWNED_KEY)
+    specs = spawned.get(GIVEN) if isinstance(spawned, Mapping) else None
+    if not isinstance(specs, Mapping):
+        return {}
+    return {name: build_entry(spec) for name, spec in specs.items() if isinstance(spec, Mapping)}

@@ -12,14 +12,8 @@ from __future__ import annotations
 
 from echelons.errors.base import *
 from echelons.errors.configuration import *
-from echelons.errors.delegation import *
-from echelons.errors.inputs import *
-from echelons.errors.scripts import *
+from echelons.errors.execution import *
 from echelons.errors.storage import *
-from echelons.errors.teams import *
-from echelons.errors.threads import *
-from echelons.errors.tools import *
-from echelons.errors.workspace import *
 
 __all__: list[str]
 

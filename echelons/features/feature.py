@@ -26,35 +26,30 @@ if TYPE_CHECKING:
     from echelons.checkpoints.coordination.records import Records
     from echelons.checkpoints.coordination.turns import Turn
     from echelons.checkpoints.ledger import Ledger, Transaction
+    from echelons.delegation.approvals import StandingDecisions
+    from echelons.delegation.mail import SiblingRule
     from echelons.delegation.policy import DelegationPolicy
     from echelons.delegation.request import Usage
-    from echelons.effects.approvals import StandingDecisions
     from echelons.graphs.compiled_tree import AgentGraph
     from echelons.guards.budget import Allowance, GrantRequest
     from echelons.guards.gate import Gate, Halt, Pause, StepGuard
     from echelons.guards.permissions import RulesByName
     from echelons.guards.prices import Prices
-    from echelons.identity.lineage import Identity
-    from echelons.identity.thread_history import Head, Past, ThreadHistory
-    from echelons.messaging.sibling_messages import SiblingRule
-    from echelons.models.door.bound_model import BoundModel
-    from echelons.models.door.notices import Shorten
-    from echelons.nodes.delegating.attempt import (
-        Attempt,
-        AttemptOptions,
-        AttemptResult,
-        LevelFailure,
-    )
-    from echelons.nodes.delegating.queued_request import QueuedRequest
-    from echelons.nodes.model_call.model_input import ModelAnswer, ModelInput
-    from echelons.nodes.planning.join_results import JoinedState
+    from echelons.models.bound_model import BoundModel
+    from echelons.models.notices import Shorten
+    from echelons.nodes.attempt import Attempt, AttemptOptions, AttemptResult, LevelFailure
+    from echelons.nodes.model_call import ModelAnswer, ModelInput
+    from echelons.nodes.planning.relay import JoinedState
     from echelons.nodes.planning.reply_handler import ReplyContext
     from echelons.nodes.planning.tool_calls import ReplyCalls
+    from echelons.nodes.request_queue import QueuedRequest
     from echelons.nodes.tool_execution.at_most_once import Refusal
     from echelons.run_context import RunContext
     from echelons.runtime.run_events import RunEvent
     from echelons.tree.agent_registry import AgentKind
+    from echelons.tree.lineage import Identity
     from echelons.tree.members import Member
+    from echelons.tree.thread_history import Head, Past, ThreadHistory
 
 S = TypeVar("S")
 T = TypeVar("T")

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from echelons.checkpoints.threads.pending_work import Question
-from echelons.messaging.human_request import is_human_request
+from echelons.delegation.questions import is_human_request
+from echelons.text.error_lines import sanitize_value
 from echelons.text.json_schema import find_mismatch, find_schema_fault
-from echelons.text.sanitize import sanitize_value
 
 PRIMITIVE_TYPES = frozenset({"string", "number", "integer", "boolean"})
 """Types that a form may ask for."""

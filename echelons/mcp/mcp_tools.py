@@ -18,8 +18,8 @@ from echelons.background_loop import BackgroundLoop
 from echelons.errors import McpServerFailed
 from echelons.mcp.mcp_connection import McpConnection
 from echelons.mcp.mcp_servers import McpServer
+from echelons.text.error_lines import join_printable
 from echelons.text.json_schema import find_schema_fault
-from echelons.text.sanitize import join_printable
 
 LONGEST_SCHEMA = 64 * 1024
 """Characters of a tool's schema, as JSON; a model reads it with each request."""

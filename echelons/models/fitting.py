@@ -10,14 +10,14 @@ from typing import Any, Final
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.messages.utils import count_tokens_approximately
 
-from echelons.delegation.roster import (
+from echelons.delegation.mail import Mail, render_mail
+from echelons.delegation.spawned_agents import (
     Changes,
     RosterEntry,
     describe_changes,
     read_whole_roster,
 )
-from echelons.identity.lineage import MAIL_KEY, ROSTER_KEY
-from echelons.messaging.mail import Mail, render_mail
+from echelons.tree.lineage import MAIL_KEY, ROSTER_KEY
 
 TOKENS_PER_MESSAGE: Final = 4
 """Tokens of a message beside its text, as OpenAI's cookbook counts them."""

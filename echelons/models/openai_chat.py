@@ -16,7 +16,7 @@ from langchain_core.runnables import ensure_config
 from openai import APITimeoutError, DefaultAsyncHttpxClient, DefaultHttpxClient
 
 from echelons.errors import ModelError
-from echelons.guards.deadlines import time_left
+from echelons.guards.limits import time_left
 from echelons.text.error_lines import note_server
 
 if TYPE_CHECKING:

@@ -21,38 +21,36 @@ from langchain_core.messages import (
     ToolMessage,
 )
 
-from echelons.models.client_rules import ClientRules
 from echelons.models.hidden_messages import HIDDEN_RESULT
-from echelons.models.request_calls import (
+from echelons.models.request_content import (
     CALL_BLOCKS,
     CALL_ID,
+    ILLEGAL_IN_NAME,
     NAME,
+    PLAIN,
     RAW_ARGUMENTS,
     UNKNOWN_TOOL,
     Sent,
-    fit_args,
-    fit_call_block,
-    match_results,
-)
-from echelons.models.request_content import (
-    ILLEGAL_IN_NAME,
-    PLAIN,
     add_text,
     build_text,
     complete_content,
     drop_open_uses,
     find_refusal,
+    fit_args,
+    fit_call_block,
     fit_message,
     fit_person_name,
     fit_result_content,
     has_no_text,
     is_plain,
+    match_results,
     read_text,
     takes_block,
 )
+from echelons.models.resolution import ClientRules
 
 if TYPE_CHECKING:
-    from echelons.models.door.notices import View
+    from echelons.models.notices import View
 
 NOT_RUN: Final = "not run"
 """The answer to a call that has none."""

@@ -27,10 +27,10 @@ from echelons.offline.team import MAX_SUBORDINATES, TaskShare, TeamIndex, split_
 from echelons.offline.tool_calls import (
     NamedCall,
     NamedCalls,
+    Toolbox,
     choose_tools,
     fill_arguments,
 )
-from echelons.offline.toolbox import Toolbox
 from echelons.offline.turn import CallAnswer, PlannerTurn, TaskBrief, TaskContext
 from echelons.offline.words import TokenizedText
 from echelons.text.stemming import extract_words, stem

@@ -14,7 +14,7 @@ from echelons.errors import ConfigurationError
 from echelons.offline.lexicon import GENERIC_REQUEST_VERBS, to_word_set
 from echelons.offline.words import Token, TokenizedText, mark_requested
 from echelons.text.stemming import STOPWORDS, extract_stems, extract_words, stem
-from echelons.tree.roster import RosterEntry, parse_roster
+from echelons.tree.members import RosterEntry, parse_roster
 
 NAME_WEIGHT: Final = 0.5
 """Weight of a subordinate's name; that of a declared capability is 1."""

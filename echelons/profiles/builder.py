@@ -28,7 +28,7 @@ from echelons.profiles.python_file import (
     unload_package,
 )
 from echelons.profiles.reader import KINDS, Profile, Team, read_team
-from echelons.profiles.source_files import Fault
+from echelons.profiles.settings_file import Fault
 from echelons.tree.names import PATH_SEPARATOR
 
 

@@ -17,7 +17,7 @@ from types import ModuleType
 from typing import Any, Literal, NamedTuple, TypeAlias, TypeGuard
 
 from echelons.errors import get_error_name
-from echelons.profiles.source_files import Fault, FolderReader, SourceFile
+from echelons.profiles.settings_file import Fault, FolderReader, SourceFile
 from echelons.text.error_lines import describe_error
 
 Kind = Literal["tools", "middleware"]

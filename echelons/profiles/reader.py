@@ -24,8 +24,14 @@ from echelons.profiles.python_file import (
     parse_module,
     parse_python,
 )
-from echelons.profiles.settings_file import SettingsFile, get_field_types, read_settings
-from echelons.profiles.source_files import Fault, FolderReader, SourceFile
+from echelons.profiles.settings_file import (
+    Fault,
+    FolderReader,
+    SettingsFile,
+    SourceFile,
+    get_field_types,
+    read_settings,
+)
 from echelons.prompts import GUIDANCE_PARTS
 from echelons.tree.names import RESERVED_TOOLS, check_name
 

@@ -13,13 +13,15 @@ from typing import TYPE_CHECKING, Any, Final
 from echelons.errors import matcher_failed
 from echelons.routing.lexical_matcher import LexicalMatcher, PreparedWords
 from echelons.routing.matcher import (
+    ERROR_TOLERANCE,
+    MAX_COMPARISONS,
     Match,
     Profile,
     find_equals,
+    limit_examples,
     saturate_evidence,
     shorten_task,
 )
-from echelons.routing.word_weights import ERROR_TOLERANCE, MAX_COMPARISONS, limit_examples
 from echelons.tree.names import PATH_SEPARATOR
 
 if TYPE_CHECKING:

@@ -7,8 +7,7 @@ from itertools import chain
 from math import exp, log, log1p
 from typing import Final, NamedTuple
 
-from echelons.routing.matcher import Match, Profile, find_equals, saturate_evidence, shorten_task
-from echelons.routing.word_weights import (
+from echelons.routing.matcher import (
     FEATURE_KINDS,
     IMAGINED_GROUPS,
     MAX_EXAMPLES,
@@ -16,13 +15,18 @@ from echelons.routing.word_weights import (
     STOPWORD_STEMS,
     Features,
     FeatureStatistics,
+    Match,
+    Profile,
     WeightExample,
     WordSequence,
     compute_learning_rates,
     correct_weights,
+    find_equals,
     limit_examples,
     read_words,
+    saturate_evidence,
     select_competitors,
+    shorten_task,
     sum_weights,
 )
 from echelons.text.stemming import STOPWORDS

@@ -99,7 +99,7 @@ class PreparedPrompt:
         return ["rated by the model"]
 
     def _ask(self, task: str) -> Plan[Any]:
-        from echelons.models.door.ask import CallRefused, ask_quietly
+        from echelons.models.door import CallRefused, ask_quietly
 
         agents = [_describe_profile(self._profiles[place]) for place in self._select_shown(task)]
         data = json.dumps({"task": shorten_task(task), "agents": agents}, ensure_ascii=False)

@@ -23,7 +23,7 @@ from echelons.offline.words import Token, TokenizedText, mark_requested, split_c
 from echelons.routing.matcher import Profile
 from echelons.routing.ranking import Candidate, Route
 from echelons.text.stemming import extract_words, stem
-from echelons.tree.roster import RosterEntry
+from echelons.tree.members import RosterEntry
 
 
 @dataclass(frozen=True, slots=True)

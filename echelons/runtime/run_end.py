@@ -16,9 +16,8 @@ from langgraph.runtime import RunControl
 from langgraph.types import Command
 
 from echelons.checkpoints.coordination import turns
-from echelons.checkpoints.coordination.answer_mark import AnswerMark
-from echelons.checkpoints.coordination.control_orders import ControlOrders, GivenOrder
-from echelons.checkpoints.coordination.turns import EndStatus, Turn, TurnEnd
+from echelons.checkpoints.coordination.orders import ControlOrders, GivenOrder
+from echelons.checkpoints.coordination.turns import AnswerMark, EndStatus, Turn, TurnEnd
 from echelons.checkpoints.ledger import Transaction
 from echelons.checkpoints.queries import LedgerQuery, ReadPlan
 from echelons.checkpoints.threads import answer_outbox
@@ -32,11 +31,10 @@ from echelons.checkpoints.threads.thread_status import (
 )
 from echelons.delegation.request import DelegationRequest, DelegationResponse, Usage
 from echelons.features.registry import open_features
-from echelons.guards.backpressure import Backpressure
 from echelons.guards.dismissals import Dismissal
-from echelons.guards.gate import NotedCall
+from echelons.guards.gate import Backpressure, NotedCall
 from echelons.nodes.planning.final_answer import read_final_text
-from echelons.nodes.planning.segment_end import build_halt_report, read_halt
+from echelons.nodes.planning.relay import build_halt_report, read_halt
 from echelons.nodes.subordinate import build_response
 from echelons.runtime.run_events import (
     STREAM_MODES,

@@ -14,17 +14,24 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
-from echelons.checkpoints.coordination.control_orders import GivenOrder
-from echelons.checkpoints.storage.json_text import to_json_text
+from echelons.checkpoints.coordination.orders import GivenOrder
+from echelons.checkpoints.storage.serde import to_json_text
 from echelons.checkpoints.thread_events import EventKind, describe_user_action
 from echelons.checkpoints.threads.answer_outbox import StoredAnswer, describe_answer
 from echelons.checkpoints.threads.pending_work import Question
 from echelons.delegation.calls import is_typed_call, load_fan_out, load_sent_requests
-from echelons.delegation.race import RaceEntry
+from echelons.delegation.join import RaceEntry
+from echelons.delegation.mail import Mail, load_mail
+from echelons.delegation.questions import AgentQuestion, read_question_value
 from echelons.delegation.request import DelegationResponse, Usage
 from echelons.guards.dismissals import Dismissal
 from echelons.guards.gate import is_pause
-from echelons.identity.lineage import (
+from echelons.langgraph_internals import SEVERAL_WRITES_KEY
+from echelons.nodes.messages import read_message_usage
+from echelons.nodes.request_queue import QueuedRequest
+from echelons.text.content_blocks import describe_content
+from echelons.text.error_lines import Redactor, find_server, read_error_text, redact_secrets
+from echelons.tree.lineage import (
     ADDRESSEE_KEY,
     CUT_KEY,
     END_KEY,
@@ -32,13 +39,6 @@ from echelons.identity.lineage import (
     THREADS_KEY,
     WARNING_KEY,
 )
-from echelons.langgraph_internals import SEVERAL_WRITES_KEY
-from echelons.messaging.agent_question import AgentQuestion, read_question_value
-from echelons.messaging.mail import Mail, load_mail
-from echelons.nodes.delegating.queued_request import QueuedRequest
-from echelons.nodes.messages import read_message_usage
-from echelons.text.content_blocks import describe_content
-from echelons.text.error_lines import Redactor, find_server, read_error_text, redact_secrets
 from echelons.tree.names import (
     ASK,
     ASK_LATER,

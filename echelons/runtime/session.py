@@ -24,18 +24,20 @@ from echelons.checkpoints.ledger import LeaseHolder, build_key, get_ledger
 from echelons.checkpoints.queries import OneCheckpoint, ReadPlan, arun_plan, run_plan
 from echelons.checkpoints.threads.agent_states import read_registry
 from echelons.checkpoints.threads.answer_outbox import read_open_questions
-from echelons.checkpoints.threads.dismissal import DismissedSubtree, dismiss_agent
-from echelons.checkpoints.threads.mail_delivery import NO_MODEL, post_mail
-from echelons.checkpoints.threads.pending_work import Question
-from echelons.checkpoints.threads.repair import HideableMessage, list_hideable, repair_thread
-from echelons.checkpoints.threads.stop_and_pause import (
+from echelons.checkpoints.threads.control import (
+    NO_MODEL,
     ControlOrder,
     give_order,
+    post_mail,
     take_over_thread,
 )
+from echelons.checkpoints.threads.dismissal import DismissedSubtree, dismiss_agent
+from echelons.checkpoints.threads.pending_work import Question
+from echelons.checkpoints.threads.repair import HideableMessage, list_hideable, repair_thread
 from echelons.checkpoints.threads.store import RootThread, ThreadStore
 from echelons.checkpoints.threads.thread_usage import read_usage
 from echelons.checkpoints.threads.trace import Trace
+from echelons.delegation.mail import MailKind
 from echelons.delegation.spawned_agents import check_spawnable
 from echelons.errors import (
     ConfigurationError,
@@ -54,20 +56,18 @@ from echelons.errors import (
 )
 from echelons.features.registry import provide_features
 from echelons.features.workspace.changes import ChangedFile, MergeResult
-from echelons.features.workspace.files import Workspace
-from echelons.features.workspace.store import (
+from echelons.features.workspace.feature import (
     add_changes,
     discard_changes,
     list_changes,
     merge_agent_changes,
 )
+from echelons.features.workspace.files import Workspace
 from echelons.graphs.inherited import check_budgets
 from echelons.graphs.tools import check_tool_names, probe_tree
 from echelons.guards.budget import Budget, format_amount
 from echelons.guards.prices import Prices, check_prices
 from echelons.human import Human
-from echelons.identity.lineage import choose_user_name, derive_root_thread_id
-from echelons.messaging.mail import MailKind
 from echelons.runtime.run_options import RunOptions
 from echelons.runtime.session_requests import (
     MISSING,
@@ -91,6 +91,7 @@ from echelons.runtime.turn_engine import TurnEngine
 from echelons.text.error_lines import Redactor, redact_secrets
 from echelons.text.input_limits import is_label, read_text, shorten_repr
 from echelons.tree.agent_registry import AgentKind, AgentRegistry, RegistryDrawing
+from echelons.tree.lineage import choose_user_name, derive_root_thread_id
 from echelons.tree.members import walk_tree
 from echelons.tree.name_themes import NameTheme, check_theme, choose_theme
 from echelons.tree.permission_rules import get_permissions

@@ -20,14 +20,14 @@ from langgraph.types import Command
 from pydantic import BaseModel
 
 from echelons.checkpoints.coordination import turns
-from echelons.checkpoints.coordination.answer_mark import mark_answers_left
-from echelons.checkpoints.coordination.change_signals import get_signals
-from echelons.checkpoints.coordination.turns import TurnEnd
+from echelons.checkpoints.coordination.dismissal_ledger import read_dismissals
+from echelons.checkpoints.coordination.orders import get_signals
+from echelons.checkpoints.coordination.turns import TurnEnd, mark_answers_left
 from echelons.checkpoints.ledger import Lease, Ledger, Transaction, build_key
 from echelons.checkpoints.queries import LedgerQuery, ReadPlan
 from echelons.checkpoints.threads import answer_outbox
-from echelons.checkpoints.threads.later_questions import read_later_questions, store_later_answers
-from echelons.checkpoints.threads.stop_and_pause import (
+from echelons.checkpoints.threads.answer_outbox import read_later_questions, store_later_answers
+from echelons.checkpoints.threads.control import (
     check_paused,
     is_root_stopped,
     lift_pauses,
@@ -39,10 +39,9 @@ from echelons.checkpoints.threads.thread_status import (
     read_thread_status,
     read_turn_status,
 )
-from echelons.checkpoints.tree_control.dismissal_ledger import read_dismissals
+from echelons.delegation.approvals import Decision
 from echelons.delegation.contract import Contract, dump_model
 from echelons.delegation.request import render_facts, render_input
-from echelons.effects.approvals import Decision
 from echelons.errors import (
     InterventionPending,
     NothingToResume,
@@ -57,12 +56,6 @@ from echelons.errors import (
     not_paused,
 )
 from echelons.guards.budget import Budget
-from echelons.identity.lineage import (
-    ADDRESSEE_KEY,
-    INPUT_KEY,
-    REQUEST_CONTEXT_KEY,
-    choose_user_name,
-)
 from echelons.runtime.run_end import RunEnd, read_run_end, read_turn_end
 from echelons.text.content_blocks import copy_blocks, find_block_fault
 from echelons.text.input_limits import (
@@ -75,6 +68,7 @@ from echelons.text.input_limits import (
     refuse_unreadable,
     shorten_repr,
 )
+from echelons.tree.lineage import ADDRESSEE_KEY, INPUT_KEY, REQUEST_CONTEXT_KEY, choose_user_name
 from echelons.tree.names import PATH_SEPARATOR
 
 Task: TypeAlias = str | Sequence[Mapping[str, Any]] | BaseModel | Mapping[str, Any]

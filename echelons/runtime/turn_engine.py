@@ -22,29 +22,28 @@ from langgraph.types import Command, StateUpdate
 
 from echelons.background_loop import BackgroundLoop
 from echelons.checkpoints.checkpointer import SqliteCheckpointer
-from echelons.checkpoints.coordination.answer_mark import AnswerMark
-from echelons.checkpoints.coordination.control_orders import ControlOrders, read_orders
-from echelons.checkpoints.coordination.turns import Turn
-from echelons.checkpoints.ledger import Lease, Transaction, build_key, get_ledger
-from echelons.checkpoints.queries import LedgerQuery, OneCheckpoint, ReadPlan, arun_plan, run_plan
-from echelons.checkpoints.threads.answer_outbox import deliver_answers
-from echelons.checkpoints.threads.stop_and_pause import is_root_stopped
-from echelons.checkpoints.threads.thread_status import read_thread_status, read_turn_messages
-from echelons.checkpoints.tree_control.dismissal_ledger import (
+from echelons.checkpoints.coordination.dismissal_ledger import (
     find_hidden_dismissals,
     list_dismissal_keys,
     load_dismissals,
 )
-from echelons.checkpoints.tree_control.repairs import list_repair_keys, read_hidden_messages
-from echelons.checkpoints.tree_control.turn_grants import grant_turn
+from echelons.checkpoints.coordination.grants import grant_turn
+from echelons.checkpoints.coordination.orders import ControlOrders, read_orders
+from echelons.checkpoints.coordination.repairs import list_repair_keys, read_hidden_messages
+from echelons.checkpoints.coordination.turns import AnswerMark, Turn
+from echelons.checkpoints.ledger import Lease, Transaction, build_key, get_ledger
+from echelons.checkpoints.queries import LedgerQuery, OneCheckpoint, ReadPlan, arun_plan, run_plan
+from echelons.checkpoints.threads.answer_outbox import deliver_answers
+from echelons.checkpoints.threads.control import is_root_stopped
+from echelons.checkpoints.threads.thread_status import read_thread_status, read_turn_messages
 from echelons.delegation.spawned_agents import SpawnableAgent
 from echelons.errors import LeaseLost, NothingToResume, ThreadBusy
 from echelons.features.feature import RunScope
 from echelons.graphs.compiled_tree import AgentGraph
-from echelons.graphs.invocation.run_checks import check_checkpoint
+from echelons.graphs.run_checks import check_checkpoint
 from echelons.guards.gate import Halt
 from echelons.guards.prices import Prices
-from echelons.nodes.planning.segment_end import build_halt_update
+from echelons.nodes.planning.relay import build_halt_update
 from echelons.run_context import CONTEXT_KEY, RunContext
 from echelons.runtime.run_end import RunEnd, RunRecord, settle_run
 from echelons.runtime.run_events import RunEvent

@@ -15,9 +15,9 @@ from typing import Any, Final
 from langchain_core.tools import BaseTool, StructuredTool
 from pydantic import BaseModel, Field
 
-from echelons.effects.journal import effect
+from echelons.delegation.effects import effect
 from echelons.errors import ToolRefusal
-from echelons.tools.answers import raise_refusals
+from echelons.tools.text_lines import raise_refusals
 
 MAX_LENGTH: Final = 500
 MAX_NODES: Final = 300

@@ -1,18 +1,36 @@
-"""Tools for texts: count words, extract lines, replace lines.
-
-Lines are found by plain text, not by a pattern: a pattern that a model makes up can take forever.
-"""
+"""Tools for texts: count words, extract lines, replace lines."""
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable
+from functools import wraps
+from typing import Final, ParamSpec, TypeVar
 
-from langchain_core.tools import BaseTool, StructuredTool
+from langchain_core.tools import BaseTool, StructuredTool, ToolException
 from pydantic import BaseModel, Field
 
-from echelons.effects.journal import effect
-from echelons.errors import ToolRefusal
-from echelons.tools.answers import raise_refusals
+from echelons.delegation.effects import effect
+from echelons.errors import EchelonsError, ToolRefusal, get_error_name
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def raise_refusals(function: Callable[P, T]) -> Callable[P, T]:
+    """Return the function, with errors of this library raised as `ToolException`.
+
+    With `handle_tool_error=True`, a tool made of it answers with the text in any agent.
+    """
+
+    @wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return function(*args, **kwargs)
+        except EchelonsError as error:
+            raise ToolException(f"{get_error_name(error)}: {error}") from error
+
+    return call
+
 
 MAX_TEXT_LENGTH: Final = 1_000_000
 

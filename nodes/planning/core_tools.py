@@ -25,26 +25,27 @@ from pydantic import (
 from echelons.delegation.calls import FanOutCall, SubordinateCall, build_part_id
 from echelons.delegation.contract import DelegationTool, SubordinateTool, get_inputs
 from echelons.delegation.join import JOIN_NAMES, parse_join
+from echelons.delegation.questions import build_question_id
 from echelons.delegation.request import Status, render_input
 from echelons.errors import DelegationError, InvalidInput
 from echelons.features.feature import BuiltIn, Place, RequestField
-from echelons.guards.spawn import Spawn
-from echelons.identity.lineage import NOTICES_KEY, PAGE_KEY
-from echelons.messaging.agent_question import build_question_id
+from echelons.guards.permissions import Spawn
 from echelons.models import is_offline_planner
-from echelons.nodes.model_call.long_results import LongResults
-from echelons.nodes.planning.final_answer import build_report_answer
-from echelons.nodes.planning.refused_calls import OUTPUT
-from echelons.nodes.planning.request_fields import (
+from echelons.nodes.long_results import LongResults
+from echelons.nodes.planning.call_arguments import (
     DelegatingTool,
     extend_arguments,
+    mend_name,
     store_fields,
+    validate_arguments,
 )
+from echelons.nodes.planning.final_answer import build_report_answer
+from echelons.nodes.planning.repeated_calls import OUTPUT
 from echelons.nodes.planning.spawn_plan import accept_spawn
-from echelons.nodes.planning.tolerant_arguments import mend_name, validate_arguments
 from echelons.prompts import load_tool_texts
 from echelons.text.input_limits import check_context
-from echelons.tree.members import Member, collect_capabilities
+from echelons.tree.lineage import NOTICES_KEY, PAGE_KEY
+from echelons.tree.members import Member, RosterEntry, collect_capabilities, render_roster
 from echelons.tree.names import (
     CALL_SUBORDINATE,
     DELEGATE_MANY,
@@ -52,7 +53,6 @@ from echelons.tree.names import (
     READ_RESULT,
     REPORT,
 )
-from echelons.tree.roster import RosterEntry, render_roster
 
 if TYPE_CHECKING:
     from echelons.nodes.planning.tool_calls import ReplyCalls

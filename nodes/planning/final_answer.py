@@ -11,9 +11,12 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
+from echelons.delegation.mail import LENGTH, Mail, render_mail
 from echelons.delegation.request import Status
 from echelons.guards.gate import HALT_KEY
-from echelons.identity.lineage import (
+from echelons.models.replies import MAX_PAUSES, ReplyEnd, read_reply_end
+from echelons.nodes.planning.repeated_calls import mark_refused
+from echelons.tree.lineage import (
     CONTINUED_KEY,
     END_KEY,
     MAIL_KEY,
@@ -23,9 +26,6 @@ from echelons.identity.lineage import (
     Identity,
     derive_message_id,
 )
-from echelons.messaging.mail import LENGTH, Mail, render_mail
-from echelons.models.reply_end import MAX_PAUSES, ReplyEnd, read_reply_end
-from echelons.nodes.planning.refused_calls import mark_refused
 from echelons.tree.names import REPORT
 
 WITHDRAWN_REPORT = "not reported: a message has come in meanwhile; read it below and report again"

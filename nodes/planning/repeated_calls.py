@@ -1,28 +1,106 @@
-"""Counts calls that are made again and again with the same result, and ends their agent. Pure.
-
-The calls are counted in the stored conversation of a request, so that a resume, another process and
-a fork count the same. It is looked at before each call of a model, so nothing is called for each
-message.
-"""
+"""Calls that are refused or repeated without a new result: counted, until they end their agent."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolCall, ToolMessage
 
+from echelons.delegation.calls import AgentPath, SubordinateCall, iterate_requests
+from echelons.delegation.mail import LIMITS, Mail, render_mail
+from echelons.delegation.request import DelegationResponse, Status
 from echelons.guards.gate import Halt
-from echelons.identity.lineage import (
+from echelons.text.input_limits import shorten_repr
+from echelons.tree.lineage import (
     MAIL_KEY,
+    NOTICES_KEY,
     REFUSED_KEY,
     USER_ANSWERS_KEY,
     Identity,
     derive_message_id,
+    derive_request_id,
 )
-from echelons.messaging.mail import LIMITS, Mail, render_mail
-from echelons.nodes.planning.refused_calls import find_refusal_halt
+from echelons.tree.names import DELEGATING_TOOLS, SEND_MESSAGE
+
+RefusedCall: TypeAlias = tuple[str | None, Any]
+"""The name and the arguments of a refused call."""
+
+MAX_REASON = 300
+"""Characters of the last refusal in the reason with which an agent ends."""
+CUT_OFF = "cut_off"
+"""The mark of a call that was cut off: how much of its arguments is left differs each time."""
+OUTPUT = "output"
+"""The mark of a report whose result is not of the agent's contract."""
+REFUSED = "refused"
+"""The mark of every other refused call."""
+
+
+def mark_refused(
+    answer: ToolMessage, mark: str = REFUSED, *, is_notice: bool = True
+) -> ToolMessage:
+    """Return the answer to a call, marked as a refusal, and as a notice if all of it is one."""
+    metadata = {**answer.response_metadata, REFUSED_KEY: mark}
+    if is_notice:
+        metadata.setdefault(NOTICES_KEY, True)
+    return answer.model_copy(update={"response_metadata": metadata})
+
+
+def build_error_update(call: ToolCall, why: str) -> dict[str, Any]:
+    """Return the update that answers a call of a built-in tool with an error."""
+    answer = ToolMessage(
+        f"Error: {why}", tool_call_id=call["id"] or "", name=call["name"], status="error"
+    )
+    return {"messages": [mark_refused(answer)]}
+
+
+def find_refusal_halt(messages: Sequence[BaseMessage], limit: int | None) -> Halt | None:
+    """Return the order that ends an agent whose call was refused too often in a row.
+
+    Only replies are counted whose calls were all refused, from the last one back to a call that
+    was run, or to the task. `limit` is the number of refusals; `None` for no limit.
+    """
+    replies = list(_iter_refused_replies(messages))
+    if limit is None or len(replies) < limit:
+        return None
+    for call, why in replies[0]:
+        count = sum(any(call == other for other, _ in reply) for reply in replies)
+        if count >= limit:
+            return Halt(
+                "refused",
+                f"the same call of {shorten_repr(call[0])} was refused {count} times in a row, "
+                f"as often as max_refusals allows; the last answer was: {why}",
+            )
+    return None
+
+
+def _iter_refused_replies(
+    messages: Sequence[BaseMessage],
+) -> Iterator[list[tuple[RefusedCall, str]]]:
+    """Yield the calls of each reply, latest first, and their answers, while all were refused."""
+    answers: dict[str, ToolMessage] = {}
+    for message in reversed(messages):
+        if isinstance(message, ToolMessage):
+            answers[message.tool_call_id] = message
+            continue
+        if not isinstance(message, AIMessage):
+            return
+        reply: list[tuple[RefusedCall, str]] = []
+        calls: list[Mapping[str, Any]] = [*message.tool_calls, *message.invalid_tool_calls]
+        for call in calls:
+            answer = answers.get(call["id"])
+            mark = answer and answer.response_metadata.get(REFUSED_KEY)
+            if not (answer and mark):
+                return
+            args = None if mark == CUT_OFF else call["args"]
+            why = " ".join(answer.text.split())
+            reply.append(((call["name"], args), why[:MAX_REASON]))
+        if not reply:
+            return
+        yield reply
+        answers = {}
+
 
 FAILURE_MARK = " (failure "
 """What begins the reference of a failure in its text, which is another one each time."""
@@ -209,3 +287,77 @@ def _count_calls(
         return 0, 0
     places = [place for place, arguments in found if arguments == own]
     return len(places), sum(place >= first for place in places)
+
+
+def find_answered(
+    task: SubordinateCall, messages: Sequence[BaseMessage], thread: str
+) -> dict[AgentPath, Status]:
+    """Return the paths of the agents that have answered a task in this turn, with their status.
+
+    Only answers count since which nothing but this task was worked on: no tool was called and
+    no other task delegated in a later message. Refused calls are no work.
+
+    `fulfilled` is an answer, and so is an `unable` that the agent reported itself. Agents that
+    did a part, asked a question or failed may be asked again. The task is compared word for word,
+    with its context.
+
+    Raises:
+        UnreadableRecord: A stored request or its answer is damaged.
+    """
+    known: dict[AgentPath, Status] = {}
+    answers: dict[str, ToolMessage] = {}
+    for message in reversed(messages):
+        # A message from outside may change the answer.
+        if isinstance(message, HumanMessage):
+            break
+        if isinstance(message, ToolMessage):
+            answers[message.tool_call_id] = message
+        elif isinstance(message, AIMessage):
+            for response in _iter_responses(task, message, answers, thread):
+                honest = response.status is Status.UNABLE and not response.failed
+                if honest or response.status is Status.FULFILLED:
+                    # The path leads to the agent that answered, not to those that relayed the task.
+                    known.setdefault(response.path[1:], response.status)
+            if _has_other_work(task, message, answers):
+                break
+            answers = {}
+    return known
+
+
+def _has_other_work(
+    task: SubordinateCall, message: AIMessage, answers: Mapping[str, ToolMessage]
+) -> bool:
+    """Return whether anything but a task was worked on for a message's calls."""
+    run = [
+        call
+        for call in message.tool_calls
+        if (answer := answers.get(call["id"] or "")) and REFUSED_KEY not in answer.response_metadata
+    ]
+    if any(call["name"] not in (*DELEGATING_TOOLS, SEND_MESSAGE) for call in run):
+        return True
+    return any(
+        asked.message != task.message or asked.context != task.context
+        for asked, _ in iterate_requests(message, run)
+    )
+
+
+def _iter_responses(
+    task: SubordinateCall, message: AIMessage, answers: Mapping[str, ToolMessage], thread: str
+) -> Iterator[DelegationResponse]:
+    """Yield the responses to a message's requests for a task, each followed by its attempts."""
+    calls = [call for call in message.tool_calls if call["name"] in DELEGATING_TOOLS]
+    for asked, parted in iterate_requests(message, calls):
+        answer = answers.get(parted.call_id if parted else asked.call_id)
+        if asked.message != task.message or asked.context != task.context:
+            continue
+        if answer and answer.artifact is not None:
+            request = derive_request_id(thread, message.id or "", asked.call_id)
+            whole = DelegationResponse.load(answer.artifact)
+            for own in [whole] if parted is None else whole.subordinate_responses:
+                if own.request_id == request:
+                    yield own
+                    yield from (
+                        response
+                        for response in own.subordinate_responses
+                        if response.request_id == request
+                    )

@@ -1,8 +1,4 @@
-"""Turns the replies of a model into updates of its level: what is said, and all that it does next.
-
-The update holds the reply, the answers to calls that need no work, and the threads of the other
-calls, so that each thread's id is stored before it runs. Pure; `reason` calls it.
-"""
+"""Turns the replies of a model into updates of its level, or asks for a corrected one."""
 
 from __future__ import annotations
 
@@ -16,16 +12,59 @@ from typing import Any
 from langchain_core.messages import (
     AIMessage,
     BaseMessage,
+    HumanMessage,
     ToolMessage,
     message_chunk_to_message,
 )
 from langchain_core.runnables import RunnableConfig
 
 from echelons.delegation.calls import RelayedRequest, RequestLimits, SubordinateCall
+from echelons.delegation.contract import Contract
+from echelons.delegation.mail import CONTRACT, Mail, render_mail
 from echelons.delegation.policy import DelegationPolicy
-from echelons.delegation.roster import MAX_LISTED
-from echelons.delegation.spawned_agents import AgentSpecification
-from echelons.identity.lineage import (
+from echelons.delegation.spawned_agents import MAX_LISTED, AgentSpecification
+from echelons.errors import InvalidInput
+from echelons.guards.gate import Halt
+from echelons.models.door import ShownLimit
+from echelons.models.replies import read_reply_end
+from echelons.models.usage import get_whole_usage
+from echelons.nodes.messages import sanitize_message
+from echelons.nodes.planning.call_arguments import adopt_written_arguments
+from echelons.nodes.planning.delegation_plan import (
+    DelegationPlan,
+    IsPerson,
+    RoutedTasks,
+    build_delegation_plan,
+    build_refusal,
+    choose_threads,
+    condense_context,
+    list_side_by_side,
+)
+from echelons.nodes.planning.final_answer import (
+    build_continued_update,
+    build_refused_update,
+    read_final_text,
+)
+from echelons.nodes.planning.relay import (
+    RELAY_CALL_ID,
+    build_joint_answer,
+    build_late_reply_update,
+    build_question_report,
+    build_relay_answer,
+    build_relay_call,
+)
+from echelons.nodes.planning.repeated_calls import OUTPUT, find_answered, mark_refused
+from echelons.nodes.planning.spawn_plan import SpawnPlan, SpawnRules
+from echelons.nodes.planning.tool_calls import (
+    CallableTools,
+    ParsedReply,
+    ReplyScope,
+    assign_call_ids,
+    parse_calls,
+)
+from echelons.nodes.request_queue import QueuedRequest, build_part_entry, build_tool_message
+from echelons.text.input_limits import shorten_repr
+from echelons.tree.lineage import (
     END_KEY,
     MAIL_KEY,
     MENDED_KEY,
@@ -43,47 +82,83 @@ from echelons.identity.lineage import (
     derive_request_id,
     strip_own_metadata,
 )
-from echelons.identity.thread_history import Head, Past, join_path
-from echelons.models.door.call_usage import get_whole_usage
-from echelons.models.door.overflow import ShownLimit
-from echelons.models.reply_end import read_reply_end
-from echelons.nodes.delegating.queued_request import (
-    QueuedRequest,
-    build_part_entry,
-    build_tool_message,
-)
-from echelons.nodes.messages import sanitize_message
-from echelons.nodes.planning.correction import build_correction_update
-from echelons.nodes.planning.delegation_plan import (
-    DelegationPlan,
-    IsPerson,
-    RoutedTasks,
-    build_delegation_plan,
-    build_refusal,
-    choose_threads,
-    condense_context,
-    list_side_by_side,
-)
-from echelons.nodes.planning.final_answer import build_continued_update, build_refused_update
-from echelons.nodes.planning.join_results import build_joint_answer
-from echelons.nodes.planning.refused_calls import mark_refused
-from echelons.nodes.planning.relay_messages import (
-    RELAY_CALL_ID,
-    build_relay_answer,
-    build_relay_call,
-)
-from echelons.nodes.planning.repeated_tasks import find_answered
-from echelons.nodes.planning.segment_end import build_question_report
-from echelons.nodes.planning.spawn_plan import SpawnPlan, SpawnRules
-from echelons.nodes.planning.tolerant_arguments import adopt_written_arguments
-from echelons.nodes.planning.tool_calls import (
-    CallableTools,
-    ParsedReply,
-    ReplyScope,
-    assign_call_ids,
-    parse_calls,
-)
 from echelons.tree.names import SEND_MESSAGE
+from echelons.tree.thread_history import Head, Past, join_path
+
+
+def build_correction_update(
+    contract: Contract,
+    reply: AIMessage,
+    parsed: ParsedReply,
+    before: Sequence[BaseMessage],
+    identity: Identity,
+) -> dict[str, Any] | None:
+    """Return the update for an answer that is not of the contract: another try, or the end.
+
+    `None` for any other reply. An answer is a reply without calls, or the result of a report.
+
+    Args:
+        contract: The agent's, with an output.
+        reply: The reply.
+        parsed: Its calls.
+        before: The messages of the segment before it.
+        identity: The agent.
+    """
+    fault, is_text = parsed.output_fault, not (reply.tool_calls or reply.invalid_tool_calls)
+    if is_text:
+        try:
+            contract.read_output(read_final_text([*before, reply]))
+        except InvalidInput as error:
+            fault = str(error)
+    if not fault:
+        return None
+    assert contract.output is not None  # noqa: S101  it has a fault
+    count = _count_corrections(before) + 1
+    if count >= contract.attempts:
+        why = (
+            f"its answer was not of the type {contract.output.__name__} {count} times, as often as "
+            f"its contract allows; the last fault was: {shorten_repr(fault)}"
+        )
+        return build_late_reply_update(Halt("refused", why), before, reply, identity)
+    if is_text:
+        return {"messages": [reply, _build_correction(fault, reply, identity)]}
+    # No other call of the message runs: it was to be the end.
+    answered = {answer.tool_call_id for answer in parsed.answers}
+    why = "not run: your report was not accepted; make the call again if you need it"
+    rest = [
+        mark_refused(
+            ToolMessage(why, tool_call_id=call["id"], name=call["name"], status="error"), OUTPUT
+        )
+        for call in reply.tool_calls
+        if call["id"] not in answered
+    ]
+    return {"messages": [reply, *parsed.answers, *rest]}
+
+
+def _build_correction(why: str, reply: AIMessage, identity: Identity) -> BaseMessage:
+    """Return the message to a model on why its answer breaks the agent's contract."""
+    mail = Mail(0, CONTRACT, why, "", "correction")
+    return HumanMessage(
+        render_mail(CONTRACT, why, "correction"),
+        id=derive_message_id(identity.thread_id, f"correction/{reply.id}"),
+        response_metadata={MAIL_KEY: mail.to_metadata()},
+    )
+
+
+def _count_corrections(messages: Sequence[BaseMessage]) -> int:
+    """Return how many answers of the last messages were not of the agent's contract.
+
+    It counts back to the task, over other mail and over the calls made in between.
+    """
+    count = 0
+    for message in reversed(messages):
+        if isinstance(message, HumanMessage):
+            mail = message.response_metadata.get(MAIL_KEY)
+            if mail is None:
+                break
+            count += mail.get("kind") == "correction"
+        count += message.response_metadata.get(REFUSED_KEY) == OUTPUT
+    return count
 
 
 @dataclass(frozen=True, slots=True)

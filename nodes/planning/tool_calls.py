@@ -23,13 +23,13 @@ from langchain_core.runnables import RunnableConfig
 
 from echelons.delegation.calls import FanOutCall, MendedCall, SubordinateCall, build_typed_call
 from echelons.delegation.contract import Contract
+from echelons.delegation.questions import AgentQuestion
 from echelons.errors import DelegationError, InvalidInput, too_wide
-from echelons.identity.thread_history import Head, Past
-from echelons.messaging.agent_question import AgentQuestion
-from echelons.models.reply_end import read_reply_end
+from echelons.models.replies import read_reply_end
+from echelons.nodes.planning.call_arguments import ToolArguments, mend, mend_built_in
 from echelons.nodes.planning.core_tools import ReportArgs, settle_reports
-from echelons.nodes.planning.refused_calls import CUT_OFF, REFUSED, mark_refused
-from echelons.nodes.planning.tolerant_arguments import ToolArguments, mend, mend_built_in
+from echelons.nodes.planning.repeated_calls import CUT_OFF, REFUSED, mark_refused
+from echelons.tree.thread_history import Head, Past
 
 if TYPE_CHECKING:
     from echelons.features.feature import BuiltIn

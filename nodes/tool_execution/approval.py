@@ -15,7 +15,7 @@ from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool
 from pydantic import BaseModel
 
-from echelons.effects.approvals import (
+from echelons.delegation.approvals import (
     ApprovalAnswer,
     Decision,
     GuardedCall,
@@ -25,13 +25,13 @@ from echelons.effects.approvals import (
     build_approval_schema,
     parse_decision,
 )
-from echelons.effects.journal import EffectCall, EffectKind, Journal, get_effect_kind
+from echelons.delegation.effects import EffectCall, EffectKind, Journal, get_effect_kind
+from echelons.delegation.questions import UserAnswer
 from echelons.errors import InvalidSetting
 from echelons.guards.permissions import ApprovalRule, RulesByName, judge_call
-from echelons.messaging.user_answer import UserAnswer
-from echelons.models.door.notices import mark_notice
+from echelons.models.notices import mark_notice
 from echelons.nodes.messages import sanitize_message
-from echelons.nodes.planning.refused_calls import mark_refused
+from echelons.nodes.planning.repeated_calls import mark_refused
 from echelons.nodes.tool_execution.journaled_call import INVALID_CALL_TEXT
 from echelons.nodes.tool_execution.scratchpad import MISSING, Scratchpad, peek_first_answer
 from echelons.nodes.tool_execution.user_answers import mark_user_answers

@@ -20,11 +20,11 @@ from langgraph.pregel import Pregel
 from echelons.agent import Agent
 from echelons.background_loop import get_background_loop
 from echelons.errors import EventLoopMissing
-from echelons.guards.deadlines import get_timeout_halt, time_left
 from echelons.guards.gate import Halt
-from echelons.identity.lineage import require_identity
+from echelons.guards.limits import get_timeout_halt, time_left
 from echelons.langgraph_internals import supports_sync
-from echelons.nodes.delegating.cancel_on_stop import CancelOnStop
+from echelons.nodes.base_node import CancelOnStop
+from echelons.tree.lineage import require_identity
 from echelons.tree.members import FunctionMember, GraphMember, RunnableMember, walk_tree
 from echelons.tree.names import PATH_SEPARATOR, get_provider_tool_name
 

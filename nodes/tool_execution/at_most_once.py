@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeAlias
 from langchain_core.runnables import RunnableConfig
 from langgraph.errors import GraphDrained, GraphInterrupt, is_invalid_resume
 
-from echelons.effects.journal import (
+from echelons.delegation.effects import (
     IDEMPOTENCY_KEY,
     CallStart,
     CallState,
@@ -27,12 +27,10 @@ from echelons.effects.journal import (
     build_outcome_schema,
     parse_outcome,
 )
+from echelons.delegation.questions import UserAnswer
 from echelons.errors import CallCutShort
 from echelons.guards.gate import Halt
-from echelons.identity.failures import get_failure_log
-from echelons.messaging.user_answer import UserAnswer
-from echelons.nodes.tool_execution.detached_call import LateCallback
-from echelons.nodes.tool_execution.journaled_call import JournaledCall
+from echelons.nodes.tool_execution.journaled_call import JournaledCall, LateCallback
 from echelons.nodes.tool_execution.scratchpad import MISSING, Scratchpad
 from echelons.nodes.tool_execution.user_answers import (
     build_unjournaled_answers,
@@ -43,6 +41,7 @@ from echelons.nodes.tool_execution.user_answers import (
 )
 from echelons.plans import Plan, PlanStep
 from echelons.text.error_lines import describe_error
+from echelons.tree.failures import get_failure_log
 
 LOG = logging.getLogger(__name__)
 

@@ -1,46 +1,136 @@
-"""A tool call as it runs on LangGraph's `ToolNode`, and the updates that stand for its result.
-
-In an event loop a tool without an async form runs in a thread, which may outlive its task.
-"""
+"""A call that the journal records: begun, ended or failed, in its agent's time or beyond it."""
 
 from __future__ import annotations
 
+import builtins
 import json
+import sys
 from asyncio import CancelledError, current_task
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import CancelledError as FutureCancelled
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from threading import Lock
+from typing import Any, TypeAlias
 
 from langchain_core.messages import BaseMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables.config import run_in_executor
 from langchain_core.tools import BaseTool, ToolException
 from langgraph.errors import GraphBubbleUp, ParentCommand, is_invalid_resume
 from langgraph.prebuilt import ToolNode
 from langgraph.prebuilt.tool_node import ToolCallRequest, ToolInvocationError
 from langgraph.types import Command
 
-from echelons.effects.journal import EffectCall, EffectKind
+from echelons.delegation.effects import EffectCall, EffectKind
+from echelons.delegation.questions import UserAnswer
 from echelons.errors import CallCutShort, EchelonsError
 from echelons.guards.gate import Halt
-from echelons.identity.failures import LoggedFailure, get_failure_log
-from echelons.identity.lineage import NOTICES_KEY, OWN_KEYS, strip_own_metadata
 from echelons.langgraph_internals import list_state_keys
-from echelons.messaging.user_answer import UserAnswer
-from echelons.models.door.notices import mark_notice
-from echelons.nodes.incoming_content import accept_message
-from echelons.nodes.planning.refused_calls import mark_refused
-from echelons.nodes.planning.segment_end import build_not_run_message
-from echelons.nodes.planning.tolerant_arguments import ToolArguments
+from echelons.models.notices import mark_notice
+from echelons.nodes.messages import accept_message
+from echelons.nodes.planning.call_arguments import ToolArguments
+from echelons.nodes.planning.relay import build_not_run_message
+from echelons.nodes.planning.repeated_calls import mark_refused
 from echelons.nodes.tool_execution.async_only import run_async
-from echelons.nodes.tool_execution.detached_call import DetachedCall, LateCallback
 from echelons.nodes.tool_execution.scratchpad import AnswerPlaces
-from echelons.nodes.tool_execution.tool_failure import note_failure
 from echelons.run_context import get_context, with_context
 from echelons.text.error_lines import read_error_text
 from echelons.text.input_limits import shorten_repr
+from echelons.tree.failures import LoggedFailure, get_failure_log
+from echelons.tree.lineage import FAILURE_KEY, NOTICES_KEY, OWN_KEYS, strip_own_metadata
 from echelons.tree.names import PRIVATE_KEYS
+
+
+def note_failure(answer: ToolMessage, error: Exception) -> ToolMessage:
+    """Return the answer of a failed call with the class of its exception, for its repetition."""
+    kind = type(error)
+    noted = {"class": f"{kind.__module__}:{kind.__qualname__}", "text": read_error_text(error)}
+    metadata = {**answer.response_metadata, FAILURE_KEY: noted}
+    return answer.model_copy(update={"response_metadata": metadata})
+
+
+def find_failure(update: Any) -> Mapping[str, Any] | None:
+    """Return what `note_failure` has noted in the update of a call, `None` for any other."""
+    match update:
+        case {"messages": [ToolMessage(response_metadata={**metadata})]}:
+            noted = metadata.get(FAILURE_KEY)
+            return noted if isinstance(noted, Mapping) else None
+    return None
+
+
+def remove_failure(update: Any) -> Any:
+    """Return the update of a failed call without what `note_failure` has noted."""
+    [answer] = update["messages"]
+    metadata = {key: each for key, each in answer.response_metadata.items() if key != FAILURE_KEY}
+    return {"messages": [answer.model_copy(update={"response_metadata": metadata})]}
+
+
+def rebuild_exception(noted: Mapping[str, Any]) -> Exception:
+    """Return a recorded exception, so that a wrap decides as it did when the tool raised it.
+
+    Its class is looked up among the modules that are loaded; nothing is imported. It has the text
+    as its only argument, and is not initialized, as its arguments are unknown.
+    """
+    module, _, name = str(noted.get("class")).partition(":")
+    text = str(noted.get("text", ""))
+    found: Any = builtins if module == "builtins" else sys.modules.get(module)
+    for part in name.split("."):
+        found = getattr(found, "__dict__", {}).get(part)
+    if isinstance(found, type) and issubclass(found, Exception):
+        with suppress(Exception):  # it may need more to be made
+            error: Exception = found.__new__(found, text)
+            error.args = (text,)
+            return error
+    return RuntimeError(f"{name}: {text}")
+
+
+LateCallback: TypeAlias = Callable[[Any], None]
+"""Called in any thread with the result of a call after its task was cancelled."""
+
+
+class DetachedCall:
+    """A call whose thread may outlive the task that waits for it.
+
+    Args:
+        on_late_result: Called with the result if the thread ends only after `detach`.
+    """
+
+    def __init__(self, on_late_result: LateCallback) -> None:
+        self._on_late_result = on_late_result
+        self._lock = Lock()
+        self._results: list[Any] = []
+        self._is_detached = False
+
+    def detach(self) -> None:
+        """Stop waiting; from now on the result goes to the callback."""
+        with self._lock:
+            self._is_detached = True
+            came = list(self._results)
+        for each in came:
+            self._on_late_result(each)
+
+    async def ainvoke(self, tool: BaseTool, input: Any, config: RunnableConfig | None) -> Any:
+        """Run the tool in a thread, as LangChain would."""
+        return await run_in_executor(config, self._run, tool, input, config)
+
+    def _run(self, tool: BaseTool, input: Any, config: RunnableConfig | None) -> Any:
+        try:
+            result = tool.invoke(input, config)
+        except Exception as error:
+            self._deliver(error)
+            raise
+        self._deliver(result)
+        return result
+
+    def _deliver(self, result: Any) -> None:
+        with self._lock:
+            self._results.append(result)
+            left = self._is_detached
+        if left:
+            self._on_late_result(result)
+
 
 """Key of the config under which a call's detached thread is passed to the tool wrapper."""
 INVALID_CALL_TEXT = "Error: not run: "

@@ -16,7 +16,7 @@ from langgraph.checkpoint.serde.types import RESUME
 from langgraph.errors import GraphInterrupt
 from langgraph.types import Interrupt
 
-from echelons.effects.journal import CallQuestion, JournalEntry
+from echelons.delegation.effects import CallQuestion, JournalEntry
 from echelons.langgraph_internals import RESUME_MAP_KEY, SCRATCHPAD_KEY, SEND_KEY
 from echelons.run_context import get_context
 

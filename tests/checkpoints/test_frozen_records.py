@@ -12,48 +12,40 @@ import pytest
 from langchain_core.messages import AIMessage
 
 from echelons import Limits, SqliteCheckpointer
-from echelons.checkpoints.coordination.answer_mark import AnswerMark
-from echelons.checkpoints.coordination.branches import build_branch
-from echelons.checkpoints.coordination.circuit_breakers import TreeBreakers
-from echelons.checkpoints.coordination.control_orders import (
-    ControlOrders,
-    GivenOrder,
-    record_order,
-)
-from echelons.checkpoints.coordination.failure_ledger import LedgerFailures
+from echelons.checkpoints.coordination.agent_aliases import assign_alias
+from echelons.checkpoints.coordination.candidates import TreeBreakers, TreeRaces
+from echelons.checkpoints.coordination.dismissal_ledger import commit_dismissal
+from echelons.checkpoints.coordination.gate import Meter
+from echelons.checkpoints.coordination.grants import grant_turn
+from echelons.checkpoints.coordination.journal import LedgerFailures
 from echelons.checkpoints.coordination.mailbox import (
     StoredMail,
     add_mail,
     mark_read,
 )
-from echelons.checkpoints.coordination.race_ledger import TreeRaces
-from echelons.checkpoints.coordination.turns import Turn
+from echelons.checkpoints.coordination.orders import ControlOrders, GivenOrder, record_order
+from echelons.checkpoints.coordination.records import build_branch
+from echelons.checkpoints.coordination.repairs import store_hidden_messages
+from echelons.checkpoints.coordination.turns import AnswerMark, Turn
 from echelons.checkpoints.ledger import Lease, Transaction, build_key
 from echelons.checkpoints.queries import run_plan
 from echelons.checkpoints.thread_events import WriteLocation
-from echelons.checkpoints.tree_control.agent_aliases import assign_alias
-from echelons.checkpoints.tree_control.dismissal_ledger import commit_dismissal
-from echelons.checkpoints.tree_control.repairs import store_hidden_messages
-from echelons.checkpoints.tree_control.turn_grants import grant_turn
-from echelons.checkpoints.tree_control.usage_meter import Meter
-from echelons.delegation.race import RaceEntry
-from echelons.effects.approvals import Decision, GuardedCall
+from echelons.delegation.approvals import Decision, GuardedCall
+from echelons.delegation.join import RaceEntry
 from echelons.features.approvals.records import LedgerDecisions
 from echelons.features.mail.guard import SentMail, TreeMailboxes
-from echelons.features.monitors.ledger import JudgedEvents, MonitorLedger
-from echelons.features.monitors.placing import PlacedMonitor
-from echelons.features.monitors.verdict import Verdict
-from echelons.features.notes.store import LedgerNotes
+from echelons.features.monitors.ledger import JudgedEvents, MonitorLedger, PlacedMonitor, Verdict
+from echelons.features.notes.feature import LedgerNotes
 from echelons.features.workspace.changes import FileChange
-from echelons.features.workspace.store import LedgerChanges
+from echelons.features.workspace.feature import LedgerChanges
 from echelons.guards.budget import Budget
 from echelons.guards.circuit_breaker import AttemptOutcome, BreakerPolicy
 from echelons.guards.dismissals import Dismissal
 from echelons.guards.gate import CallUsage, Step
-from echelons.identity.failures import LoggedFailure
-from echelons.identity.lineage import Identity
 from echelons.langgraph_internals import CHECKPOINT_MAP_KEY, CHECKPOINTER_KEY
 from echelons.monitors import Alert, Monitor
+from echelons.tree.failures import LoggedFailure
+from echelons.tree.lineage import Identity
 from echelons.tree.name_themes import NameTheme
 
 THREAD, SCOUT = "my trip/ü", "head/north ü"

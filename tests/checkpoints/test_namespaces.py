@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from echelons.checkpoints.namespaces import (
+from echelons.checkpoints.run_config import (
     build_child_namespace,
     get_namespace_depth,
     split_namespace,

@@ -33,7 +33,7 @@ from langgraph.types import Command, Interrupt, Send, interrupt
 from typing_extensions import TypedDict
 
 from echelons.checkpoints.storage.serde import AllowlistSerializer
-from echelons.graphs.pregel.inline_writes import InlineGraph
+from echelons.graphs.inline_writes import InlineGraph
 from echelons.langgraph_internals import (
     BRANCH_PREFIX,
     CHECKPOINTER_KEY,
@@ -133,7 +133,7 @@ def test_the_id_of_a_task_is_known_from_the_checkpoint_before_it(saver: InMemory
     assert fanned == {place}
 
 
-# What a graph lends to a graph that it runs: checkpoints/inherited_config.py
+# What a graph lends to a graph that it runs: checkpoints/run_config.py
 
 
 def test_a_node_finds_the_saver_and_the_way_of_storing_in_its_config(saver: InMemorySaver) -> None:
@@ -213,7 +213,7 @@ def test_the_scratchpad_of_a_task_holds_its_answers_and_counts_its_interrupts(
     assert pads == [([], True, False), ([], True, True), (["one"], True, True)]
 
 
-# The namespace of a call of a tree as a tool: graphs/agent_tool.py
+# The namespace of a call of a tree as a tool: graphs/compiled_tree.py
 
 
 def test_a_task_knows_whether_a_send_began_it_and_numbers_the_graphs_that_it_runs(
@@ -269,7 +269,7 @@ def test_the_id_of_a_question_is_made_of_its_namespace_and_its_place(saver: InMe
     assert second.id == Interrupt.from_ns(None, f"{namespaces[0]}{NS_SEP}1").id
 
 
-# A stored run without its graph: checkpoints/threads/pending_work.py, checkpoints/namespaces.py
+# A stored run without its graph: checkpoints/threads/pending_work.py, checkpoints/run_config.py
 
 
 def test_sends_wait_in_the_channel_of_tasks_and_nodes_in_channels_of_their_own(
@@ -322,7 +322,7 @@ def test_a_namespace_is_the_node_and_the_task_of_each_graph_on_the_way(
     assert [part.partition(":")[0] for part in deepest] == ["work", "work"]
 
 
-# Streams: graphs/invocation/entry.py, echelons/runtime/run_events.py
+# Streams: graphs/entry.py, echelons/runtime/run_events.py
 
 
 def test_a_stream_shows_interrupts_under_their_own_key(saver: InMemorySaver) -> None:
@@ -342,7 +342,7 @@ def test_a_debug_stream_shows_several_writes_of_one_task_under_one_key() -> None
     assert chunks[-1]["result"] == {"seen": {SEVERAL_WRITES_KEY: [[1], [2]]}}
 
 
-# Nested graphs: nodes/base_node.py, graphs/pregel/nested_graphs.py, graphs/compiled_tree.py
+# Nested graphs: nodes/base_node.py, graphs/nested_graphs.py, graphs/compiled_tree.py
 
 
 def test_a_graph_in_the_dependencies_of_a_node_is_found() -> None:
@@ -382,7 +382,7 @@ def test_a_graph_is_entered_at_a_node_by_its_channel() -> None:
     assert direct.invoke({"seen": [], f"{BRANCH_PREFIX}second": None}) == {"seen": ["second"]}
 
 
-# The loop of a run: graphs/pregel/inline_writes.py
+# The loop of a run: graphs/inline_writes.py
 
 
 def test_a_synchronous_run_looks_its_loop_up_by_name() -> None:
@@ -416,7 +416,7 @@ def test_a_loop_of_ours_stores_in_the_calling_thread() -> None:
     assert threads == {threading.get_ident()}
 
 
-# The tokens of a session: graphs/pregel/token_stream.py
+# The tokens of a session: graphs/token_stream.py
 
 
 def test_the_handler_of_streamed_messages_is_the_last_one_that_is_inherited() -> None:
@@ -436,7 +436,7 @@ def test_the_handler_of_streamed_messages_is_the_last_one_that_is_inherited() ->
     assert last.metadata == {}
 
 
-# Updates of a stored state: graphs/pregel/nested_graphs.py
+# Updates of a stored state: graphs/nested_graphs.py
 
 
 def test_the_config_around_an_update_of_a_state_reaches_its_checkpoint(

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from echelons import EchelonsError, ThreadStore
-from echelons.checkpoints.coordination.circuit_breakers import list_circuits
+from echelons.checkpoints.coordination.candidates import list_circuits
 from echelons.checkpoints.ledger import build_key
-from echelons.checkpoints.maintenance.record_kinds import (
+from echelons.checkpoints.maintenance.thread_admin import (
     SHARED_KINDS,
     find_record_kind,
     get_thread_kinds,

@@ -33,35 +33,35 @@ from langgraph.runtime import Runtime
 from pydantic import SecretStr
 
 from echelons import SqliteCheckpointer
-from echelons.effects.journal import EffectKind
-from echelons.identity.lineage import Identity
+from echelons.delegation.effects import EffectKind
+from echelons.delegation.notice import format_notice
 from echelons.langgraph_internals import CHECKPOINTER_KEY
-from echelons.messaging.notice import format_notice
 from echelons.models import (
+    bound_model,
+    door,
     hidden_messages,
-    request_calls,
+    notices,
+    replies,
     request_content,
     request_messages,
-    streamed_replies,
 )
-from echelons.models.client_rules import STRICTEST, ClientRules
-from echelons.models.door import bound_model, notices, overflow
-from echelons.models.door.ask import ask
-from echelons.models.door.bound_model import BoundModel
-from echelons.models.door.notices import View, clean_reply
+from echelons.models.bound_model import BoundModel
+from echelons.models.door import ask
+from echelons.models.notices import View, clean_reply
+from echelons.models.replies import StreamedReply
 from echelons.models.request_messages import build_request
-from echelons.models.streamed_replies import StreamedReply
-from echelons.nodes import incoming_content, messages
-from echelons.nodes.incoming_content import accept_message
-from echelons.nodes.messages import sanitize_message
-from echelons.nodes.model_call.long_results import LongResults
-from echelons.nodes.planning import reply_handler, tolerant_arguments
-from echelons.nodes.planning.tolerant_arguments import ToolArguments, mend_name
+from echelons.models.resolution import STRICTEST, ClientRules
+from echelons.nodes import messages
+from echelons.nodes.long_results import LongResults
+from echelons.nodes.messages import accept_message, sanitize_message
+from echelons.nodes.planning import call_arguments, reply_handler
+from echelons.nodes.planning.call_arguments import ToolArguments, mend_name
 from echelons.nodes.tool_execution import journaled_call
 from echelons.nodes.tool_execution.journaled_call import JournaledCall, build_journal_call
 from echelons.plans import run_plan_steps
 from echelons.testing import ScriptedModel
 from echelons.testing.provider_rules import MESSAGE_RULES, ModelRequest, find_fault
+from echelons.tree.lineage import Identity
 
 PAGE = Path(__file__).parents[2] / "docs" / "models.md"
 Place = Literal["entrance", "way out", "tool"]
@@ -270,7 +270,7 @@ ROWS: dict[str, Row] = {
     "usage that each chunk of a stream repeats": Row(
         "entrance",
         "",
-        (streamed_replies, "subtract_usage", keep),
+        (replies, "subtract_usage", keep),
         lambda: stream_half().usage_metadata,
         "'input_tokens': 7,",
     ),
@@ -307,14 +307,14 @@ ROWS: dict[str, Row] = {
     "pictures, files and blocks in results that no model takes": Row(
         "entrance",
         "accept_message",
-        (incoming_content, "replace_faulty_blocks", keep),
+        (messages, "replace_faulty_blocks", keep),
         lambda: accept(result_of([{"type": "image"}])),
         "[left out: a block of type image",
     ),
     "values in results that JSON does not have": Row(
         "entrance",
         "accept_message render_value make_json _is_json",
-        (incoming_content, "make_json", keep),
+        (messages, "make_json", keep),
         lambda: accept(result_of([{"type": "text", "text": "x", "share": float("nan")}])),
         "'NaN'",
     ),
@@ -328,7 +328,7 @@ ROWS: dict[str, Row] = {
     "parts of results that cannot be stored": Row(
         "entrance",
         "accept_message _find_storage_fault _leave_out",
-        (incoming_content, "_find_storage_fault", lambda *_: ""),
+        (messages, "_find_storage_fault", lambda *_: ""),
         lambda: accept(result_of(artifact={"lock": threading.Lock(), "n": 1})),
         "[left out: lock",
     ),
@@ -511,7 +511,7 @@ ROWS: dict[str, Row] = {
     "requests that are refused for their length": Row(
         "way out",
         "",
-        (overflow, "read_length_refusal", lambda error: None),
+        (door, "read_length_refusal", lambda error: None),
         ask_twice,
         "accepted",
     ),
@@ -527,14 +527,14 @@ ROWS: dict[str, Row] = {
         "tool",
         "mend_built_in mend validate_arguments describe_refusal describe find_misfit _model"
         " _schema build_check _get_schema _shorten",
-        (tolerant_arguments, "mend", lambda *_: None),
+        (call_arguments, "mend", lambda *_: None),
         mend_tool,
         "{'size': 1, 'tags': ['a']}",
     ),
     "names of agents in calls": Row(
         "tool",
         "mend_name",
-        (tolerant_arguments, "match_name", lambda *_: None),
+        (call_arguments, "match_name", lambda *_: None),
         lambda: mend_name({"subordinate": " North"}, "subordinate", ("north",), lambda: ()),
         "'north'",
     ),
@@ -542,19 +542,24 @@ ROWS: dict[str, Row] = {
 MODULES = (
     request_messages,
     request_content,
-    request_calls,
-    incoming_content,
-    tolerant_arguments,
+    messages,
+    call_arguments,
     hidden_messages,
 )
 """Modules all of whose functions mend, but for these."""
 READERS = {
+    "_show_fields",
+    "add_fields",
     "build",
     "build_request",
     "build_text",
+    "extend_arguments",
     "_find_whole",
     "_is_data",
     "is_plain",
+    "read_message_usage",
+    "read_spent_usage",
+    "store_fields",
     "_write_plain_calls",
     "write",
 }
@@ -604,4 +609,4 @@ def test_each_function_that_mends_has_a_row() -> None:
     functions = {name for module in MODULES for name in list_functions(module)}
 
     assert functions - named - READERS == set()
-    assert (named | READERS) - functions == {"sanitize_message"}
+    assert (named | READERS) - functions == set()

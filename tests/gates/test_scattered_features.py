@@ -40,7 +40,7 @@ PUBLIC: Final = (
     *("teams/", "testing/"),
 )
 """The public surface: what users import, and the options that they hand in."""
-LOOP: Final = ("nodes/", "graphs/", "guards/gate.py", "checkpoints/tree_control/run_gate.py")
+LOOP: Final = ("nodes/", "graphs/", "guards/gate.py", "checkpoints/coordination/gate.py")
 """The loop and its gate, which know no feature at all."""
 
 

@@ -12,9 +12,9 @@ from langchain_core.tools import tool
 from langgraph.types import Command, interrupt
 
 from echelons import Agent, DelegationResponse, Status, ThreadStore
-from echelons.identity.lineage import THREADS_KEY
-from echelons.messaging.agent_question import build_question_id
+from echelons.delegation.questions import build_question_id
 from echelons.testing import Call, ScriptedModel, delegate
+from echelons.tree.lineage import THREADS_KEY
 
 CONFIG: Any = {"configurable": {"thread_id": "t"}}
 TASK: Any = {"messages": [("user", "plan")]}

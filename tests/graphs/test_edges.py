@@ -18,18 +18,17 @@ from echelons.delegation.calls import RelayedRequest, RequestLimits
 from echelons.delegation.policy import DelegationPolicy
 from echelons.delegation.request import DelegationRequest
 from echelons.graphs.edges import AfterReason, build_sends
-from echelons.identity.lineage import (
+from echelons.nodes.request_queue import QueuedRequest, RequestQueue
+from echelons.run_context import CONTEXT_KEY, RunContext
+from echelons.testing import ScriptedModel
+from echelons.tree.lineage import (
     REQUESTS_KEY,
     THREADS_KEY,
     Identity,
     derive_request_id,
     derive_subordinate_thread_id,
 )
-from echelons.identity.thread_history import Head
-from echelons.nodes.delegating.queued_request import QueuedRequest
-from echelons.nodes.delegating.request_queue import RequestQueue
-from echelons.run_context import CONTEXT_KEY, RunContext
-from echelons.testing import ScriptedModel
+from echelons.tree.thread_history import Head
 
 IDENTITY = Identity(agent="head", path=("head",), thread_id="root", tree="t")
 

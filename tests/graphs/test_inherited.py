@@ -6,7 +6,7 @@ from langchain_core.language_models.fake_chat_models import FakeListChatModel
 
 from echelons import Agent
 from echelons.graphs.inherited import resolve_models
-from echelons.nodes.model_call.model_input import supports_tool_calls
+from echelons.nodes.model_call import supports_tool_calls
 from echelons.offline.planner import OfflinePlanner
 from echelons.testing import ScriptedModel
 from tests.error_codes import raises_code

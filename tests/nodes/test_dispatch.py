@@ -10,7 +10,7 @@ from langchain_core.tools import tool
 from langgraph.types import Command, interrupt
 
 from echelons import Agent, DelegationResponse, ThreadStore
-from echelons.nodes.dispatch import MAX_NODES
+from echelons.nodes.subordinate import MAX_NODES
 from echelons.testing import Call, ScriptedModel, delegate
 from tests.told_lines import list_notices
 

@@ -12,7 +12,7 @@ from langchain_core.tools import InjectedToolCallId, tool
 from langgraph.types import Command
 
 from echelons import Agent, Session
-from echelons.nodes.incoming_content import accept_message, render_value
+from echelons.nodes.messages import accept_message, render_value
 from echelons.testing import Call, ScriptedModel
 from echelons.text.input_limits import INPUT_BYTES
 

@@ -7,9 +7,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from echelons.models import request_calls, request_content, request_messages
-from echelons.models.door import bound_model
-from echelons.nodes import incoming_content, messages
+from echelons.models import bound_model, request_content, request_messages
+from echelons.nodes import messages
 from echelons.nodes.planning import reply_handler
 from echelons.text import content_blocks
 
@@ -53,8 +52,8 @@ WAY_OUT: Mapping[str, Mending] = {
     "ids": Mending(request_messages, "CALL_ID", Anything()),
     "person names": Mending(request_content, "ILLEGAL_IN_NAME", Anything()),
     "arguments": Mending(request_messages, "fit_args", keep),
-    "values in arguments": Mending(request_calls, "fit_json", keep),
-    "arguments in blocks": Mending(request_calls, "_is_json_object", lambda text: True),
+    "values in arguments": Mending(request_content, "fit_json", keep),
+    "arguments in blocks": Mending(request_content, "_is_json_object", lambda text: True),
     "text of an empty reply": Mending(request_content, "NO_TEXT", ""),
     "first and last": Mending(request_messages, "_add_user_turns", keep),
     "files that a client cannot send": Mending(
@@ -88,7 +87,7 @@ ENTRANCE: Mapping[str, Mending] = {
     "pictures that no model takes": Mending(
         content_blocks, "_find_picture_fault", lambda block: ""
     ),
-    "values that JSON does not have": Mending(incoming_content, "make_json", keep),
+    "values that JSON does not have": Mending(messages, "make_json", keep),
 }
 """Where replies and results arrive."""
 PAST_TOOL = {

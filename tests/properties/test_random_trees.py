@@ -21,7 +21,7 @@ from langgraph.types import interrupt
 
 from echelons import Agent, Result, Session, SqliteCheckpointer
 from echelons.checkpoints.storage.event_rows import load_event_data
-from echelons.checkpoints.threads.thread import Thread
+from echelons.checkpoints.threads.trace import Thread
 from echelons.delegation.policy import DelegationPolicy
 from echelons.guards.circuit_breaker import BreakerPolicy
 from echelons.testing import Call, ScriptedModel, delegate, report

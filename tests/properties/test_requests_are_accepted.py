@@ -24,8 +24,8 @@ from langchain_core.messages import (
 from langchain_openai import ChatOpenAI
 from pydantic import SecretStr
 
-from echelons.models.client_rules import STRICTEST, describe_client
 from echelons.models.request_messages import RequestBuilder, build_request
+from echelons.models.resolution import STRICTEST, describe_client
 from echelons.testing.provider_rules import (
     ANTHROPIC_RULES,
     CHAT_RULES,

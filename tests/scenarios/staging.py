@@ -19,12 +19,12 @@ from langchain_core.messages import BaseMessage, HumanMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
 
 from echelons import Agent, Session, SqliteCheckpointer
-from echelons.checkpoints.coordination.circuit_breakers import TreeBreakers
+from echelons.checkpoints.coordination.candidates import TreeBreakers
 from echelons.delegation.policy import DelegationPolicy
 from echelons.delegation.request import DelegationResponse
 from echelons.guards.circuit_breaker import AttemptOutcome, BreakerPolicy
-from echelons.guards.deadlines import with_deadline
-from echelons.nodes.delegating import attempt
+from echelons.guards.limits import with_deadline
+from echelons.nodes import attempt
 from echelons.routing.matcher import Match, Profile
 from echelons.runtime.run_events import RunEvent, RunEventKind
 from echelons.testing import Call, Reply, ScriptedModel, report

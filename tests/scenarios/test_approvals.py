@@ -24,9 +24,9 @@ from echelons import (
     SqliteCheckpointer,
     effect,
 )
-from echelons.checkpoints.coordination.effect_journal import LedgerJournal
+from echelons.checkpoints.coordination.journal import LedgerJournal
 from echelons.errors import NoQuestionPending, QuestionClosed, ThreadBusy, WrongAnswer
-from echelons.nodes.dispatch import MAX_NODES
+from echelons.nodes.subordinate import MAX_NODES
 from echelons.testing import Call, Reply, ScriptedModel, delegate, delegate_many
 from tests.told_lines import list_notices
 

@@ -14,7 +14,7 @@ from langchain_openai import ChatOpenAI
 from pydantic import SecretStr
 
 from echelons import Agent, Permissions, Session, Spawn, SqliteCheckpointer, ThreadStore
-from echelons.checkpoints.threads.thread import Thread
+from echelons.checkpoints.threads.trace import Thread
 from echelons.testing import (
     Call,
     OpenAIServer,

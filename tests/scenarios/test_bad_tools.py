@@ -16,7 +16,7 @@ from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import Command, Send
 
 from echelons import Agent, Session, SqliteCheckpointer, subordinate
-from echelons.checkpoints.threads.thread import Thread
+from echelons.checkpoints.threads.trace import Thread
 from echelons.testing import Call, ScriptedModel, delegate
 from tests.failure_ids import without_ids
 from tests.told_lines import without_told

@@ -13,7 +13,7 @@ from langgraph.types import interrupt
 
 from echelons import Agent, DelegationPolicy, Permissions, Session, Spawn, SqliteCheckpointer
 from echelons.errors import InvalidSetting
-from echelons.graphs.invocation import entry
+from echelons.graphs import entry
 from echelons.guards.budget import Budget
 from echelons.guards.prices import Price, Prices
 from echelons.testing import Call, FakeClock, Reply, ScriptedModel, delegate, report

@@ -11,10 +11,10 @@ from langchain_core.messages import ToolMessage
 from langgraph.types import interrupt
 
 from echelons import Agent, Session, SqliteCheckpointer
-from echelons.checkpoints.coordination.race_ledger import TreeRaces
-from echelons.delegation.race import RaceEntry
+from echelons.checkpoints.coordination.candidates import TreeRaces
+from echelons.delegation.join import RaceEntry
 from echelons.delegation.request import DelegationResponse
-from echelons.graphs.invocation import entry
+from echelons.graphs import entry
 from echelons.testing import Call, ScriptedModel, delegate, delegate_many, report
 
 if TYPE_CHECKING:

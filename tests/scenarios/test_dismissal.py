@@ -16,8 +16,8 @@ from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 
 from echelons import Agent, Permissions, Session, Spawn, SqliteCheckpointer, ThreadStore
+from echelons.checkpoints.coordination.dismissal_ledger import DISMISSAL
 from echelons.checkpoints.ledger import build_key
-from echelons.checkpoints.tree_control.dismissal_ledger import DISMISSAL
 from echelons.errors import NothingToResume, ThreadNotFound, UnknownPath
 from echelons.testing import Call, ScriptedModel, delegate, per_conversation
 from echelons.tree.agent_registry import AgentState

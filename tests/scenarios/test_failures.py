@@ -26,9 +26,9 @@ from echelons import (
     ThreadStore,
     redact_secrets,
 )
-from echelons.checkpoints.coordination.failure_ledger import MAX_KEPT_FAILURES
-from echelons.identity.failures import LoggedFailure
+from echelons.checkpoints.coordination.journal import MAX_KEPT_FAILURES
 from echelons.testing import Call, ScriptedModel, delegate
+from echelons.tree.failures import LoggedFailure
 from tests.error_codes import raises_code
 from tests.fork_server import ForkServer
 
@@ -40,7 +40,7 @@ Logs = pytest.LogCaptureFixture
 
 @pytest.fixture(autouse=True)
 def quiet(caplog: Logs) -> None:
-    caplog.set_level(logging.WARNING, "echelons.identity.failures")
+    caplog.set_level(logging.WARNING, "echelons.tree.failures")
 
 
 def boom(city: str = "Rome") -> str:
@@ -504,7 +504,7 @@ def test_a_late_failure_of_a_tool_is_logged_once(saver: SqliteCheckpointer, capl
     graph = Agent("head", model=model, tools=[slow]).compile(saver)
     config: Any = {"configurable": {"thread_id": "1"}}
     handler = Done()
-    logging.getLogger("echelons.identity.failures").addHandler(handler)
+    logging.getLogger("echelons.tree.failures").addHandler(handler)
 
     async def run() -> None:
         task = asyncio.create_task(graph.ainvoke({"messages": [("user", "go")]}, config))
@@ -516,7 +516,7 @@ def test_a_late_failure_of_a_tool_is_logged_once(saver: SqliteCheckpointer, capl
         assert await asyncio.to_thread(ended.wait, 120)
 
     asyncio.run(run())
-    logging.getLogger("echelons.identity.failures").removeHandler(handler)
+    logging.getLogger("echelons.tree.failures").removeHandler(handler)
 
     assert len(caplog.records) == 1
     assert "tool slow" in caplog.text

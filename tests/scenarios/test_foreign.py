@@ -15,7 +15,7 @@ from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.types import interrupt
 
 from echelons import Agent, Capability, Session, SqliteCheckpointer, subordinate
-from echelons.checkpoints.threads.thread import Thread
+from echelons.checkpoints.threads.trace import Thread
 from echelons.testing import ScriptedModel, delegate
 from tests.error_codes import raises_code
 from tests.failure_ids import without_ids

@@ -292,7 +292,7 @@ def test_time_runs_while_a_turn_runs_and_stands_still_between(
     world: World, saver: SqliteCheckpointer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = FakeClock()
-    monkeypatch.setattr("echelons.graphs.invocation.entry.monotonic", clock.now)
+    monkeypatch.setattr("echelons.graphs.entry.monotonic", clock.now)
     head, _ = asking(Limits(seconds=10))
     model = ScriptedModel({"head": lambda _: Reply(calls=[Call("ask")], latency=4)}, clock=clock)
     head = Agent("head", model=model, tools=head.tools, limits=head.limits)

@@ -395,7 +395,7 @@ def test_it_is_an_event_and_in_the_trace(saver: SqliteCheckpointer) -> None:
 
 def test_a_thread_that_nothing_is_known_of_takes_no_mail(saver: SqliteCheckpointer) -> None:
     from echelons.checkpoints.queries import run_plan
-    from echelons.checkpoints.threads.mail_delivery import post_mail
+    from echelons.checkpoints.threads.control import post_mail
 
     with pytest.raises(ThreadNotFound):
         run_plan(saver, post_mail("nowhere", "head", "Hello?"))

@@ -23,7 +23,7 @@ from langgraph.stream import StreamTransformer
 from langgraph.types import Command, interrupt
 
 from echelons import Agent, Decision, Limits, Permissions, Session, effect
-from echelons.features.middleware.hook_nodes import HookNode
+from echelons.features.middleware.level import HookNode
 from echelons.models.request_messages import GO_ON
 from echelons.testing import Call, ScriptedModel, delegate
 from tests.error_codes import raises_code

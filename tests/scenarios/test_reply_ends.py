@@ -20,7 +20,7 @@ from pydantic import BaseModel, SecretStr
 
 from echelons import Agent, Contract, Permissions, Session, Spawn
 from echelons.delegation.request import DelegationResponse
-from echelons.models.reply_end import MAX_PAUSES
+from echelons.models.replies import MAX_PAUSES
 from echelons.testing import Call, OpenAIServer, Reply, ScriptedModel, delegate, report
 from tests.fork_server import REPOSITORY, ForkServer
 from tests.scenarios.drivers.reporting import THREAD, build_tree, pass_on

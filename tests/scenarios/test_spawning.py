@@ -26,9 +26,9 @@ from echelons import (
     Spawn,
     SqliteCheckpointer,
 )
-from echelons.delegation.roster import MAX_LISTED, build_entry, describe_changes
+from echelons.delegation.spawned_agents import MAX_LISTED, build_entry, describe_changes
 from echelons.errors import MissingAgents
-from echelons.nodes.dispatch import MAX_NODES
+from echelons.nodes.subordinate import MAX_NODES
 from echelons.testing import Call, ScriptedModel, delegate, delegate_many
 from echelons.workspace_tools import file_tools
 from tests.error_codes import raises_code

@@ -17,6 +17,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import interrupt
 
 from echelons import Agent, Session, SqliteCheckpointer
+from echelons.delegation.questions import build_question_id
 from echelons.errors import (
     NothingToResume,
     QuestionClosed,
@@ -24,9 +25,8 @@ from echelons.errors import (
     UnfinishedTurn,
     UnknownPath,
 )
-from echelons.identity.lineage import THREADS_KEY
-from echelons.messaging.agent_question import build_question_id
 from echelons.testing import Call, ScriptedModel, delegate, per_conversation
+from echelons.tree.lineage import THREADS_KEY
 from tests.error_codes import raises_code
 from tests.scenarios.drivers.camp import asked, first, team, told, waiting
 

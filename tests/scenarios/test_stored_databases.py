@@ -48,8 +48,8 @@ import pytest
 from langchain_core.messages import AIMessage, ToolMessage
 
 from echelons import Result, Session, SqliteCheckpointer, ThreadStore
-from echelons.checkpoints.coordination.circuit_breakers import list_circuits
-from echelons.checkpoints.storage.migrations import MIGRATION_STEPS
+from echelons.checkpoints.coordination.candidates import list_circuits
+from echelons.checkpoints.storage.schema import MIGRATION_STEPS
 from echelons.errors import CheckpointTampered, QuestionClosed, UnfinishedTurn
 from echelons.testing import ScriptedModel
 from tests.accounts import check_accounts

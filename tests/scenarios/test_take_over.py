@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from echelons import Session, SqliteCheckpointer
-from echelons.checkpoints.threads.stop_and_pause import take_over_thread
+from echelons.checkpoints.threads.control import take_over_thread
 from echelons.errors import StorageError, ThreadBusy, ThreadNotFound
 from tests.error_codes import raises_code
 from tests.fork_server import REPOSITORY, ForkedProcess, ForkServer

@@ -22,7 +22,7 @@ from echelons import (
     SqliteCheckpointer,
     time_left,
 )
-from echelons.checkpoints.coordination.circuit_breakers import list_circuits
+from echelons.checkpoints.coordination.candidates import list_circuits
 from echelons.errors import InvalidSetting
 from echelons.testing import Call, FakeClock, OpenAIServer, ScriptedModel, delegate
 from echelons.testing.openai_server import Hang

@@ -284,8 +284,8 @@ def _draw_capabilities(
     """Return a tree of agents, each with its best capabilities, a line for each confidence."""
     from rich.text import Text
 
-    from echelons.text.sanitize import join_printable
-    from echelons.tree.drawing import draw_branches
+    from echelons.text.error_lines import join_printable
+    from echelons.tree.agent_registry import draw_branches
 
     ranked = sorted(agent.capabilities.full.items(), key=lambda item: -item[1].confidence)
     branches = [

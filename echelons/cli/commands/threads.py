@@ -20,8 +20,8 @@ from echelons.cli.command import (
 )
 from echelons.cli.output import escape_controls, format_tool_call
 from echelons.cli.question_text import format_questions
+from echelons.delegation.mail import load_mail
 from echelons.errors import ThreadNotFound
-from echelons.messaging.mail import load_mail
 from echelons.text.content_blocks import describe_content
 from echelons.tree.names import PATH_SEPARATOR
 

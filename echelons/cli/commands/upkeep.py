@@ -27,7 +27,7 @@ from echelons.cli.command import (
 )
 from echelons.cli.output import build_command_line, format_count, format_duration
 from echelons.errors import LedgerDamaged, StorageError, ThreadBusy
-from echelons.identity.lineage import choose_user_name
+from echelons.tree.lineage import choose_user_name
 
 if TYPE_CHECKING:
     from echelons.checkpoints.checkpointer import SqliteCheckpointer
@@ -181,7 +181,7 @@ def _take_lease(
 @command("breakers", "breakers --close flights")
 def breakers(close: CloseOption = None, *, place: DatabaseOptions, how: OutputOptions) -> None:
     """List the circuit breakers of agents that have failed."""
-    from echelons.checkpoints.coordination.circuit_breakers import close_circuits, list_circuits
+    from echelons.checkpoints.coordination.candidates import close_circuits, list_circuits
 
     with database.open_database(place.db) as saver:
         if close is not None:

@@ -6,14 +6,14 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
+from echelons.checkpoints.coordination.agent_aliases import ALIAS, assign_alias
 from echelons.checkpoints.ledger import Transaction
-from echelons.checkpoints.tree_control.agent_aliases import ALIAS, assign_alias
 from echelons.errors import LedgerDamaged
 from echelons.features.feature import Feature, GateScope
 from echelons.guards.gate import Step, StepGuard
-from echelons.identity.lineage import derive_agent_id
 from echelons.run_context import get_context
 from echelons.text.error_lines import describe_error
+from echelons.tree.lineage import derive_agent_id
 from echelons.tree.name_themes import choose_theme
 
 LOG = logging.getLogger(__name__)

@@ -10,13 +10,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
-from echelons.checkpoints.coordination.branches import Branch, get_root_checkpoint, read_branch
-from echelons.checkpoints.coordination.records import Records
+from echelons.checkpoints.coordination.records import (
+    Branch,
+    Records,
+    get_root_checkpoint,
+    read_branch,
+)
 from echelons.checkpoints.coordination.task_changes import TaskChange, commit_changes
-from echelons.checkpoints.inherited_config import get_saver
 from echelons.checkpoints.ledger import Transaction, get_ledger
 from echelons.checkpoints.queries import LedgerQuery, ReadPlan, arun_plan, run_plan
-from echelons.effects.approvals import Decision, GuardedCall
+from echelons.checkpoints.run_config import get_saver
+from echelons.delegation.approvals import Decision, GuardedCall
 from echelons.errors import InvalidSetting, LedgerDamaged
 
 T = TypeVar("T")

@@ -21,22 +21,24 @@ from time import monotonic
 from typing import Any, ClassVar, Final, Literal, TypeVar
 from uuid import uuid4
 
-from echelons.checkpoints.coordination.branches import get_root_checkpoint
+from echelons.checkpoints.coordination.grants import (
+    CHARGE,
+    ROOT_GRANT,
+    ChargeRecord,
+    ChargeState,
+    Grant,
+    GrantRecord,
+    TurnGrants,
+    WorkClock,
+    build_root_grant,
+)
+from echelons.checkpoints.coordination.records import get_root_checkpoint
 from echelons.checkpoints.coordination.task_changes import (
     TaskChange,
     TaskChanges,
     commit_with_task,
 )
 from echelons.checkpoints.ledger import Fence, Ledger, Transaction
-from echelons.checkpoints.tree_control.budget_records import (
-    CHARGE,
-    ChargeRecord,
-    ChargeState,
-    Grant,
-    GrantRecord,
-    build_root_grant,
-)
-from echelons.checkpoints.tree_control.turn_grants import ROOT_GRANT, TurnGrants, WorkClock
 from echelons.errors import LeaseLost, LedgerDamaged, StorageError
 from echelons.guards.budget import (
     Allowance,

@@ -19,7 +19,7 @@ from echelons.cli.command import (
     text_argument,
 )
 from echelons.errors import UnknownPath
-from echelons.identity.lineage import choose_user_name
+from echelons.tree.lineage import choose_user_name
 
 if TYPE_CHECKING:
     from echelons.checkpoints.threads.dismissal import DismissedSubtree
@@ -60,7 +60,7 @@ def dismiss(  # noqa: PLR0913  its options
     from echelons.checkpoints.threads.dismissal import dismiss_agent
     from echelons.checkpoints.threads.pending_work import is_finished
     from echelons.cli.team_loader import list_agent_paths
-    from echelons.features.workspace.store import add_changes
+    from echelons.features.workspace.feature import add_changes
     from echelons.tree.agent_registry import AgentKind, AgentState
 
     with database.open_thread(place, quietly=how.json) as thread:

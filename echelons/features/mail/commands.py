@@ -16,7 +16,7 @@ from echelons.cli.command import (
 from echelons.errors import UnknownPath
 
 if TYPE_CHECKING:
-    from echelons.messaging.mail import MailKind
+    from echelons.delegation.mail import MailKind
 
 ReceiverArgument = Annotated[
     str, text_argument("PATH", "The agent, such as [b]head/north[/b], at work or not.")
@@ -70,7 +70,7 @@ def _send_mail(
     how: OutputOptions,
 ) -> None:
     """Send mail to an agent that has ever begun, or else to one that the team declares."""
-    from echelons.checkpoints.threads.mail_delivery import post_mail
+    from echelons.checkpoints.threads.control import post_mail
     from echelons.cli.team_loader import list_agent_paths
 
     words = read_text(text)

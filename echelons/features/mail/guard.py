@@ -15,8 +15,6 @@ from uuid import uuid5
 
 from langgraph.checkpoint.base import BaseCheckpointSaver
 
-from echelons.checkpoints.coordination.branches import get_root_checkpoint
-from echelons.checkpoints.coordination.control_orders import ControlOrders, read_orders
 from echelons.checkpoints.coordination.mailbox import (
     LATER,
     MAIL,
@@ -33,7 +31,8 @@ from echelons.checkpoints.coordination.mailbox import (
     iterate_numbers,
     mark_read,
 )
-from echelons.checkpoints.coordination.records import BranchView, Record
+from echelons.checkpoints.coordination.orders import ControlOrders, read_orders
+from echelons.checkpoints.coordination.records import BranchView, Record, get_root_checkpoint
 from echelons.checkpoints.coordination.task_changes import (
     TaskChange,
     commit_changes,
@@ -43,13 +42,12 @@ from echelons.checkpoints.coordination.task_changes import (
 from echelons.checkpoints.ledger import Ledger, Transaction, get_ledger
 from echelons.checkpoints.queries import LedgerQuery, ReadPlan, arun_plan, run_plan
 from echelons.checkpoints.thread_events import WriteLocation, build_later_question_event
+from echelons.delegation.mail import MAX_SENT, Mail, Mailboxes, OutgoingMail
 from echelons.errors import ControlError, message_refused
 from echelons.guards.dismissals import Dismissals, get_dismissals
 from echelons.guards.gate import Halt, StepGuard, get_gate
-from echelons.guards.mailboxes import Mailboxes
-from echelons.identity.lineage import ECHELONS_NS
 from echelons.langgraph_internals import TASK_ID_KEY
-from echelons.messaging.mail import MAX_SENT, Mail, OutgoingMail
+from echelons.tree.lineage import ECHELONS_NS
 
 Cut: TypeAlias = Callable[[Sequence[Any]], None]
 """Cuts a reply off, given its chunks so far."""

@@ -10,16 +10,22 @@ from typing import TYPE_CHECKING, Annotated, Any
 from langchain_core.messages import BaseMessage, ToolCall, ToolMessage
 from pydantic import AfterValidator, BaseModel
 
+from echelons.delegation.mail import (
+    USER,
+    OutgoingMail,
+    SiblingMessage,
+    SiblingRule,
+    check_mail_text,
+    decide_message,
+)
 from echelons.delegation.request import DelegationRequest
 from echelons.errors import InvalidInput
 from echelons.features.feature import BuiltIn
-from echelons.identity.lineage import MAIL_KEY, Identity, require_identity
-from echelons.messaging.mail import USER, OutgoingMail, check_mail_text
-from echelons.messaging.sibling_messages import SiblingMessage, SiblingRule, decide_message
-from echelons.nodes.planning.refused_calls import mark_refused
-from echelons.nodes.planning.tolerant_arguments import mend_name, validate_arguments
+from echelons.nodes.planning.call_arguments import mend_name, validate_arguments
+from echelons.nodes.planning.repeated_calls import mark_refused
 from echelons.prompts import fill_text, load_tool_texts
 from echelons.run_context import get_context
+from echelons.tree.lineage import MAIL_KEY, Identity, require_identity
 from echelons.tree.names import PATH_SEPARATOR, SEND_MESSAGE
 
 if TYPE_CHECKING:

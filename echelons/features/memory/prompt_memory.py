@@ -1,41 +1,28 @@
-"""`PromptMemory`: makes a conversation fit into the budget of its agent, at each call of its model.
-
-First the results of tools are trimmed, then the oldest turns become summaries, at last steps of
-the present turn. Only the prompt changes: the thread keeps all, and the summaries stand in the
-metadata of the reply, so that a fork has those of its past and nothing is summarised twice.
-"""
+"""The memory of a prompt: which messages a model still reads, and the summary of the others."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Generator, Sequence
-from dataclasses import replace
+import re
+from collections import Counter
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.messages.utils import count_tokens_approximately
 from langchain_core.runnables import RunnableConfig
+from pydantic import TypeAdapter, ValidationError
 
 from echelons.delegation.request import Usage
-from echelons.delegation.roster import RosterEntry, read_roster
-from echelons.errors import InvalidInput
+from echelons.delegation.spawned_agents import RosterEntry, read_roster
+from echelons.errors import InvalidInput, UnreadableRecord
 from echelons.features.feature import Prompt
 from echelons.features.memory.settings import Memory
-from echelons.features.memory.summaries import Summaries, SummaryRequest, extract_summary
-from echelons.features.memory.window import (
-    find_summaries,
-    find_window,
-    iterate_pins,
-    render_turn,
-    split_steps,
-    split_turns,
-)
 from echelons.guards.gate import get_gate
-from echelons.identity.failures import get_failure_log
-from echelons.identity.lineage import MEMORY_KEY, require_identity
-from echelons.models.door.ask import CallRefused, ask_beside
-from echelons.models.door.bound_model import BoundModel
+from echelons.models.bound_model import BoundModel
+from echelons.models.door import CallRefused, ask_beside
 from echelons.models.fitting import (
     find_latest_step,
     find_task,
@@ -45,12 +32,206 @@ from echelons.models.fitting import (
     shorten_call,
 )
 from echelons.models.hidden_messages import leave_out_hidden
+from echelons.nodes.long_results import APPROXIMATION_KEY, TokenCounter
 from echelons.nodes.messages import read_message_usage
-from echelons.nodes.model_call.token_count import APPROXIMATION_KEY, TokenCounter
 from echelons.plans import Plan
 from echelons.prompts import load_memory_texts
 from echelons.text.error_lines import describe_error
+from echelons.tree.failures import get_failure_log
+from echelons.tree.lineage import MEMORY_KEY, PIN_KEY, require_identity
 from echelons.tree.names import PATH_SEPARATOR, get_provider_tool_name
+
+TOPICS = 8
+"""Topics from which a paragraph is made."""
+PARAGRAPHS = 4
+"""Paragraphs from which one is made."""
+_SENTENCE = re.compile(r"(?<=[.!?])\s+")
+_WORD = re.compile(r"\w{4,}")
+
+
+class SummaryRequest(NamedTuple):
+    """A text to be summarised."""
+
+    text: str
+    limit: int
+
+
+SummaryPlan = Generator[SummaryRequest, str, "Summaries"]
+
+
+@dataclass(frozen=True, slots=True)
+class Summaries:
+    """The summaries of a thread, and what is pinned."""
+
+    # The id of the last message that they cover; empty if there are none.
+    upto: str = ""
+    # How many messages they cover.
+    count: int = 0
+    # The latest turns among those, oldest first.
+    topics: tuple[str, ...] = ()
+    # Those before, oldest first.
+    paragraphs: tuple[str, ...] = ()
+    pins: tuple[str, ...] = ()
+    # Which subordinates came or went in what they cover, by name.
+    roster: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+
+    def stored(self) -> dict[str, Any]:
+        """Return them as JSON."""
+        roster = {name: [*topic] for name, topic in self.roster.items()}
+        return {
+            "upto": self.upto,
+            "count": self.count,
+            "topics": list(self.topics),
+            "paragraphs": list(self.paragraphs),
+            "pins": list(self.pins),
+            **({"roster": roster} if roster else {}),
+        }
+
+    @classmethod
+    def load(cls, stored: object) -> Self:
+        """Return the summaries from the JSON of `stored`, without the fields of a newer version.
+
+        Raises:
+            UnreadableRecord: They are damaged.
+        """
+        try:
+            return TypeAdapter(cls).validate_python(stored, extra="ignore")
+        except ValidationError as error:
+            raise UnreadableRecord(cls.__name__, str(error)) from error
+
+    def plan_fold(
+        self, turns: Sequence[str], upto: str, count: int, pins: Sequence[str], share: int
+    ) -> SummaryPlan:
+        """Take up further turns, the oldest first, and return the new summaries."""
+        topics, paragraphs = list(self.topics), list(self.paragraphs)
+        for turn in turns:
+            # Of a turn an extract is enough: a model is asked about many of them at once.
+            topics.append(extract_summary(turn, share // (3 * TOPICS)))
+            if len(topics) > TOPICS:
+                text = "\n".join(topics)
+                paragraphs.append((yield SummaryRequest(text, share // (2 * PARAGRAPHS + 2))))
+                topics.clear()
+            if len(paragraphs) > PARAGRAPHS:
+                text = "\n".join(paragraphs)
+                paragraphs = [(yield SummaryRequest(text, share // (2 * PARAGRAPHS + 2)))]
+        return replace(
+            self,
+            upto=upto,
+            count=self.count + count,
+            topics=tuple(topics),
+            paragraphs=tuple(paragraphs),
+            pins=(*self.pins, *pins),
+        )
+
+    def render(self) -> str:
+        """Return the summaries as a text, one line for each; empty if there are none."""
+        return "\n".join((*self.paragraphs, *(f"- {topic}" for topic in self.topics)))
+
+
+def extract_summary(text: str, limit: int) -> str:
+    r"""Return the sentences of a text that say most of what it repeats, in their order.
+
+    The first sentence, and the first of the last line, come before all others: they are the task
+    and the answer. The others are rated by how often their words occur in the text (Luhn, 1958).
+
+    Examples:
+        >>> extract_summary("Find hotels in Rome. Be quick.\nI looked.\nBook the Roma.", 40)
+        'Find hotels in Rome. Book the Roma.'
+    """
+    whole = " ".join(text.split())
+    if len(whole) <= limit:
+        return whole
+    lines = [each for each in text.splitlines() if each.strip()]
+    parts = [_SENTENCE.split(" ".join(line.split())) for line in lines]
+    sentences = list(dict.fromkeys(each for line in parts for each in line))
+    counts = Counter(_WORD.findall(whole.lower()))
+
+    def rate(sentence: str) -> tuple[bool, float]:
+        words = _WORD.findall(sentence.lower())
+        said = sum(counts[word] for word in words) / (len(words) or 1)
+        return sentence in (parts[0][0], parts[-1][0]), said
+
+    kept: set[str] = set()
+    left = limit
+    for sentence in sorted(sentences, key=rate, reverse=True):
+        if len(sentence) + 1 <= left:
+            kept.add(sentence)
+            left -= len(sentence) + 1
+    if not kept:
+        return f"{whole[: max(0, limit - 1)]}…"
+    return " ".join(each for each in sentences if each in kept)
+
+
+def find_summaries(messages: Sequence[BaseMessage]) -> Summaries:
+    """Return the latest summaries of a conversation, which stand in a reply.
+
+    They are near: what is behind the messages that they cover fits into a prompt.
+
+    Raises:
+        UnreadableRecord: They are damaged.
+    """
+    for message in reversed(messages):
+        stored = message.response_metadata.get(MEMORY_KEY)
+        # A reply before which nothing was summarised only counts the tokens read.
+        if stored is not None and not (isinstance(stored, dict) and "upto" not in stored):
+            return Summaries.load(stored)
+    return Summaries()
+
+
+def find_window(messages: Sequence[BaseMessage], summaries: Summaries) -> int:
+    """Return the place of the first message that no summary covers.
+
+    A pruned or a cut conversation has fewer messages than were covered.
+    """
+    end = summaries.count
+    if 0 < end <= len(messages) and messages[end - 1].id == summaries.upto:
+        return end
+    if not summaries.upto:
+        return 0
+    places = range(len(messages) - 1, -1, -1)
+    return next((place + 1 for place in places if messages[place].id == summaries.upto), 0)
+
+
+def iterate_pins(messages: Sequence[BaseMessage]) -> Iterator[str]:
+    """Yield the texts that are pinned in some messages."""
+    for message in messages:
+        if isinstance(message, ToolMessage):
+            pinned = message.response_metadata.get(PIN_KEY)
+            if isinstance(pinned, str):
+                yield pinned
+
+
+def find_pins(messages: Sequence[BaseMessage]) -> tuple[str, ...]:
+    """Return all texts that are pinned in a conversation, oldest first."""
+    summaries = find_summaries(messages)
+    return (*summaries.pins, *iterate_pins(messages[find_window(messages, summaries) :]))
+
+
+def split_turns(messages: Sequence[BaseMessage]) -> list[int]:
+    """Return the places at which turns begin; what is before the first task is one, too."""
+    places = [place for place, message in enumerate(messages) if is_task(message)]
+    return places if places[:1] == [0] else [0, *places]
+
+
+def split_steps(messages: Sequence[BaseMessage]) -> list[int]:
+    """Return the places at which steps begin: a reply, with all up to the next one, is one.
+
+    All that has come in after the last reply is of its step, since the model has not read it yet.
+    """
+    return [place for place, message in enumerate(messages) if isinstance(message, AIMessage)]
+
+
+def render_turn(messages: Sequence[BaseMessage]) -> str:
+    """Return what is said in some messages, for a summary of them."""
+    lines: list[str] = []
+    for message in messages:
+        text = str(message.text)
+        if isinstance(message, AIMessage) and message.tool_calls:
+            text = f"{text} [{', '.join(call['name'] for call in message.tool_calls)}]".strip()
+        if text and not (isinstance(message, ToolMessage) and PIN_KEY in message.response_metadata):
+            lines.append(text)
+    return "\n".join(lines)
+
 
 LOG = logging.getLogger(__name__)
 KEPT_SHARE = 0.75

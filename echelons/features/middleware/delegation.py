@@ -1,37 +1,48 @@
-"""Middleware around the requests to an agent's subordinates: `wrap_delegation`.
-
-A wrap may call its handler several times: each further call is another request on the same thread
-of the subordinate. Its progress so far is stored with the queued request, step by step; in each
-step the wrap is run from its start, with what is stored, up to what is new. So nothing that has
-ended is done again, over questions and the death of the process.
-"""
+"""Middleware around requests: what users write, and the library's verification and planning."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+import json
+import re
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
-from langchain.agents.middleware.types import AgentMiddleware
-from langchain_core.messages import AIMessageChunk
+from langchain.agents.middleware.types import AgentMiddleware, ModelRequest, hook_config
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import (
+    AIMessage,
+    AIMessageChunk,
+    BaseMessage,
+    HumanMessage,
+    SystemMessage,
+    ToolCall,
+)
 from langchain_core.runnables import RunnableConfig
 from langgraph.errors import GraphInterrupt
 from langgraph.runtime import Runtime
+from langgraph.types import interrupt
 from pydantic import ValidationError
 
-from echelons.delegation.contract import Contract
+from echelons.delegation.contract import Contract, SubordinateTool
 from echelons.delegation.join import without_results
-from echelons.delegation.request import DelegationRequest, DelegationResponse, Usage
-from echelons.errors import UnreadableRecord
+from echelons.delegation.request import DelegationRequest, DelegationResponse, Status, Usage
+from echelons.errors import InvalidSetting, UnreadableRecord
 from echelons.features.feature import AttemptHooks
 from echelons.features.middleware.level import CallChain, build_failure, list_names
-from echelons.identity.lineage import derive_request_id, require_identity
-from echelons.nodes.delegating.attempt import Attempt
-from echelons.nodes.delegating.queued_request import QueuedRequest
-from echelons.plans import Plan, PlanStep, arun_plan_steps, run_plan_steps
+from echelons.guards.gate import Halt, Pause
+from echelons.models.bound_model import BoundModel
+from echelons.models.door import CallRefused, ask_beside, find_config
+from echelons.models.notices import build_notice
+from echelons.nodes.attempt import Attempt
+from echelons.nodes.request_queue import QueuedRequest
+from echelons.plans import Plan, PlanStep, adrive_plan, arun_plan_steps, drive_plan, run_plan_steps
+from echelons.prompts import fill_text, load_governance_texts
 from echelons.text.input_limits import shorten_repr
+from echelons.tree.lineage import derive_request_id, require_identity
+from echelons.tree.names import ASK, DELEGATING_TOOLS, check_name
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -290,3 +301,316 @@ def _read_result(result: Any) -> Any:
         return DelegationResponse.model_validate(result.model_dump(warnings="none"))
     except ValidationError:
         return None
+
+
+ANSWERS: tuple[Literal["accept", "reject"], ...] = ("accept", "reject")
+"""What a human may answer when the limit is reached."""
+
+
+class VerificationMiddleware(DelegationMiddleware):
+    """Verifies each answer of a subordinate; a wrong one goes back with the reasons.
+
+    The subordinate tries again on the same thread. When all attempts are rejected, or the one who
+    verifies cannot tell, the user is asked: who accepts the last answer, or rejects it, which makes
+    the response `unable`. A response that a limit or a budget leaves unverified is `partial`.
+
+    Args:
+        verify: Returns why an answer is wrong, or an empty text if it is right; or a chat model,
+            such as that of the superior, which is asked that; or the name of another subordinate
+            of the same superior, which gets it as a task. It is asked once for each answer, also
+            over questions and crashes.
+        max_attempts: Most attempts.
+
+    Raises:
+        ConfigurationError: `verify` is a text that is no agent's name.
+        InvalidSetting: `max_attempts` is no positive number, or `verify` none of these.
+    """
+
+    def __init__(
+        self,
+        verify: Callable[[DelegationRequest, DelegationResponse], str] | BaseChatModel | str,
+        *,
+        max_attempts: int = 3,
+    ) -> None:
+        owner = type(self).__name__
+        verifier: object = verify
+        if not (isinstance(verifier, (BaseChatModel, str)) or callable(verifier)):
+            why = "give a function of request and response, a chat model, or a subordinate's name"
+            raise InvalidSetting(owner, "verify", verify, why)
+        if type(max_attempts) is not int or max_attempts < 1:
+            raise InvalidSetting(owner, "max_attempts", max_attempts, "give a number from 1")
+        self.asks = (check_name(verify),) if isinstance(verify, str) else ()
+        self._verify = verify
+        self._max_attempts = max_attempts
+
+    def wrap_delegation(self, request: DelegationRequest, handler: Any) -> DelegationResponse:
+        """Return an answer that is right, or what the user says of the last one."""
+
+        def run(step: DelegationRequest | DelegationResponse) -> Any:
+            if isinstance(step, DelegationRequest):
+                return handler(step)
+            verify, question = self._verify, _build_question(request, step)
+            if isinstance(verify, str):
+                return handler.ask(verify, "\n".join(str(message.text) for message in question))
+            if not isinstance(verify, BaseChatModel):
+                return handler.once(lambda: verify(request, step))
+            try:
+                return handler.once(lambda: run_plan_steps(_ask_model(verify, question)))
+            except CallRefused as refused:
+                return refused.verdict
+
+        return drive_plan(self._plan(request), run)
+
+    async def awrap_delegation(
+        self, request: DelegationRequest, handler: Any
+    ) -> DelegationResponse:
+        """Async version of `wrap_delegation`."""
+
+        async def run(step: DelegationRequest | DelegationResponse) -> Any:
+            if isinstance(step, DelegationRequest):
+                return await handler(step)
+            verify, question = self._verify, _build_question(request, step)
+            if isinstance(verify, str):
+                return await handler.ask(
+                    verify, "\n".join(str(message.text) for message in question)
+                )
+
+            async def check() -> str:
+                if isinstance(verify, BaseChatModel):
+                    return await arun_plan_steps(_ask_model(verify, question))
+                return verify(request, step)
+
+            try:
+                return await handler.once(check)
+            except CallRefused as refused:
+                return refused.verdict
+
+        return await adrive_plan(self._plan(request), run)
+
+    def _plan(
+        self, request: DelegationRequest
+    ) -> Generator[DelegationRequest | DelegationResponse, Any, DelegationResponse]:
+        """Yield requests to send and responses to verify, and return the response."""
+        request_again, left = request, self._max_attempts
+        while True:
+            response: DelegationResponse = yield request_again
+            if response.status is not Status.FULFILLED:
+                return response
+            verdict: DelegationResponse | str | Halt | Pause = yield response
+            while isinstance(verdict, Pause):
+                interrupt(verdict.marker)
+                verdict = yield response
+            if isinstance(verdict, Halt):
+                update = {"status": Status.PARTIAL, "reason": f"not verified: {verdict.reason}"}
+                return response.model_copy(update=update)
+            why, left = self._read_verdict(verdict), left - 1
+            if not why:
+                return response
+            can_tell = isinstance(verdict, str) or verdict.status is Status.FULFILLED
+            if not (left and can_tell):
+                return self._ask_user(request, response, why)
+            task = f"Your answer was rejected: {why}\nDo the task again: {request.task}"
+            request_again = request.model_copy(update={"task": task})
+
+    def _read_verdict(self, verdict: DelegationResponse | str) -> str:
+        """Return what is wrong; of what a model says, nothing counts as right but the word OK."""
+        if isinstance(verdict, str) and not isinstance(self._verify, BaseChatModel):
+            return verdict
+        if isinstance(verdict, DelegationResponse):
+            if verdict.status is not Status.FULFILLED:
+                return f"{verdict.agent} cannot tell: {verdict.reason or verdict.status}"
+            verdict = verdict.result
+        text = verdict.strip()
+        return "" if text.strip(".! ").upper() == "OK" else text or "it was not accepted"
+
+    def _ask_user(
+        self, request: DelegationRequest, response: DelegationResponse, why: str
+    ) -> DelegationResponse:
+        answer = interrupt(
+            {
+                "question": f"Accept the answer of {request.current} nevertheless?",
+                "task": request.task,
+                "answer": response.result,
+                "rejected": why,
+                "choices": list(ANSWERS),
+            },
+            response_schema={"enum": list(ANSWERS)},
+        )
+        if answer == "accept":
+            return response
+        return response.model_copy(
+            update={"status": Status.UNABLE, "reason": f"rejected: {why}", "confidence": 0.0}
+        )
+
+
+def _ask_model(model: BaseChatModel, question: list[BaseMessage]) -> Plan[str]:
+    """Return what a model says, asked as a call of the agent around the request."""
+    bound = BoundModel.from_runnable(model)
+    reply = yield from ask_beside(bound, question, find_config(), may_pause=True)
+    return str(reply.text)
+
+
+def _build_question(request: DelegationRequest, response: DelegationResponse) -> list[BaseMessage]:
+    exchange = json.dumps({"task": request.task, "answer": response.result}, ensure_ascii=False)
+    return [SystemMessage(load_governance_texts()["verify"]), HumanMessage(exchange)]
+
+
+_STEP = re.compile(r"\b(?:and|then|after|before|also|finally)\b|[,;.\n]", re.IGNORECASE)
+_PLAN_CALL = "plan_"
+
+
+class PlanMiddleware(AgentMiddleware[Any, Any]):
+    """Lets an agent write its plan before it proceeds with a task.
+
+    The plan is its first reply to each task, without calls, and so an event of the run. Then it
+    proceeds; or it is asked for first: the user or the superior accepts the plan, or says what is
+    wrong with it.
+
+    Args:
+        approve: The approver. `"superior"` is asked with `ask`, an agent as the user.
+            The answer `"accept"` lets the agent proceed, any other text is the reason of a
+            rejection, after which it writes another plan. `None` for no approval.
+    """
+
+    def __init__(self, *, approve: Literal["user", "superior"] | None = None) -> None:
+        if approve not in (None, "user", "superior"):
+            expected = 'give "user", "superior" or None'
+            raise InvalidSetting(type(self).__name__, "approve", approve, expected)
+        self._approve = approve
+
+    def wrap_model_call(self, request: ModelRequest[Any], handler: Callable[..., Any]) -> Any:
+        """Ask for the plan, without tools, where a task has none yet."""
+        if not self._needs_plan(request):
+            return handler(request)
+        return self._ask_superior(request, handler(self._change(request)))
+
+    async def awrap_model_call(
+        self, request: ModelRequest[Any], handler: Callable[..., Awaitable[Any]]
+    ) -> Any:
+        """Async version of `wrap_model_call`."""
+        if not self._needs_plan(request):
+            return await handler(request)
+        return self._ask_superior(request, await handler(self._change(request)))
+
+    @hook_config(can_jump_to=["model"])
+    def after_model(self, state: Any, runtime: Any) -> dict[str, Any] | None:
+        """Let the agent proceed with its plan, or ask the user about it."""
+        if self._approve == "superior" or not _is_first_reply(state["messages"]):
+            return None
+        plan = str(state["messages"][-1].text)
+        text = load_governance_texts()["proceed"]
+        if self._approve == "user":
+            question = "May the agent proceed with this plan? accept, or say what is wrong"
+            answer = interrupt({"question": question, "plan": plan})
+            if answer != "accept":
+                text = fill_text(load_governance_texts()["replan"], why=str(answer))
+        return {"messages": [build_notice(text)], "jump_to": "model"}
+
+    def _needs_plan(self, request: ModelRequest[Any]) -> bool:
+        """Return whether the last message is a task without a plan, or rejects one."""
+        last = request.messages[-1] if request.messages else None
+        if last is None or last.text == load_governance_texts()["proceed"]:
+            return False
+        reply = next(
+            (message for message in request.messages[::-1] if isinstance(message, AIMessage)), None
+        )
+        calls = [call["id"] for call in reply.tool_calls] if reply else []
+        if calls and (calls[0] or "").startswith(_PLAN_CALL):
+            return str(last.text).strip(' .!"').lower() != "accept"
+        return isinstance(last, HumanMessage)
+
+    def _change(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
+        text = load_governance_texts()["plan"]
+        return request.override(system_message=_add_text(request, text), tools=[])
+
+    def _ask_superior(self, request: ModelRequest[Any], response: Any) -> Any:
+        """Return the model's response with the question that it did not have to write."""
+        if self._approve != "superior":
+            return response
+        *before, reply = response.result
+        question = fill_text(load_governance_texts()["approve"], plan=str(reply.text))
+        call = ToolCall(
+            name=ASK,
+            args={"question": question},
+            id=f"{_PLAN_CALL}{len(request.messages)}",
+            type="tool_call",
+        )
+        asking = reply.model_copy(update={"tool_calls": [call]})
+        return replace(response, result=[*before, asking])
+
+
+class ScoringMiddleware(AgentMiddleware[Any, Any]):
+    """Decides by points whether an agent delegates a task or does it itself.
+
+    A task of fewer points than the threshold is done without the tools that delegate; of another
+    the agent reads that it should delegate it.
+
+    Args:
+        threshold: Points from which a task is delegated.
+        score: Returns the points of a task; by default those of `score_task`.
+    """
+
+    def __init__(self, threshold: int = 4, *, score: Callable[[str], int] | None = None) -> None:
+        owner = type(self).__name__
+        if type(threshold) is not int or threshold < 1:
+            raise InvalidSetting(owner, "threshold", threshold, "give a number from 1")
+        if score is not None and not callable(score):
+            raise InvalidSetting(owner, "score", score, "give a function of the task")
+        self._threshold = threshold
+        self._score = score or score_task
+
+    def wrap_model_call(self, request: ModelRequest[Any], handler: Callable[..., Any]) -> Any:
+        """Tell the agent what the task is worth, and take the tools that do not fit."""
+        return handler(self._change(request))
+
+    async def awrap_model_call(
+        self, request: ModelRequest[Any], handler: Callable[..., Awaitable[Any]]
+    ) -> Any:
+        """Async version of `wrap_model_call`."""
+        return await handler(self._change(request))
+
+    def _change(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
+        tasks = [message for message in request.messages if isinstance(message, HumanMessage)]
+        points = self._score(str(tasks[-1].text) if tasks else "")
+        delegates = points >= self._threshold
+        text = load_governance_texts()["delegate" if delegates else "do"]
+        text = fill_text(text, points=str(points), threshold=str(self._threshold))
+        tools = [tool for tool in request.tools if delegates or not _hands_on(tool)]
+        return request.override(system_message=_add_text(request, text), tools=tools)
+
+
+def score_task(task: str) -> int:
+    """Return the points of a task: one for each step that it names, and for every 20 words.
+
+    Examples:
+        >>> score_task("Find a hotel")
+        1
+        >>> score_task("Find a hotel and a train, then book both, and write to Ann")
+        4
+    """
+    steps = [step for step in _STEP.split(task) if step.strip()]
+    return len(steps) + len(task.split()) // 20
+
+
+def _is_first_reply(messages: list[BaseMessage]) -> bool:
+    """Return whether the last message is a reply to a task that has no plan yet."""
+    if len(messages) < 2 or not isinstance(messages[-1], AIMessage):
+        return False
+    before = messages[-2]
+    is_proceeding = before.text == load_governance_texts()["proceed"]
+    return isinstance(before, HumanMessage) and not is_proceeding
+
+
+def _add_text(request: ModelRequest[Any], text: str) -> SystemMessage:
+    system = request.system_message
+    if system is None:
+        return SystemMessage(text)
+    if isinstance(system.content, str):
+        return system.model_copy(update={"content": f"{system.content}\n\n{text}"})
+    return system.model_copy(update={"content": [*system.content, {"type": "text", "text": text}]})
+
+
+def _hands_on(tool: Any) -> bool:
+    function = tool.get("function") if isinstance(tool, dict) else None
+    is_delegating = isinstance(function, dict) and function.get("name") in DELEGATING_TOOLS
+    return is_delegating or isinstance(tool, SubordinateTool)

@@ -1,29 +1,40 @@
-"""`LevelMiddleware`: the middleware of one agent; `CallChain`: their wraps around a call.
-
-A chain knows who has raised an exception first: the error of a middleware is named for it, while
-that of the model or the tool goes on as it is. An interrupt that a middleware swallows is its
-error, too.
-"""
+"""LangChain's middleware at a level: its state, its hooks as nodes, and its conversation."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import wraps
-from typing import Annotated, Any, NotRequired, Required, get_args, get_origin, get_type_hints
+from functools import partial, wraps
+from typing import Annotated, Any, NotRequired, Required, cast, get_args, get_origin, get_type_hints
 
 from langchain.agents.middleware.types import AgentMiddleware, OmitFromSchema
+from langchain_core.messages import AIMessage, BaseMessage, RemoveMessage, convert_to_messages
+from langchain_core.runnables import RunnableConfig
 from langgraph.channels import EphemeralValue
 from langgraph.errors import GraphBubbleUp
+from langgraph.graph.message import REMOVE_ALL_MESSAGES, add_messages
+from langgraph.runtime import get_runtime
+from langgraph.types import Command
 from typing_extensions import TypedDict
 
+from echelons.delegation.mail import get_mailboxes
 from echelons.errors import ConfigurationError, EchelonsError, middleware_failed
-from echelons.identity.failures import get_failure_log
-from echelons.identity.lineage import Identity, require_identity
+from echelons.guards.gate import HALT_KEY, Halt, get_gate
 from echelons.langgraph_internals import parent_config
+from echelons.nodes.base_node import Node
+from echelons.nodes.messages import accept_message
+from echelons.nodes.planning.relay import build_direct_update, join_parts
+from echelons.nodes.planning.tool_calls import assign_call_ids
+from echelons.nodes.tool_execution.async_only import arun_function, run_function
+from echelons.nodes.tool_execution.current_request import find_payload
+from echelons.plans import Plan, PlanStep, arun_plan_steps, run_plan_steps
+from echelons.run_context import get_context
 from echelons.text.error_lines import describe_failure
 from echelons.text.input_limits import shorten_repr
-from echelons.tree.names import PATH_SEPARATOR
+from echelons.tree.failures import get_failure_log
+from echelons.tree.lineage import RETURNED_KEY, Identity, require_identity
+from echelons.tree.names import PATH_SEPARATOR, PRIVATE_KEYS
+from echelons.tree.thread_history import Past, ThreadHistory, build_past_step
 
 _BASE_KEYS = frozenset({"messages", "jump_to", "structured_response"})
 """Keys of LangChain's own state that are no middleware's."""
@@ -300,3 +311,232 @@ class _ChainRun:
 
     def _fail(self, name: str, why: str) -> ConfigurationError:
         return build_failure(self._config, name, self._hook, why)
+
+
+def build_hook_state(
+    past: Past, state: Mapping[str, Any], config: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return a level's state as a hook sees it: all messages of the thread, and its input."""
+    shown = {key: value for key, value in state.items() if key not in PRIVATE_KEYS}
+    payload = find_payload(config, state["messages"])
+    # A text that is no input, which a graph around the tree may give, has none.
+    if payload is not None or get_context(config).contract:
+        shown["payload"] = payload
+    return {**shown, "messages": [*past.messages, *state["messages"]]}
+
+
+def find_foreign_key(update: Mapping[str, Any], keys: frozenset[str]) -> str:
+    """Return the first key of an update that others must not write; empty if there is none."""
+    return next((str(key) for key in update if key in PRIVATE_KEYS or key not in keys), "")
+
+
+def change_conversation(
+    messages: Any, past: Past, state: Mapping[str, Any], added: Sequence[BaseMessage] = ()
+) -> dict[str, Any]:
+    """Return the update of a level for what a hook has returned under `messages`.
+
+    Raises:
+        NotImplementedError, ValueError: LangChain cannot convert it to messages.
+    """
+    before = [*past.messages, *state["messages"], *added]
+    ids = {message.id for message in before}
+    new = [_complete(message, ids) for message in convert_to_messages(_list_messages(messages))]
+    removes = any(isinstance(message, RemoveMessage) for message in new)
+    earlier = {message.id for message in past.messages}
+    if not removes and earlier.isdisjoint(message.id for message in new):
+        return {"messages": [*added, *new]}
+    held = {message.id for message in (*before, *new)} | {REMOVE_ALL_MESSAGES}
+    # LangGraph refuses to remove a message that is not there.
+    real = [
+        message for message in new if not isinstance(message, RemoveMessage) or message.id in held
+    ]
+    after: list[Any] = [*cast("list[Any]", add_messages(cast("Any", before), cast("Any", real)))]
+    left = {message.id for message in after}
+    gone = sum(message.id not in left for message in before)
+    cut = state.get("cut") or {}
+    is_past_kept = after[: len(past.messages)] == list(past.messages)
+    noted = {
+        "removed": int(cut.get("removed", 0)) + gone,
+        "past": bool(cut.get("past")) or not is_past_kept,
+    }
+    if is_past_kept:
+        return {"messages": [*added, *new], "cut": noted}
+    return {"messages": [RemoveMessage(id=REMOVE_ALL_MESSAGES), *after], "cut": noted}
+
+
+def get_command_update(command: Command[Any]) -> Mapping[str, Any] | None:
+    """Return the update of a command that only updates the state, `None` of any other."""
+    if command.graph or command.goto or command.resume is not None:
+        return None
+    update = command.update
+    return {} if update is None else update if isinstance(update, Mapping) else None
+
+
+def _list_messages(messages: Any) -> list[Any]:
+    """Return what a hook gives as messages as a list; a pair of a role and a text is one."""
+    is_pair = isinstance(messages, tuple) and len(messages) == 2 and isinstance(messages[0], str)
+    return [*messages] if isinstance(messages, list | tuple) and not is_pair else [messages]
+
+
+def mark_returned(message: AIMessage) -> AIMessage:
+    """Return a message of an agent with the mark that no model has written it."""
+    metadata = {**message.response_metadata, RETURNED_KEY: True}
+    return message.model_copy(update={"response_metadata": metadata})
+
+
+def _complete(message: BaseMessage, ids: Collection[str | None]) -> BaseMessage:
+    whole = accept_message(message, {})
+    if not isinstance(whole, AIMessage):
+        return whole
+    whole = assign_call_ids(whole)
+    return whole if whole.id in ids else mark_returned(whole)
+
+
+JUMPS = ("model", "tools", "end")
+"""Where a hook may jump."""
+
+
+class HookNode(Node):
+    """The node of one hook of one middleware."""
+
+    def __init__(
+        self,
+        middleware: AgentMiddleware[Any, Any],
+        hook: str,
+        history: ThreadHistory,
+        state_keys: frozenset[str],
+        direct_tools: frozenset[str] = frozenset(),
+    ) -> None:
+        self.node_name = f"{middleware.name}.{hook}"
+        super().__init__(self.node_name)
+        self._owner = middleware.name
+        self._hook = hook
+        self._history = history
+        self._state_keys = state_keys
+        # Tools whose results are the agent's answer.
+        self._direct_tools = direct_tools
+        forms = [form for form in (hook, f"a{hook}") if defines(middleware, form)]
+        self._sync: Any = getattr(middleware, forms[0])
+        self._async: Any = getattr(middleware, forms[-1])
+        marks = (getattr(form, "__can_jump_to__", ()) for form in (self._sync, self._async))
+        self.jumps: tuple[str, ...] = tuple(next(filter(None, marks), ()))
+
+    def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
+        """Run the hook and return its update."""
+        return run_plan_steps(self._plan(input, config or {}))
+
+    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
+        """Async version of `invoke`."""
+        return await arun_plan_steps(self._plan(input, config or {}))
+
+    def _plan(self, input: Any, config: RunnableConfig) -> Plan[dict[str, Any]]:
+        joined = join_parts(input, require_identity(config))
+        if self._comes_before_no_model(joined.state, config):
+            mailboxes = get_mailboxes(get_gate(config))
+            read = PlanStep(partial(mailboxes.read, config), partial(mailboxes.aread, config))
+            # What was said to the agent meanwhile, its model has to read.
+            if not (mailboxes.has_mail and (yield read)):
+                return {"unhooked": True}
+        past: Past = yield build_past_step(self._history, input.get("previous"), config)
+        past = past.hide_cut(input)
+        state, runtime = build_hook_state(past, joined.state, config), get_runtime()
+        hook = partial(self._sync, state, runtime), partial(self._async, state, runtime)
+        try:
+            done = yield PlanStep(
+                partial(run_function, hook[0], config), partial(arun_function, hook[1], config)
+            )
+        except Exception as error:
+            raise self._name_failure(error, config) from error
+        update = self._read(done, past, joined.state, config)
+        return joined.rebase_update(update) if update else {}
+
+    def _comes_before_no_model(self, state: Mapping[str, Any], config: RunnableConfig) -> bool:
+        """Return whether tools have given the answer, so that the model will not be called."""
+        tools = self._direct_tools
+        return bool(
+            tools
+            and self._hook == "before_model"
+            and build_direct_update(state["messages"], tools, require_identity(config))
+        )
+
+    def _read(
+        self, done: Any, past: Past, state: Mapping[str, Any], config: RunnableConfig
+    ) -> dict[str, Any]:
+        """Return the update of the level for what the hook has returned."""
+        if done is None or isinstance(done, Halt):
+            # `reason` asks the gate again, and ends.
+            return {}
+        update = get_command_update(done) if isinstance(done, Command) else done
+        if not isinstance(update, Mapping):
+            raise self._fail(f"it returned {shorten_repr(done)}, which is no update", config)
+        changes = dict(update)
+        jump = changes.pop("jump_to", None)
+        if foreign := find_foreign_key(changes, self._state_keys):
+            why = f"it updates {foreign!r}, which is not in the state; declare it in state_schema"
+            raise self._fail(why, config)
+        if "messages" in changes:
+            try:
+                changes |= change_conversation(changes["messages"], past, state)
+            except (NotImplementedError, TypeError, ValueError) as error:
+                raise self._fail(error, config) from error
+        if jump is not None:
+            changes |= self._read_jump(jump, state, config)
+        return changes
+
+    def _read_jump(
+        self, jump: Any, state: Mapping[str, Any], config: RunnableConfig
+    ) -> dict[str, Any]:
+        if jump not in JUMPS:
+            listed = ", ".join(map(repr, JUMPS))
+            raise self._fail(f"it jumps to {shorten_repr(jump)}; give {listed}", config)
+        if jump not in self.jumps:
+            why = (
+                f"it jumps to {jump!r} undeclared; decorate it @hook_config(can_jump_to=[{jump!r}])"
+            )
+            raise self._fail(why, config)
+        if is_halted(state):
+            return {}
+        # A report that the agent has made would end it nevertheless.
+        back = {"response": None} if jump != "end" and state.get("response") else {}
+        return {"jump_to": jump, **back}
+
+    def _name_failure(self, error: Exception, config: RunnableConfig) -> Exception:
+        if isinstance(error, GraphBubbleUp | EchelonsError):
+            raise error
+        return self._fail(error, config)
+
+    def _fail(self, why: str | Exception, config: RunnableConfig) -> EchelonsError:
+        return build_failure(config, self._owner, self._hook, why)
+
+
+class HookEdge(Node):
+    """The edge after the node of a hook: where it has jumped, or the next step."""
+
+    def __init__(
+        self, name: str, onward: str | Node, loop: str, exit_node: str, sends: Node
+    ) -> None:
+        super().__init__(f"after_{name}")
+        self._onward = onward
+        self._loop = loop
+        self._exit = exit_node
+        self._sends = sends
+
+    def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
+        """Return the sends, or the name of the next node."""
+        match input.get("jump_to"):
+            case "model":
+                return self._loop
+            case "end":
+                return self._exit
+            case "tools":
+                return self._sends.invoke(input, config)
+        if isinstance(self._onward, str):
+            return self._onward
+        return self._onward.invoke(input, config)
+
+
+def is_halted(state: Mapping[str, Any]) -> bool:
+    """Return whether a segment has been ended from outside, such as by a limit."""
+    last = state["messages"][-1] if state["messages"] else None
+    response = state.get("response") or {}
+    return HALT_KEY in response or (last is not None and HALT_KEY in last.response_metadata)

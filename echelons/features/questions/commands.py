@@ -156,7 +156,7 @@ def _print_questions(
     saver: SqliteCheckpointer, statuses: list[RootStatus], place: ThreadOptions, how: OutputOptions
 ) -> bool:
     """Print the questions of some threads; return whether there are any."""
-    from echelons.checkpoints.tree_control.agent_aliases import list_aliases_by_path
+    from echelons.checkpoints.coordination.agent_aliases import list_aliases_by_path
 
     for status in statuses:
         database.print_damage(status.root)
@@ -282,7 +282,7 @@ def _build_value(
     question: Question, words: str, json_value: bool, result: str | None, message: str | None
 ) -> Any:
     """Return the answer that the options make of its words."""
-    from echelons.effects.journal import is_outcome_question
+    from echelons.delegation.effects import is_outcome_question
 
     value: Any = read_text(words)
     if json_value:

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from langchain_core.messages import BaseMessage, ToolCall
 
-from echelons.delegation.roster import build_entry, find_changes, read_roster
-from echelons.delegation.spawned_agents import MAX_ROLE
+from echelons.delegation.spawned_agents import MAX_ROLE, build_entry, find_changes, read_roster
 from echelons.features.feature import (
     AgentHooks,
     AgentStep,
@@ -17,14 +16,13 @@ from echelons.features.feature import (
     Outcome,
     Place,
 )
-from echelons.features.memory.window import find_summaries, find_window
+from echelons.features.memory.prompt_memory import find_summaries, find_window
 from echelons.guards.dismissals import get_dismissals
-from echelons.guards.spawn import Spawn
-from echelons.identity.lineage import derive_message_id
+from echelons.guards.permissions import Spawn
 from echelons.models.fitting import build_roster_notice
 from echelons.models.hidden_messages import leave_out_hidden
+from echelons.nodes.planning.call_arguments import DelegatingTool
 from echelons.nodes.planning.final_answer import is_paused
-from echelons.nodes.planning.request_fields import DelegatingTool
 from echelons.nodes.planning.spawn_plan import (
     SpawnPlan,
     SpawnRules,
@@ -32,6 +30,7 @@ from echelons.nodes.planning.spawn_plan import (
     accept_spawn,
 )
 from echelons.plans import Plan
+from echelons.tree.lineage import derive_message_id
 from echelons.tree.names import PATH_SEPARATOR, SPAWN_SUBORDINATE
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from echelons.guards.permissions import ALL_GRANTED, Grant
 from echelons.run_context import get_context
 
 if TYPE_CHECKING:
-    from echelons.features.workspace.store import LedgerChanges, TreeWorkspace
+    from echelons.features.workspace.feature import LedgerChanges, TreeWorkspace
 
 MAX_CHANGES: Final = 1000
 """Files that an agent may change between two merges."""

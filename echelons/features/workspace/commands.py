@@ -67,8 +67,8 @@ def _open_changes(name: str, folder: Path | None, place: DatabaseOptions) -> Ite
     Raises:
         WorkspaceError: Neither names one.
     """
+    from echelons.features.workspace.feature import find_changing_agents, find_root
     from echelons.features.workspace.files import Workspace
-    from echelons.features.workspace.store import find_changing_agents, find_root
 
     with database.open_database(place.db) as saver:
         thread = database.OpenThread(saver, database.find_root(saver, name))
@@ -90,7 +90,7 @@ def changes(
     how: OutputOptions,
 ) -> None:
     """Show what the agents of a thread would change in the workspace, as a diff."""
-    from echelons.features.workspace.store import list_changes
+    from echelons.features.workspace.feature import list_changes
 
     with _open_changes(thread, workspace, place) as opened:
         label, root = opened.thread.label, opened.workspace.root
@@ -123,7 +123,7 @@ def merge(
 
     Killed in the middle, it goes on when it is called again.
     """
-    from echelons.features.workspace.store import merge_agent_changes
+    from echelons.features.workspace.feature import merge_agent_changes
 
     with _open_changes(thread, workspace, place) as opened:
         label, root, agent = opened.thread.label, opened.workspace.root, opened.choose_agent(path)
@@ -159,7 +159,7 @@ def discard(  # noqa: PLR0913  its options
     how: OutputOptions,
 ) -> None:
     """Forget what an agent would change in the workspace. It cannot be restored."""
-    from echelons.features.workspace.store import discard_changes
+    from echelons.features.workspace.feature import discard_changes
 
     with _open_changes(thread, workspace, place) as opened:
         label, agent = opened.thread.label, opened.choose_agent(path)

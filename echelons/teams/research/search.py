@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Final
 
-from echelons.teams.research.outline import Block, Outline, TextRow
+from echelons.teams.research.documents import Block, Outline, TextRow
 from echelons.teams.research.survey import LIGHT_STEMS, Vocabulary, compute_idf
 from echelons.text.stemming import extract_stems, remove_accents
 

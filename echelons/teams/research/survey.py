@@ -12,16 +12,16 @@ from pathlib import Path
 from typing import Final
 
 from echelons.checkpoints.default_path import expand_home
-from echelons.teams.research.corpus import (
+from echelons.teams.research.documents import (
     Document,
     DocumentFolder,
     ProgressTracker,
     SkippedFile,
     build_folder_tree,
+    parse_outline,
     read_documents,
     track_silently,
 )
-from echelons.teams.research.outline import parse_outline
 from echelons.text.stemming import STOPWORDS, count_words, extract_stems, extract_words, stem
 
 MOST_DOCUMENT_WORDS: Final = 40

@@ -1,6 +1,6 @@
 """The sample team `search`: providers of hits, asked one after the other, and one agent."""
 
-from echelons.teams.search.hits import SearchHit
+from echelons.teams.search.hits import QueryKind, SearchHit, SearchInput, classify_query
 from echelons.teams.search.providers import (
     ArxivProvider,
     FolderProvider,
@@ -14,9 +14,7 @@ from echelons.teams.search.providers import (
     search_web,
     search_wikipedia,
 )
-from echelons.teams.search.queries import QueryKind, SearchInput, classify_query
-from echelons.teams.search.search_service import SearchService, build_search_tool
-from echelons.teams.search.team import build_search_team, team
+from echelons.teams.search.team import SearchService, build_search_team, build_search_tool, team
 
 __all__ = [
     "ArxivProvider",

@@ -18,24 +18,23 @@ from xml.etree import ElementTree as ET
 from langchain_core.tools import BaseTool, StructuredTool
 from pydantic import ValidationError
 
-from echelons.effects.journal import effect
+from echelons.delegation.effects import effect
 from echelons.errors import ToolRefusal, missing_extra, search_failed
-from echelons.teams.research.library import DocumentLibrary, map_agent_paths
 from echelons.teams.research.search import parse_question
 from echelons.teams.research.survey import Survey, survey
-from echelons.teams.research.tools import DocumentSearch
+from echelons.teams.research.team import DocumentLibrary, DocumentSearch, map_agent_paths
 from echelons.teams.search.hits import (
     LONGEST_SNIPPET,
     LONGEST_TITLE,
     SearchHit,
+    SearchInput,
     clean_text,
+    extract_keywords,
     format_hits,
     merge_hits,
 )
-from echelons.teams.search.queries import SearchInput, extract_keywords
-from echelons.tools.answers import raise_refusals
-from echelons.tools.http_get import FetchPolicy, fetch
-from echelons.tools.url_rules import HostRules
+from echelons.tools.http_get import FetchPolicy, HostRules, fetch
+from echelons.tools.text_lines import raise_refusals
 
 USER_AGENT: Final = "echelons-search/0.1"
 MOST_BYTES: Final = 5_000_000

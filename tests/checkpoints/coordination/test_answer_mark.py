@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from echelons import SqliteCheckpointer
-from echelons.checkpoints.coordination.answer_mark import AnswerMark, mark_answers_left
+from echelons.checkpoints.coordination.turns import AnswerMark, mark_answers_left
 from echelons.checkpoints.ledger import build_key
 
 

@@ -11,11 +11,7 @@ from pathlib import Path
 import pytest
 
 from echelons import SqliteCheckpointer
-from echelons.checkpoints.coordination.circuit_breakers import (
-    CircuitStatus,
-    TreeBreakers,
-    list_circuits,
-)
+from echelons.checkpoints.coordination.candidates import CircuitStatus, TreeBreakers, list_circuits
 from echelons.checkpoints.ledger import Ledger, MemoryLedger
 from echelons.guards.circuit_breaker import (
     AttemptOutcome,
@@ -107,7 +103,7 @@ def test_a_circuit_survives_the_death_of_its_process(
     script = f"""
 import os, signal
 from echelons import SqliteCheckpointer
-from echelons.checkpoints.coordination.circuit_breakers import TreeBreakers
+from echelons.checkpoints.coordination.candidates import TreeBreakers
 from echelons.guards.circuit_breaker import AttemptOutcome
 breakers = TreeBreakers(SqliteCheckpointer({str(tmp_path / "t.sqlite")!r}).ledger)
 for _ in range(3):

@@ -13,11 +13,11 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
 
 from echelons import Agent, SqliteCheckpointer
-from echelons.checkpoints.coordination import effect_journal
-from echelons.checkpoints.coordination.effect_journal import LedgerJournal, build_call_key
+from echelons.checkpoints.coordination import journal
+from echelons.checkpoints.coordination.journal import LedgerJournal, build_call_key
 from echelons.checkpoints.coordination.turns import Turn
 from echelons.checkpoints.ledger import build_key, get_ledger
-from echelons.effects.journal import (
+from echelons.delegation.effects import (
     CallQuestion,
     CallState,
     EffectCall,
@@ -240,7 +240,7 @@ def test_entries_do_not_pile_up_in_a_file() -> None:
 
 
 def test_a_foreign_saver_keeps_only_the_latest_results(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(effect_journal, "MAX_KEPT_RESULTS", 4)
+    monkeypatch.setattr(journal, "MAX_KEPT_RESULTS", 4)
     saver = InMemorySaver()
 
     for number in range(10):

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from echelons import SqliteCheckpointer
-from echelons.checkpoints.coordination.race_ledger import TreeRaces, plan_has_lost
+from echelons.checkpoints.coordination.candidates import TreeRaces, plan_has_lost
 from echelons.checkpoints.ledger import Ledger, MemoryLedger, build_key
 from echelons.checkpoints.queries import run_plan
-from echelons.delegation.race import RaceEntry
+from echelons.delegation.join import RaceEntry
 from echelons.errors import LeaseLost, UnreadableRecord
 
 

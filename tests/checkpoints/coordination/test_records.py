@@ -8,8 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from echelons.checkpoints.coordination.branches import Branch, build_branch
-from echelons.checkpoints.coordination.records import Records, Versions, move_records
+from echelons.checkpoints.coordination.records import (
+    Branch,
+    Records,
+    Versions,
+    build_branch,
+    move_records,
+)
 from echelons.checkpoints.ledger import MemoryLedger, Transaction
 from echelons.errors import LedgerDamaged
 

@@ -12,7 +12,7 @@ import pytest
 
 from echelons import SqliteCheckpointer
 from echelons.checkpoints.ledger import Ledger, MemoryLedger, SqliteLedger
-from echelons.checkpoints.ledger.records import MAX_RECORD_SIZE
+from echelons.checkpoints.ledger.transaction import MAX_RECORD_SIZE
 
 KINDS = ("memory", "file", "file in threads", "no file")
 NOON = datetime(2031, 5, 17, 12, 0, tzinfo=UTC)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from echelons import SqliteCheckpointer
 from echelons.checkpoints.ledger import Ledger, SqliteLedger
-from echelons.checkpoints.ledger.records import (
+from echelons.checkpoints.ledger.transaction import (
     ANY_RECORD,
     MAX_NAME_SIZE,
     MAX_NESTING,

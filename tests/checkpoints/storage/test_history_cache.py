@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
-from echelons.checkpoints.storage.history_cache import CopyOnReadMessages
+from echelons.checkpoints.storage.cached_saver import CopyOnReadMessages
 
 
 def build_messages() -> list[BaseMessage]:

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from echelons.checkpoints.storage.json_text import to_json_text, to_sanitized_json
-from echelons.text.sanitize import sanitize_value
+from echelons.checkpoints.storage.serde import to_json_text, to_sanitized_json
+from echelons.text.error_lines import sanitize_value
 
 anything = st.recursive(
     st.none()

@@ -17,8 +17,7 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 from echelons import Agent, Session, SqliteCheckpointer, ThreadStore
 from echelons.checkpoints.ledger import SqliteLedger
 from echelons.checkpoints.open import open_existing
-from echelons.checkpoints.storage.migrations import MIGRATION_STEPS, migrate
-from echelons.checkpoints.storage.schema import EVENTS_SCHEMA
+from echelons.checkpoints.storage.schema import EVENTS_SCHEMA, MIGRATION_STEPS, migrate
 from echelons.errors import StorageError
 from echelons.testing import ScriptedModel
 from tests.error_codes import raises_code
@@ -187,7 +186,7 @@ def test_a_step_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: pytest.Mo
     before = schema(database)
     broken = (*MIGRATION_STEPS, "CREATE TABLE half (id);\nINSERT INTO nowhere VALUES (1);")
     with monkeypatch.context() as patch:
-        patch.setattr("echelons.checkpoints.storage.migrations.MIGRATION_STEPS", broken)
+        patch.setattr("echelons.checkpoints.storage.schema.MIGRATION_STEPS", broken)
         with pytest.raises(StorageError, match="nowhere"):
             SqliteCheckpointer(database)
 

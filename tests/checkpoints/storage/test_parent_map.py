@@ -15,8 +15,8 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command, interrupt
 
 from echelons import Agent, SqliteCheckpointer
-from echelons.checkpoints.storage import parent_map
-from echelons.checkpoints.storage.parent_map import complete_parents
+from echelons.checkpoints.storage import rows
+from echelons.checkpoints.storage.rows import complete_parents
 from echelons.testing import Call, ScriptedModel, delegate
 
 DEPTH = 5
@@ -109,7 +109,7 @@ def test_rows_that_a_second_process_stores_are_read_with_all_too(path: Path) -> 
 
 
 def test_rows_with_the_whole_map_read_on(path: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr(parent_map.ParentMap, "shorten", lambda _, __, parents: parents)
+    monkeypatch.setattr(rows.ParentMap, "shorten", lambda _, __, parents: parents)
     with Noting(path) as old:
         asked(old)
         assert max(map(len, kept(old))) == 2 * (DEPTH - 1)

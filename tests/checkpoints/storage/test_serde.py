@@ -39,8 +39,7 @@ from pydantic import BaseModel, Field, SecretStr
 from typing_extensions import TypedDict
 
 from echelons import Agent, Session, SqliteCheckpointer
-from echelons.checkpoints.storage.serde import MAX_VALUE_DEPTH, AllowlistSerializer
-from echelons.checkpoints.storage.type_codecs import SNAPSHOT
+from echelons.checkpoints.storage.serde import MAX_VALUE_DEPTH, SNAPSHOT, AllowlistSerializer
 from echelons.delegation.request import DelegationResponse, Status
 from echelons.errors import CheckpointTampered, NotStorable
 from echelons.testing import ScriptedModel, delegate

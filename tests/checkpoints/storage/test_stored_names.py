@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from echelons import Limits, Question, Result, RunEvent
-from echelons.checkpoints.storage.serde import AllowlistSerializer
-from echelons.checkpoints.storage.type_codecs import CODECS_BY_KEY
+from echelons.checkpoints.storage.serde import CODECS_BY_KEY, AllowlistSerializer
 from echelons.delegation import DelegationRequest, DelegationResponse, Status, Usage
 from echelons.runtime.run_events import RunEventKind
 

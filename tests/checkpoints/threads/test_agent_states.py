@@ -13,14 +13,14 @@ import pytest
 
 from benchmarks.registry import build_wide_tree
 from echelons import Session, SqliteCheckpointer
-from echelons.checkpoints.coordination.control_orders import ControlOrders
+from echelons.checkpoints.coordination.orders import ControlOrders
 from echelons.checkpoints.threads.agent_states import TreeSnapshot
 from echelons.checkpoints.threads.pending_work import Question
 from echelons.checkpoints.threads.trace import LinkState, Trace, TracedRequest
 from echelons.delegation.request import DelegationRequest, Status
 from echelons.guards.dismissals import Dismissal, Dismissals
-from echelons.identity.lineage import derive_agent_id
 from echelons.tree.agent_registry import AgentKind, AgentRegistry
+from echelons.tree.lineage import derive_agent_id
 from tests.proof import sample
 
 

@@ -14,7 +14,7 @@ from langgraph.checkpoint.base import BaseCheckpointSaver
 
 from echelons import Agent, ThreadStore, effect
 from echelons.checkpoints.ledger import build_key, get_ledger
-from echelons.checkpoints.threads.late_results import LATE_KEY, UNKNOWN_OUTCOME_TEXT
+from echelons.checkpoints.threads.graph_state import LATE_KEY, UNKNOWN_OUTCOME_TEXT
 from echelons.delegation.policy import DelegationPolicy
 from echelons.delegation.request import DelegationResponse
 from echelons.testing import Call, FakeClock, ScriptedModel, delegate

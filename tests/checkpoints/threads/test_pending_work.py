@@ -20,7 +20,7 @@ from echelons.checkpoints.threads.pending_work import (
     is_finished,
 )
 from echelons.checkpoints.threads.thread_status import read_thread_status
-from echelons.nodes.dispatch import MAX_NODES
+from echelons.nodes.subordinate import MAX_NODES
 from echelons.testing import Call, ScriptedModel, delegate
 
 TASK: Any = {"messages": [("user", "plan")]}

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from echelons.checkpoints.coordination.control_orders import (
-    ORDERS,
-    ControlOrders,
-    is_under,
-    read_orders,
-)
+from echelons.checkpoints.coordination.orders import ORDERS, ControlOrders, is_under, read_orders
 from echelons.checkpoints.ledger import MemoryLedger
 from echelons.checkpoints.thread_events import WriteLocation
-from echelons.checkpoints.threads.stop_and_pause import lift_pauses
+from echelons.checkpoints.threads.control import lift_pauses
 from echelons.guards.gate import Halt, Pause
 
 

@@ -12,10 +12,16 @@ from langgraph.types import interrupt
 
 from echelons import Agent, DelegationResponse, SqliteCheckpointer, Status, ThreadStore
 from echelons.checkpoints.queries import OneCheckpoint
-from echelons.checkpoints.threads.thread import Thread
-from echelons.checkpoints.threads.trace import CUT_SHORT, LinkState, Trace, build_trace, list_links
-from echelons.identity.lineage import THREADS_KEY
+from echelons.checkpoints.threads.trace import (
+    CUT_SHORT,
+    LinkState,
+    Thread,
+    Trace,
+    build_trace,
+    list_links,
+)
 from echelons.testing import Call, ScriptedModel, delegate
+from echelons.tree.lineage import THREADS_KEY
 
 CONFIG: Any = {"configurable": {"thread_id": "t"}}
 

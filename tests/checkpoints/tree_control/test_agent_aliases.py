@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from langgraph.checkpoint.memory import InMemorySaver
 
 from echelons import Session, SqliteCheckpointer
+from echelons.checkpoints.coordination.agent_aliases import assign_alias, list_aliases
 from echelons.checkpoints.ledger import Ledger, MemoryLedger, Transaction, build_key, get_ledger
-from echelons.checkpoints.tree_control.agent_aliases import assign_alias, list_aliases
 from echelons.errors import LedgerDamaged
-from echelons.identity.lineage import derive_agent_id
+from echelons.tree.lineage import derive_agent_id
 from echelons.tree.name_themes import NameTheme, load_theme
 from tests.fork_server import REPOSITORY, ForkServer
 from tests.proof import sample

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import pytest
 
 from echelons import SqliteCheckpointer
+from echelons.checkpoints.coordination.dismissal_ledger import DismissalLog, commit_dismissal
 from echelons.checkpoints.ledger import build_key
 from echelons.checkpoints.thread_events import WriteLocation
-from echelons.checkpoints.tree_control.dismissal_ledger import DismissalLog, commit_dismissal
 from echelons.guards.dismissals import Dismissal
 
 THREAD = "t"

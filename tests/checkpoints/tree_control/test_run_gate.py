@@ -14,14 +14,13 @@ from langchain_core.messages import AIMessage
 from langgraph.errors import GraphDrained
 
 from echelons import Limits, SqliteCheckpointer
-from echelons.checkpoints.coordination.answer_mark import AnswerMark, mark_answers_left
-from echelons.checkpoints.coordination.change_signals import get_signals
-from echelons.checkpoints.coordination.control_orders import ORDERS, ControlOrders
+from echelons.checkpoints.coordination.gate import TreeGate
+from echelons.checkpoints.coordination.orders import ORDERS, ControlOrders, get_signals
+from echelons.checkpoints.coordination.turns import AnswerMark, mark_answers_left
 from echelons.checkpoints.ledger import Fence, Ledger, MemoryLedger, build_key, get_ledger
-from echelons.checkpoints.tree_control.run_gate import TreeGate
 from echelons.errors import LeaseLost, StorageError
 from echelons.guards.gate import Halt, Pause, ScopedGate, Step
-from echelons.identity.lineage import Identity
+from echelons.tree.lineage import Identity
 
 ROOT = Identity(agent="head", path=("head",), thread_id="t", tree="x", turn="1")
 

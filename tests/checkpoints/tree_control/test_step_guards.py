@@ -8,15 +8,14 @@ from typing import Any
 import pytest
 
 from echelons import Agent, Limits
-from echelons.checkpoints.coordination.control_orders import ORDERS, ControlOrders
+from echelons.checkpoints.coordination.gate import METER, TreeGate
+from echelons.checkpoints.coordination.orders import ORDERS, ControlOrders
 from echelons.checkpoints.ledger import MemoryLedger, Transaction
-from echelons.checkpoints.tree_control.run_gate import TreeGate
-from echelons.checkpoints.tree_control.usage_meter import METER
 from echelons.features.feature import GateScope
 from echelons.features.registry import open_guards
 from echelons.guards.gate import Halt, Pause, Step, StepGuard
-from echelons.identity.lineage import Identity
 from echelons.run_context import NO_CONTEXT
+from echelons.tree.lineage import Identity
 
 ROOT = Identity("head", ("head",), "t", "tree", turn="1")
 CONFIG = {"metadata": {"agent_path": "head"}, "configurable": {}}

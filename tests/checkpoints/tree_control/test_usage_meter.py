@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from echelons import Limits
+from echelons.checkpoints.coordination.gate import Meter
 from echelons.checkpoints.ledger import MemoryLedger
-from echelons.checkpoints.tree_control.usage_meter import Meter
 from echelons.guards.gate import Halt, Step
 from echelons.testing import FakeClock
 

@@ -21,7 +21,7 @@ from typing import Any
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from echelons import Agent, Decision, Permissions, Result, Session, SqliteCheckpointer
-from echelons.checkpoints.coordination.effect_journal import LedgerJournal
+from echelons.checkpoints.coordination.journal import LedgerJournal
 from echelons.testing import Call, ScriptedModel, delegate
 from echelons.testing.crash import Count, Death, Watch, die, fork, watched
 from tests.crash.drivers.trials import WORLDS, Report, place_in, spread

@@ -16,8 +16,8 @@ from typing import Any
 from langchain_core.messages import AIMessage, BaseMessage
 
 from echelons import Agent, Permissions, Question, Session, Spawn, SqliteCheckpointer
+from echelons.checkpoints.coordination.dismissal_ledger import DISMISSAL
 from echelons.checkpoints.ledger import build_key
-from echelons.checkpoints.tree_control.dismissal_ledger import DISMISSAL
 from echelons.testing import Call, ScriptedModel, delegate
 from tests.crash.drivers.trials import main
 from tests.crash.drivers.trip import Place

@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from echelons import Result, Session, SqliteCheckpointer
-from echelons.checkpoints.coordination.race_ledger import TreeRaces
-from echelons.delegation.race import RaceEntry
-from echelons.graphs.invocation import entry
+from echelons.checkpoints.coordination.candidates import TreeRaces
+from echelons.delegation.join import RaceEntry
+from echelons.graphs import entry
 from echelons.testing.crash import Count, Death, Watch, die, fork, watched
 from tests.crash.drivers.trials import WORLDS, Report, place_in, spread
 from tests.crash.drivers.trip import Place

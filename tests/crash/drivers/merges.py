@@ -21,8 +21,8 @@ from typing import Any
 from echelons import SqliteCheckpointer
 from echelons.errors import FileRefused
 from echelons.features.workspace.changes import Changeset, merge_changes
+from echelons.features.workspace.feature import LedgerChanges
 from echelons.features.workspace.files import Workspace
-from echelons.features.workspace.store import LedgerChanges
 from echelons.testing.crash import Count, Death, Watch, die, fork, watched
 
 FILE_EVENTS = frozenset({"open", "os.rename", "os.remove", "os.mkdir", "os.listdir", "os.scandir"})

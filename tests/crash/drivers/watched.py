@@ -22,7 +22,7 @@ from typing import Any
 from langchain_core.messages import BaseMessage
 
 from echelons import Agent, Session, SqliteCheckpointer
-from echelons.checkpoints.coordination.control_orders import read_orders
+from echelons.checkpoints.coordination.orders import read_orders
 from echelons.testing.crash import Count, Death, Watch, fork, watched
 from tests.crash.drivers.trials import WORLDS, Report, place_in, spread
 from tests.crash.drivers.trip import Place

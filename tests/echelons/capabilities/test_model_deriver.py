@@ -21,7 +21,7 @@ from echelons.capabilities import (
     TreeDeriver,
     derive_from_names,
 )
-from echelons.capabilities.deriver import MAX_PROMPT_SHOWN, parse_capabilities
+from echelons.capabilities.capability_map import MAX_PROMPT_SHOWN, parse_capabilities
 from echelons.checkpoints.coordination.capability_cache import CapabilityCache
 from echelons.checkpoints.ledger import MemoryLedger
 from echelons.routing import Router

@@ -8,8 +8,15 @@ from io import StringIO
 
 from rich.console import Console
 
-from echelons.cli.board import AgentBoard, AgentRow, AgentState
-from echelons.cli.views import LiveView, build_table, draw_frame, select_rows
+from echelons.cli.board import (
+    AgentBoard,
+    AgentRow,
+    AgentState,
+    LiveView,
+    build_table,
+    draw_frame,
+    select_rows,
+)
 from echelons.runtime.run_events import RunEvent, RunEventKind
 from echelons.testing import FakeClock
 

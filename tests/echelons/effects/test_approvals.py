@@ -8,7 +8,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from echelons import Decision
-from echelons.effects.approvals import (
+from echelons.delegation.approvals import (
     ApprovalAnswer,
     GuardedCall,
     build_approval_request,

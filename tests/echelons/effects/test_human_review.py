@@ -9,7 +9,7 @@ import pytest
 from langgraph.prebuilt.interrupt import ActionRequest, HumanInterrupt, HumanInterruptConfig
 
 from echelons import Decision
-from echelons.effects.approvals import ReviewedCall, ToolReview, find_review
+from echelons.delegation.approvals import ReviewedCall, ToolReview, find_review
 from echelons.errors import InvalidSetting
 
 ALL = ("approve", "edit", "reject", "respond")

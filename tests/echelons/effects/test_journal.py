@@ -6,7 +6,7 @@ import pytest
 from langchain_core.tools import tool
 
 from echelons import effect
-from echelons.effects.journal import (
+from echelons.delegation.effects import (
     EXAMPLE_ANSWERS,
     MAX_ARGUMENT_LENGTH,
     CallState,

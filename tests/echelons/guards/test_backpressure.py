@@ -9,7 +9,7 @@ from threading import Thread
 
 import pytest
 
-from echelons.guards.backpressure import Backpressure
+from echelons.guards.gate import Backpressure
 
 
 def in_thread(work: Callable[[], object]) -> None:

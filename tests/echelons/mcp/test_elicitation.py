@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from echelons.checkpoints.threads.pending_work import Question
+from echelons.delegation.questions import HUMAN_ANSWER_SCHEMA
 from echelons.errors import InvalidSetting
 from echelons.mcp import HttpServer, StdioServer
 from echelons.mcp.elicitation import (
@@ -17,7 +18,6 @@ from echelons.mcp.elicitation import (
     find_form_fault,
     read_form_answer,
 )
-from echelons.messaging.human_request import HUMAN_ANSWER_SCHEMA
 from echelons.text.json_schema import find_mismatch
 
 

@@ -8,7 +8,7 @@ import pytest
 from langchain_core.messages import ToolMessage
 
 from echelons import Agent, Session, effect
-from echelons.effects.journal import EffectKind, get_effect_kind
+from echelons.delegation.effects import EffectKind, get_effect_kind
 from echelons.errors import McpServerFailed
 from echelons.mcp import open_mcp_tools
 from echelons.testing import Call, ScriptedModel

@@ -7,12 +7,8 @@ from typing import Any
 import pytest
 
 from echelons.delegation import DelegationResponse, Status
+from echelons.delegation.questions import AgentQuestion, format_questions, read_question_value
 from echelons.errors import UnreadableRecord
-from echelons.messaging.agent_question import (
-    AgentQuestion,
-    format_questions,
-    read_question_value,
-)
 
 WHOLE = AgentQuestion(text="Which?", choices=("a", "b"), urgent=True, default="a", addressee="Ann")
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from echelons.messaging.agent_question import read_question_value
-from echelons.messaging.human_request import (
+from echelons.delegation.questions import (
     EARLIER_LENGTH,
     MAX_EARLIER,
     build_human_question,
     is_human_request,
     parse_human_answer,
+    read_question_value,
 )
 
 

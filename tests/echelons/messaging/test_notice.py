@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from echelons.messaging.notice import create_mark, format_notice, remove_mark, remove_mark_deep
+from echelons.delegation.notice import create_mark, format_notice, remove_mark, remove_mark_deep
 
 MARK = "~102938475601"
 WIDE = {ord(digit): 0xFF10 + int(digit) for digit in "0123456789"}

@@ -13,7 +13,7 @@ from langchain_openai import ChatOpenAI
 from openai import Timeout
 from pydantic import SecretStr
 
-from echelons.models.call_timeouts import limit_call, takes_timeout
+from echelons.models.bound_model import limit_call, takes_timeout
 from echelons.run_context import CONTEXT_KEY, RunContext
 from echelons.testing import FakeClock, ScriptedModel
 

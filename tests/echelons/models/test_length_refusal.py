@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from langchain_core.exceptions import ContextOverflowError
 
-from echelons.models.length_refusal import read_length_refusal
+from echelons.models.replies import read_length_refusal
 
 REFUSALS = [
     # OpenAI, Azure, DeepSeek, OpenRouter, older and newer vLLM

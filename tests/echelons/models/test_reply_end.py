@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage
 
-from echelons.models.reply_end import ReplyEnd, read_reply_end
+from echelons.models.replies import ReplyEnd, read_reply_end
 
 
 @pytest.mark.parametrize(

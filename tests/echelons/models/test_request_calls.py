@@ -13,9 +13,9 @@ from langchain_core.runnables import RunnableConfig
 
 from benchmarks.model import QuickModel
 from benchmarks.trees import look_up
-from echelons.models.door.ask import ask
-from echelons.models.door.bound_model import BoundModel
-from echelons.models.door.notices import View, with_view
+from echelons.models.bound_model import BoundModel
+from echelons.models.door import ask
+from echelons.models.notices import View, with_view
 from echelons.plans import run_plan_steps
 
 MOST = 70

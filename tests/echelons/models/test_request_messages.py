@@ -18,9 +18,7 @@ from langchain_core.messages import (
     ToolMessage,
 )
 
-from echelons.models.client_rules import STRICTEST, ClientRules, describe_client
-from echelons.models.request_calls import RAW_ARGUMENTS, UNKNOWN_TOOL
-from echelons.models.request_content import NO_TEXT
+from echelons.models.request_content import NO_TEXT, RAW_ARGUMENTS, UNKNOWN_TOOL
 from echelons.models.request_messages import (
     BEGIN,
     GO_ON,
@@ -28,6 +26,7 @@ from echelons.models.request_messages import (
     RequestBuilder,
     build_request,
 )
+from echelons.models.resolution import STRICTEST, ClientRules, describe_client
 from echelons.testing import ScriptedModel
 
 OPENAI = ClientRules("openai", "openai")

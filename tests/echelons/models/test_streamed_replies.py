@@ -13,8 +13,7 @@ from langchain_openai import ChatOpenAI
 from pydantic import SecretStr
 
 from echelons import Agent, Session
-from echelons.models.reply_end import read_reply_end
-from echelons.models.streamed_replies import read_streams
+from echelons.models.replies import read_reply_end, read_streams
 from echelons.testing import AnthropicServer, OpenAIServer
 
 KEY = SecretStr("k")

@@ -10,7 +10,7 @@ from langchain_openai import ChatOpenAI
 from pydantic import SecretStr, ValidationError
 
 from echelons import Agent, Session
-from echelons.models.reply_end import read_unreadable
+from echelons.models.replies import read_unreadable
 from echelons.testing import Call, OpenAIServer, Reply
 
 

@@ -12,7 +12,7 @@ from langchain_core.tools import BaseTool, tool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
 from echelons.offline.planner import OfflinePlanner
-from echelons.tree.roster import RosterEntry, render_roster
+from echelons.tree.members import RosterEntry, render_roster
 
 Schema = dict[str, Any]
 

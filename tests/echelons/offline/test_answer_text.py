@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from echelons.offline.planner import MAX_REASON_CHARACTERS, plan_reply
 from echelons.offline.team import TeamIndex
-from echelons.offline.toolbox import Toolbox
+from echelons.offline.tool_calls import Toolbox
 from echelons.offline.turn import CallAnswer, PlannerTurn, TaskBrief, TaskContext
 
 

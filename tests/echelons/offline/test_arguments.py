@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from echelons.offline.tool_calls import fill_arguments
-from echelons.offline.toolbox import ToolSpec
+from echelons.offline.tool_calls import ToolSpec, fill_arguments
 from echelons.offline.turn import TaskBrief, TaskContext
 from echelons.offline.words import TokenizedText
 

@@ -21,7 +21,7 @@ from langchain_core.tools import tool
 from pydantic import BaseModel
 
 from echelons.offline.planner import OfflinePlanner, build_message
-from echelons.tree.roster import RosterEntry
+from echelons.tree.members import RosterEntry
 
 TRIP = "Plan a trip to Rome with food for two"
 

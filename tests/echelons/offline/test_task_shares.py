@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from echelons.offline.team import MAX_SUBORDINATES, TeamIndex, parse_team, split_task
 from echelons.offline.words import TokenizedText
-from echelons.tree.roster import RosterEntry, render_roster
+from echelons.tree.members import RosterEntry, render_roster
 
 
 def can(confidence: float, *abilities: str) -> dict[str, float]:

@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from echelons.offline.tool_calls import MAX_TOOLS, ToolChoice, choose_tools
-from echelons.offline.toolbox import ToolSpec
+from echelons.offline.tool_calls import MAX_TOOLS, ToolChoice, ToolSpec, choose_tools
 from echelons.offline.turn import TaskBrief, TaskContext
 
 TEXT = {"type": "string"}

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from echelons.offline.toolbox import ToolParameter
+from echelons.offline.tool_calls import ToolParameter
 from echelons.offline.values import find_moments, find_number, find_when
 
 

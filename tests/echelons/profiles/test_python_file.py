@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from echelons.profiles.python_file import Kind, PythonFile, load_declared, parse_python
-from echelons.profiles.source_files import FolderReader
+from echelons.profiles.settings_file import FolderReader
 from tests.echelons.profiles.conftest import Write
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from echelons import Agent, EchelonsError
 from echelons.profiles.builder import check_team_folder
 from echelons.profiles.reader import read_team
-from echelons.profiles.source_files import MAX_FILE_BYTES
+from echelons.profiles.settings_file import MAX_FILE_BYTES
 from tests.echelons.profiles.conftest import Write
 from tests.error_codes import raises_code
 

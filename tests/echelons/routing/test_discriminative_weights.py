@@ -12,7 +12,7 @@ import pytest
 from echelons import Agent
 from echelons.capabilities import Capability, CapabilityMap
 from echelons.routing import Router
-from echelons.routing.word_weights import (
+from echelons.routing.matcher import (
     FEATURE_KINDS,
     FeatureStatistics,
     WeightExample,

@@ -15,7 +15,7 @@ from langgraph.prebuilt import ToolRuntime
 from langgraph.types import interrupt
 
 from echelons import Agent, RunEvent, Session, Usage
-from echelons.nodes.dispatch import MAX_NODES
+from echelons.nodes.subordinate import MAX_NODES
 from echelons.runtime.run_events import EventTranslator, RunEventKind
 from echelons.testing import Call, Reply, ScriptedModel, delegate, delegate_many, report
 from tests.failure_ids import without_ids

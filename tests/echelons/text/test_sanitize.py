@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from echelons import Agent, Session
 from echelons.checkpoints.storage.serde import AllowlistSerializer
 from echelons.testing import Call, ScriptedModel
-from echelons.text.sanitize import (
+from echelons.text.error_lines import (
     MAX_SANITIZED_DEPTH,
     MAX_TEXT_LENGTH,
     TOO_DEEP_NOTE,

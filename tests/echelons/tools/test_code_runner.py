@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from echelons.effects.journal import EffectKind, get_effect_kind
+from echelons.delegation.effects import EffectKind, get_effect_kind
 from echelons.errors import InvalidSetting
 from echelons.tools import CodeResult, build_code_tool
 from echelons.tools.code_runner import MAX_OUTPUT

@@ -14,12 +14,11 @@ import pytest
 from langchain_core.messages import ToolMessage
 
 from echelons import Agent, Permissions, Session
-from echelons.effects.journal import EffectKind, get_effect_kind
+from echelons.delegation.effects import EffectKind, get_effect_kind
 from echelons.errors import InvalidSetting
 from echelons.testing import Call, ScriptedModel, delegate
 from echelons.tools import build_http_get
-from echelons.tools.http_get import check_redirect
-from echelons.tools.url_rules import HostRules
+from echelons.tools.http_get import HostRules, check_redirect
 from tests.error_codes import raises_code
 from tests.loopback_server import LoopbackServer, Reply
 

@@ -9,8 +9,7 @@ from ipaddress import ip_address
 import pytest
 
 from echelons.errors import InvalidSetting
-from echelons.tools.http_get import FetchPolicy, fetch
-from echelons.tools.url_rules import HostRules, is_public_address
+from echelons.tools.http_get import FetchPolicy, HostRules, fetch, is_public_address
 from tests.error_codes import raises_code
 
 PRIVATE = [

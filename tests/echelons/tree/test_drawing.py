@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from echelons import Agent
-from echelons.tree.drawing import MAX_LABEL_LENGTH, draw_guides
+from echelons.tree.agent_registry import MAX_LABEL_LENGTH, draw_guides
 
 NODE = re.compile(r'    (agent\d+)\["<b>([A-Za-z][A-Za-z0-9_-]*)</b>(?:<br/>([^"]+))?"\]')
 EDGE = re.compile(r"    (agent\d+) --> (agent\d+)")

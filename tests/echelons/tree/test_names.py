@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from echelons.checkpoints.namespaces import SEPARATOR
+from echelons.checkpoints.run_config import SEPARATOR
 from echelons.errors.base import ShortRepr
 from echelons.tree.names import NAME_PATTERN, PATH_SEPARATOR, RESERVED_NAMES, check_name
 from tests.error_codes import raises_code

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from echelons.tree.members import RosterEntry, parse_roster, render_roster
 from echelons.tree.names import NAME_PATTERN, RESERVED_NAMES
-from echelons.tree.roster import RosterEntry, parse_roster, render_roster
 from tests.error_codes import raises_code
 
 names = st.from_regex(NAME_PATTERN, fullmatch=True).filter(lambda name: name not in RESERVED_NAMES)

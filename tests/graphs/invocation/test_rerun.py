@@ -11,8 +11,8 @@ import pytest
 from langgraph.types import interrupt
 
 from echelons import Agent, SqliteCheckpointer
-from echelons.checkpoints.coordination.race_ledger import TreeRaces
-from echelons.delegation.race import RaceEntry
+from echelons.checkpoints.coordination.candidates import TreeRaces
+from echelons.delegation.join import RaceEntry
 from echelons.testing import Call, ScriptedModel, delegate
 
 THREAD: Any = {"configurable": {"thread_id": "t"}}

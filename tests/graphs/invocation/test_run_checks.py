@@ -13,7 +13,7 @@ from langgraph.types import Command, interrupt
 from echelons import Agent
 from echelons.checkpoints.threads.pending_work import OpenAgent
 from echelons.errors import MissingAgents
-from echelons.graphs.invocation.run_checks import find_missing_agents
+from echelons.graphs.run_checks import find_missing_agents
 from echelons.testing import Call, ScriptedModel, delegate
 from tests.error_codes import raises_code
 

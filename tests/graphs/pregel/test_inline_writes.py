@@ -24,8 +24,8 @@ from langgraph.types import Command, StateSnapshot, interrupt
 
 from echelons import Agent, SqliteCheckpointer
 from echelons.errors import StorageError
+from echelons.graphs import inline_writes
 from echelons.graphs.compiled_tree import AgentGraph
-from echelons.graphs.pregel import inline_writes
 from echelons.langgraph_internals import SyncPregelLoop
 from echelons.testing import Call, Reply, ScriptedModel, delegate
 

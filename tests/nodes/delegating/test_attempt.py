@@ -24,7 +24,7 @@ from langgraph.types import Command
 from echelons.errors import MissingAgents, StorageError, UnreadableRecord
 from echelons.guards.circuit_breaker import AttemptOutcome
 from echelons.langgraph_internals import parent_config
-from echelons.nodes.delegating.attempt import LevelFailure, arun_level, run_level
+from echelons.nodes.attempt import LevelFailure, arun_level, run_level
 from tests.failure_ids import without_ids
 
 
@@ -128,7 +128,7 @@ async def test_a_subordinate_cannot_steer_its_superior() -> None:
 async def test_the_whole_of_an_error_is_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
     error = ValueError("first\nsecond")
 
-    with caplog.at_level(logging.WARNING, "echelons.identity.failures"):
+    with caplog.at_level(logging.WARNING, "echelons.tree.failures"):
         outcomes = await both(error)
 
     assert len(caplog.records) == 2

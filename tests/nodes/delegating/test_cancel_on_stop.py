@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from echelons.guards.gate import Halt, OpenGate
-from echelons.nodes.delegating.cancel_on_stop import CancelOnStop
+from echelons.nodes.base_node import CancelOnStop
 from echelons.run_context import CONTEXT_KEY, RunContext
 
 HALT = Halt("stopped", "head was told to stop")

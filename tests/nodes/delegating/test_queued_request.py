@@ -9,7 +9,7 @@ import pytest
 from echelons import DelegationRequest, DelegationResponse, Status
 from echelons.delegation.join import aggregate_responses
 from echelons.errors import UnreadableRecord
-from echelons.nodes.delegating.queued_request import QueuedRequest, build_tool_message
+from echelons.nodes.request_queue import QueuedRequest, build_tool_message
 
 
 def order(current: str = "eat", number: int = 1, continues: bool = False) -> QueuedRequest:

@@ -15,7 +15,7 @@ from langgraph.types import interrupt
 
 from echelons import Agent, Session
 from echelons.errors import EventLoopMissing
-from echelons.nodes.model_call.system_prompt import SystemPrompt
+from echelons.nodes.model_call import SystemPrompt
 from echelons.plans import run_plan_steps
 from echelons.testing import Call, ScriptedModel, delegate
 from tests.error_codes import raises_code
@@ -24,7 +24,7 @@ from tests.notice_marks import without_marks
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from echelons.identity.thread_history import Past
+    from echelons.tree.thread_history import Past
 
 TASK: Any = {"messages": [("user", "plan")]}
 

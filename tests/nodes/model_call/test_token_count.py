@@ -15,15 +15,15 @@ import tiktoken.registry
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.messages.utils import count_tokens_approximately
 
-from echelons.identity.lineage import MEMORY_KEY
-from echelons.nodes.model_call import token_count
-from echelons.nodes.model_call.token_count import (
+from echelons.nodes import long_results
+from echelons.nodes.long_results import (
     APPROXIMATION_KEY,
     ENCODING_URL,
     ENCODINGS,
     TokenCounter,
     find_encoding,
 )
+from echelons.tree.lineage import MEMORY_KEY
 
 PLUGIN = """
 from tiktoken.load import load_tiktoken_bpe
@@ -58,7 +58,7 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callabl
     monkeypatch.syspath_prepend(plugins.parent)
     monkeypatch.setattr(tiktoken.registry, "ENCODING_CONSTRUCTORS", None)
     monkeypatch.setattr(tiktoken.registry, "ENCODINGS", {})
-    monkeypatch.setattr(token_count, "ENCODINGS", {**ENCODINGS, "tiny": digest})
+    monkeypatch.setattr(long_results, "ENCODINGS", {**ENCODINGS, "tiny": digest})
     folder = tmp_path / "cache"
     folder.mkdir()
     monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(folder))

@@ -10,9 +10,10 @@ import pytest
 from pydantic import ValidationError
 
 from echelons import Agent, Spawn, Status
-from echelons.features.budget.hooks import BudgetHooks
+from echelons.features.budget.feature import BudgetHooks
 from echelons.features.spawning.feature import SpawnSubordinate
 from echelons.guards.budget import UNITS
+from echelons.nodes.planning.call_arguments import DelegatingTool
 from echelons.nodes.planning.core_tools import (
     CallSubordinate,
     CallSubordinateArgs,
@@ -20,9 +21,8 @@ from echelons.nodes.planning.core_tools import (
     Report,
     ReportArgs,
 )
-from echelons.nodes.planning.request_fields import DelegatingTool
 from echelons.nodes.planning.spawn_plan import SpawnSubordinateArgs
-from echelons.tree.roster import parse_roster
+from echelons.tree.members import parse_roster
 
 
 def function(schema: dict[str, Any]) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from langgraph.types import Command, interrupt
 from pydantic import BaseModel, ValidationError
 
 from echelons import Agent, Session, SqliteCheckpointer, effect, idempotency_key
-from echelons.checkpoints.coordination.effect_journal import LedgerJournal
+from echelons.checkpoints.coordination.journal import LedgerJournal
 from echelons.checkpoints.ledger import get_ledger
 from echelons.testing import Call, ScriptedModel, Step, delegate
 from tests.error_codes import raises_code

@@ -10,8 +10,8 @@ import sys
 from functools import partial
 
 from echelons import SqliteCheckpointer
+from echelons.checkpoints.coordination.agent_aliases import assign_alias
 from echelons.checkpoints.ledger import Transaction
-from echelons.checkpoints.tree_control.agent_aliases import assign_alias
 from echelons.tree.name_themes import load_theme
 
 

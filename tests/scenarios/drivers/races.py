@@ -15,9 +15,9 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 from langgraph.types import interrupt
 
 from echelons import Agent, AsyncRun, Result, Run, Session, SqliteCheckpointer
-from echelons.checkpoints.coordination.race_ledger import TreeRaces
-from echelons.delegation.race import RaceEntry
-from echelons.graphs.invocation import entry
+from echelons.checkpoints.coordination.candidates import TreeRaces
+from echelons.delegation.join import RaceEntry
+from echelons.graphs import entry
 from echelons.testing import Call, ScriptedModel, delegate, report
 from tests.told_lines import get_last
 

@@ -14,7 +14,7 @@ from langchain_core.messages import BaseMessage
 from langgraph.checkpoint.base import BaseCheckpointSaver
 
 from echelons import Agent, DelegationPolicy, effect
-from echelons.checkpoints.coordination.change_signals import get_signals
+from echelons.checkpoints.coordination.orders import get_signals
 from echelons.checkpoints.ledger import Transaction, get_ledger
 from echelons.features.monitors.ledger import MONITOR
 from echelons.monitors import Monitor

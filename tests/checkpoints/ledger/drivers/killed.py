@@ -23,7 +23,7 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 from echelons import SqliteCheckpointer
 from echelons.checkpoints.clock import utc_now
 from echelons.checkpoints.ledger import Fence, Lease, SqliteLedger, Transaction
-from echelons.checkpoints.storage.migrations import migrate
+from echelons.checkpoints.storage.schema import migrate
 from echelons.testing.crash import Death, Watch, WatchedConnection, fork, watched
 
 HELD: list[Lease] = []

@@ -9,7 +9,7 @@ from pathlib import Path
 from typer.testing import Result
 
 from echelons import SqliteCheckpointer
-from echelons.checkpoints.coordination.circuit_breakers import TreeBreakers
+from echelons.checkpoints.coordination.candidates import TreeBreakers
 from echelons.guards.circuit_breaker import AttemptOutcome
 
 Call = Callable[..., Result]

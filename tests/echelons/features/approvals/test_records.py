@@ -11,7 +11,7 @@ from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.graph import END, START, MessagesState, StateGraph
 
 from echelons.checkpoints.ledger import build_key, get_ledger
-from echelons.effects.approvals import Decision, GuardedCall
+from echelons.delegation.approvals import Decision, GuardedCall
 from echelons.errors import LedgerDamaged
 from echelons.features.approvals.records import APPROVAL, LedgerDecisions
 from echelons.langgraph_internals import CHECKPOINT_MAP_KEY, CHECKPOINTER_KEY

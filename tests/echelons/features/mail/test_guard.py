@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from langgraph.checkpoint.base import empty_checkpoint
 
 from echelons import SqliteCheckpointer
-from echelons.checkpoints.coordination.branches import build_branch, plan_moves, read_branch
 from echelons.checkpoints.coordination.mailbox import (
     StoredMail,
     add_mail,
@@ -19,6 +18,7 @@ from echelons.checkpoints.coordination.mailbox import (
     check_room,
     mark_read,
 )
+from echelons.checkpoints.coordination.records import build_branch, plan_moves, read_branch
 from echelons.checkpoints.ledger import Transaction
 from echelons.checkpoints.maintenance.retention_policies import KeepLatest
 from echelons.checkpoints.queries import run_plan

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from echelons.errors import InvalidSetting, UnreadableRecord
-from echelons.features.memory.summaries import (
+from echelons.features.memory.prompt_memory import (
     PARAGRAPHS,
     TOPICS,
     Summaries,

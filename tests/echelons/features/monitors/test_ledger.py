@@ -8,22 +8,22 @@ import pytest
 from langchain_core.messages import AIMessage
 
 from echelons import Limits, SqliteCheckpointer
-from echelons.checkpoints.coordination.control_orders import ORDERS, ControlOrders
 from echelons.checkpoints.coordination.mailbox import MAILBOX, StoredMail, add_mail
+from echelons.checkpoints.coordination.orders import ORDERS, ControlOrders
 from echelons.checkpoints.coordination.turns import Turn
 from echelons.checkpoints.ledger import Lease, build_key
+from echelons.delegation.mail import MAX_UNREAD
 from echelons.errors import LeaseLost, LedgerDamaged
 from echelons.features.monitors.ledger import (
     MONITOR,
     JudgedEvents,
     MonitorLedger,
+    PlacedMonitor,
+    Verdict,
 )
-from echelons.features.monitors.placing import PlacedMonitor
-from echelons.features.monitors.verdict import Verdict
 from echelons.features.registry import find_members
 from echelons.guards.budget import Budget
 from echelons.guards.gate import CallUsage, Halt
-from echelons.messaging.mail import MAX_UNREAD
 from echelons.monitors import Alert, Monitor
 from echelons.tree.agent_registry import AgentKind
 

@@ -8,10 +8,10 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from echelons.features.monitors.placing import PlacedMonitor
-from echelons.features.monitors.verdict import (
+from echelons.features.monitors.ledger import (
     MAX_ALERTS,
     MAX_REASON_LENGTH,
+    PlacedMonitor,
     Verdict,
     WatchedEvent,
     build_segment_text,

@@ -8,7 +8,7 @@ from typing import Any
 
 from echelons import Agent, Session, SqliteCheckpointer
 from echelons.checkpoints.ledger import build_key
-from echelons.features.notes.store import MAX_NOTE_BYTES, MAX_NOTES, LedgerNotes
+from echelons.features.notes.feature import MAX_NOTE_BYTES, MAX_NOTES, LedgerNotes
 from echelons.testing import Call, ScriptedModel, delegate
 from echelons.workspace_tools import note_tools
 from tests.error_codes import raises_code

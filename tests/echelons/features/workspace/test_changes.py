@@ -14,10 +14,10 @@ import pytest
 from echelons import SqliteCheckpointer
 from echelons.checkpoints.ledger import Ledger, MemoryLedger, build_key
 from echelons.errors import LedgerDamaged
-from echelons.features.workspace import changes, store
+from echelons.features.workspace import changes, feature
 from echelons.features.workspace.changes import Changeset, format_diff, merge_changes
+from echelons.features.workspace.feature import LedgerChanges
 from echelons.features.workspace.files import Workspace
-from echelons.features.workspace.store import LedgerChanges
 from tests.error_codes import raises_code
 
 
@@ -211,7 +211,7 @@ def test_an_agent_cannot_change_more_files_than_a_limit(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert changes.MAX_CHANGES == 1000
-    monkeypatch.setattr(store, "MAX_CHANGES", 100)
+    monkeypatch.setattr(feature, "MAX_CHANGES", 100)
     mine = files_of(root, MemoryLedger())
     for number in range(100):
         mine.write(f"{number}.txt", "")

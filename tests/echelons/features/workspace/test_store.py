@@ -7,12 +7,11 @@ from dataclasses import dataclass, field
 from hypothesis import given
 from hypothesis import strategies as st
 
-from echelons.checkpoints.coordination.branches import Branch, build_branch
-from echelons.checkpoints.coordination.records import move_records
+from echelons.checkpoints.coordination.records import Branch, build_branch, move_records
 from echelons.checkpoints.ledger import build_key
 from echelons.checkpoints.ledger.memory_ledger import MemoryLedger
 from echelons.features.workspace.changes import FileChange
-from echelons.features.workspace.store import CHANGE, LedgerChanges
+from echelons.features.workspace.feature import CHANGE, LedgerChanges
 
 FILES = ("plan.md", "notes.md")
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from echelons import Agent, Session, SqliteCheckpointer
-from echelons.features.workspace.search import MAX_MATCHES
+from echelons.features.workspace.tools import MAX_MATCHES
 from echelons.testing import Call, ScriptedModel, delegate
 from echelons.workspace_tools import file_tools, review_tools
 from tests.error_codes import raises_code
@@ -130,7 +130,7 @@ def test_a_long_file_is_read_in_parts(root: Path) -> None:
 def test_an_expression_that_takes_years_is_ended(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("echelons.features.workspace.search.SEARCH_SECONDS", 0.5)
+    monkeypatch.setattr("echelons.features.workspace.tools.SEARCH_SECONDS", 0.5)
     (root / "evil.txt").write_text("a" * 60 + "!")
     (root / "many.txt").write_text("b\n" * (MAX_MATCHES + 5))
 

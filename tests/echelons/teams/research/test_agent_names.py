@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from echelons.teams.research.corpus import ROOT_NAME, build_agent_name
+from echelons.teams.research.documents import ROOT_NAME, build_agent_name
 from echelons.tree.names import check_name
 
 part = st.one_of(
@@ -51,7 +51,7 @@ def test_a_hashed_name_is_no_other_paths_plain_name(path: str) -> None:
 def test_names_are_the_same_in_another_process() -> None:
     paths = ["notes/Überblick (neu).md", "run", "a" * 90, "東京/天気.md"]
     code = (
-        "from echelons.teams.research.corpus import build_agent_name\n"
+        "from echelons.teams.research.documents import build_agent_name\n"
         f"print([build_agent_name(p) for p in {paths}])"
     )
     run = subprocess.run(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from echelons.teams.research.corpus import (
+from echelons.teams.research.documents import (
     LARGEST_FILE,
     Document,
     DocumentFolder,

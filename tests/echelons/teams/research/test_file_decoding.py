@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from echelons.teams.research.corpus import decode_text
+from echelons.teams.research.documents import decode_text
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from echelons.offline.planner import OfflinePlanner
 from echelons.offline.team import parse_team, split_task
 from echelons.offline.words import TokenizedText
 from echelons.teams.research import team
-from echelons.teams.research.library import MOST_AGENTS, MOST_DOCUMENTS, DocumentLibrary
+from echelons.teams.research.team import MOST_AGENTS, MOST_DOCUMENTS, DocumentLibrary
 
 THINGS = "kettle ladder lantern saddle barrel anchor trowel bellows mirror chisel".split()  # noqa: SIM905
 DEEP = "a/b/c/d/e/f/g/h"

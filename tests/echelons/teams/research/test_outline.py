@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from echelons.teams.research.outline import LONGEST_ROW, Outline, parse_outline
+from echelons.teams.research.documents import LONGEST_ROW, Outline, parse_outline
 
 
 def headings(found: Outline) -> list[tuple[int, str]]:

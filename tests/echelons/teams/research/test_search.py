@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from echelons.teams.research import Survey
-from echelons.teams.research.outline import parse_outline
+from echelons.teams.research.documents import parse_outline
 from echelons.teams.research.search import (
     MOST_PASSAGES,
     PassageIndex,

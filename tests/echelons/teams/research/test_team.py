@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from echelons.agent import Agent
 from echelons.teams.research import survey, team
-from echelons.teams.research.library import MOST_CHARACTERS
+from echelons.teams.research.team import MOST_CHARACTERS
 from echelons.tree.members import Member, fingerprint_tree, walk_tree
 from tests.error_codes import raises_code
 

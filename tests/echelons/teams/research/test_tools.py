@@ -10,9 +10,9 @@ from langchain_core.messages import ToolMessage
 from langchain_core.tools import BaseTool, ToolException
 
 from echelons.teams.research import Survey
-from echelons.teams.research.corpus import Document
+from echelons.teams.research.documents import Document
 from echelons.teams.research.survey import count_documents
-from echelons.teams.research.tools import LONGEST_QUOTE, DocumentSearch, build_tools, open_index
+from echelons.teams.research.team import LONGEST_QUOTE, DocumentSearch, build_tools, open_index
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from echelons.teams.search.queries import (
+from echelons.teams.search.hits import (
     LONGEST_QUERY,
     QueryKind,
     SearchInput,

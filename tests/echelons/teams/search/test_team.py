@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from echelons import Session
 from echelons.cli.app import app
-from echelons.effects.journal import EffectKind, get_effect_kind
+from echelons.delegation.effects import EffectKind, get_effect_kind
 from echelons.teams.search import (
     SearchService,
     WebProvider,

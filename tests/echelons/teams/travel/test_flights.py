@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.tools import ToolException
 
-from echelons.teams.travel.facts import load_gazetteer
-from echelons.teams.travel.lookups import LIMITS_NOTE, find_airport, find_flights
+from echelons.teams.travel.lookups import LIMITS_NOTE, find_airport, find_flights, load_gazetteer
 
 
 def test_a_city_answers_with_its_airports_and_no_distance_without_an_origin() -> None:

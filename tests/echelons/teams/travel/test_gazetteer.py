@@ -7,8 +7,14 @@ import re
 import pytest
 from pydantic import ValidationError
 
-from echelons.teams.travel.facts import City, Fact, Gazetteer, GazetteerPlace, load_gazetteer
-from echelons.teams.travel.lookups import find_airport
+from echelons.teams.travel.lookups import (
+    City,
+    Fact,
+    Gazetteer,
+    GazetteerPlace,
+    find_airport,
+    load_gazetteer,
+)
 
 CITIES = load_gazetteer().cities
 FACTS = [(city.name, fact) for city in CITIES for fact in city.facts]

@@ -9,8 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.tools import ToolException
 
-from echelons.teams.travel.facts import MOST_LINES, load_gazetteer
-from echelons.teams.travel.lookups import find_events, find_food, find_places_to_stay, find_tours
+from echelons.teams.travel.lookups import (
+    MOST_LINES,
+    find_events,
+    find_food,
+    find_places_to_stay,
+    find_tours,
+    load_gazetteer,
+)
 
 TOOLS: list[Callable[..., str]] = [find_food, find_tours, find_events, find_places_to_stay]
 CHOOSING: list[Callable[..., str]] = [find_food, find_tours, find_events]

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.tools import ToolException
 
-from echelons.teams.travel.facts import find_places, known_places, load_gazetteer, split_route
+from echelons.teams.travel.lookups import find_places, known_places, load_gazetteer, split_route
 
 NAMES = [place.name for place in (*load_gazetteer().regions, *load_gazetteer().cities)]
 

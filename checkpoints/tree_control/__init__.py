@@ -1,1 +1,0 @@
-"""State of a tree while it runs: its gate, budgets, dismissals and names."""

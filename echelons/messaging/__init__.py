@@ -1,1 +1,0 @@
-"""Messages of agents and people beside tasks and answers."""

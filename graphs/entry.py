@@ -1,0 +1,248 @@
+"""`enter_tree`: the one way into a tree, whatever runs it.
+
+A session, and so the command line and the MCP server, runs an `AgentGraph`, as do a tool or a
+function of another agent, `as_tool`, and a graph around the tree. Each run enters here: it gets a
+gate and services of its own, within what the tree around it passes down. A subordinate enters its
+level by `RunContext.enter_level`.
+
+A run may end with an interrupt that has become obsolete: of several agents asked in parallel, one
+may wait for a person when the others already suffice. LangGraph ends the run then, as every task of
+a superstep must end; it is started again at once, and the waiting agent finds that it has lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
+from contextlib import aclosing
+from dataclasses import replace
+from time import monotonic
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from uuid import uuid5
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import BaseCheckpointSaver
+from langgraph.checkpoint.serde.types import INTERRUPT
+
+from echelons.checkpoints.coordination.candidates import TreeBreakers, TreeRaces
+from echelons.checkpoints.coordination.gate import TreeGate
+from echelons.checkpoints.coordination.turns import Turn
+from echelons.checkpoints.ledger import MemoryLedger, get_ledger
+from echelons.checkpoints.run_config import get_saver, is_embedded, with_saver
+from echelons.checkpoints.threads.store import hide_library_metadata
+from echelons.delegation.join import Races
+from echelons.delegation.policy import DEFAULT_POLICY
+from echelons.features.feature import GateScope
+from echelons.features.registry import open_guards
+from echelons.guards.budget import get_allowance
+from echelons.guards.permissions import ALL_GRANTED
+from echelons.langgraph_internals import (
+    CHECKPOINT_MAP_KEY,
+    PULL,
+    SCRATCHPAD_KEY,
+    TASK_PATH_KEY,
+    parent_config,
+)
+from echelons.nodes.attempt import is_failure
+from echelons.run_context import CONTEXT_KEY, RunContext, get_context
+from echelons.text.error_lines import sanitize_value
+from echelons.tree.failures import FailureLog
+from echelons.tree.lineage import ECHELONS_NS, Identity
+
+if TYPE_CHECKING:
+    from echelons.graphs.compiled_tree import AgentGraph
+
+
+NO_RECURSION_LIMIT = 10**9
+"""The `recursion_limit` of a caller who sets none: higher than any limit of a tree. LangGraph's
+counts the steps of each graph by itself, those of the tree count all."""
+
+
+class TreeEntry(NamedTuple):
+    """A run that enters a tree; its config has the context of the root."""
+
+    config: RunnableConfig
+    gate: TreeGate
+    races: Races
+    failures: FailureLog
+    saver: Any
+
+
+def enter_tree(
+    graph: AgentGraph, identity: Identity, config: RunnableConfig | None, around: RunnableConfig
+) -> TreeEntry:
+    """Return a run of a tree; `around` is the config, merged with the one around the call."""
+    agent, configurable = graph.agent, around["configurable"]
+    turn = get_context(around).turn
+    saver = get_saver(configurable) or graph.checkpointer
+    ledger = get_ledger(saver) if isinstance(saver, BaseCheckpointSaver) else MemoryLedger()
+    thread_id = str(configurable.get("thread_id") or identity.thread_id)
+    fence = turn.fence if turn else None
+    gate = TreeGate(identity, thread_id, agent.limits, ledger, fence, monotonic)
+    if turn:
+        _join_turn(gate, turn, configurable)
+    outer = _find_outer_context(around)
+    scope = GateScope(
+        agent,
+        identity,
+        thread_id,
+        ledger,
+        saver if isinstance(saver, BaseCheckpointSaver) else None,
+        turn,
+        outer,
+        get_context(around).allowance,
+        configurable,
+        monotonic,
+    )
+    gate.add_guards(open_guards(scope))
+    rules = agent.delegation or DEFAULT_POLICY
+    races = TreeRaces(ledger, thread_id, identity.turn, fence)
+    grant = agent.permissions.grant
+    context = outer.enter_tree(
+        gate,
+        TreeBreakers(ledger, rules.breaker_scope, rules.breaker),
+        races,
+        graph.failures,
+        agent.contract,
+        grant if grant != ALL_GRANTED else None,
+    )
+    if outer.allowance:
+        context = context._replace(allowance=get_allowance({}, gate))
+    config_within = _build_config(config or {}, around, identity, context)
+    return TreeEntry(config_within, gate, races, graph.failures, saver)
+
+
+def _join_turn(gate: TreeGate, turn: Turn, configurable: Mapping[str, Any]) -> None:
+    """Let the gate of a run take part in its turn."""
+    gate.backpressure = turn.backpressure
+    gate.hidden_messages = turn.hidden_messages
+    gate.note_usage = turn.note_usage
+    mark = turn.answer_mark
+    # A tree that a tool runs is not held: the tool would begin again.
+    if mark and not is_embedded(configurable):
+        gate.answer_mark, gate.held_attempts = mark, mark.held_attempts
+        gate.note_orders = turn.note_orders
+
+
+def _find_outer_context(around: RunnableConfig) -> RunContext:
+    """Return the context that a tree is run in; an empty one outside of a tree."""
+    configurable = around["configurable"]
+    if CONTEXT_KEY in configurable or configurable.get("thread_id") is not None:
+        return get_context(around)
+    # LangGraph merges a call's config with that around it, unless the call names a thread.
+    return get_context(parent_config.get())
+
+
+def _build_config(
+    config: RunnableConfig, around: RunnableConfig, identity: Identity, context: RunContext
+) -> RunnableConfig:
+    """Return the config of a run with its identity and its context."""
+    whole: RunnableConfig = {
+        **config,
+        "metadata": {
+            **(config.get("metadata") or {}),
+            **hide_library_metadata(around.get("metadata") or {}),
+            **identity.to_metadata(),
+        },
+        "configurable": {**around["configurable"], CONTEXT_KEY: context},
+    }
+    # LangGraph's own default is a subclass of `int`, which subgraphs inherit.
+    if type(config.get("recursion_limit")) is not int:
+        whole["recursion_limit"] = NO_RECURSION_LIMIT
+    return whole
+
+
+def separate_tool_call(options: dict[str, Any]) -> dict[str, Any]:
+    """Return the options of a tool call that runs a tree, with a namespace of its own."""
+    # LangGraph numbers the graphs that a task runs as they begin. A `ToolNode` in a plain graph
+    # runs all calls of a message in one task and side by side: by that number, one that goes on
+    # could take up another one's tree. A call that a `Send` has begun is a task of its own already,
+    # as with `create_agent`, and so is one of an agent of ours.
+    config = options.get("config") or {}
+    configurable, metadata = config.get("configurable", {}), config.get("metadata") or {}
+    call_id, pad = options.get("tool_call_id"), configurable.get(SCRATCHPAD_KEY)
+    origin, *_ = metadata.get(TASK_PATH_KEY) or ("",)
+    if pad is None or not call_id or origin != PULL or Identity.from_metadata(metadata):
+        return options
+    # As if each call were a task of the node.
+    node, _, task_id = configurable["checkpoint_ns"].rpartition(":")
+    changed = {
+        **configurable,
+        "checkpoint_ns": f"{node}:{uuid5(ECHELONS_NS, sanitize_value(f'{task_id}/{call_id}'))}",
+        SCRATCHPAD_KEY: replace(pad, subgraph_counter=lambda: 0),
+    }
+    return {**options, "config": {**config, "configurable": changed}}
+
+
+def stream_until_settled(
+    run: Callable[..., Iterator[Any]], graph_input: Any, entry: TreeEntry
+) -> Iterator[Any]:
+    """Yield the parts of a run and of its reruns until no interrupt is obsolete; close the gate."""
+    # Reruns have no input, and begin at the checkpoint that the run before has ended with.
+    config = entry.config
+    with entry.gate:
+        while True:
+            entry.races.begin()
+            questions: list[Any] = []
+            try:
+                for part in run(graph_input, config=config):
+                    if _is_root_interrupt(part):
+                        questions.append(part)
+                    else:
+                        yield part
+            except Exception as error:
+                if is_failure(error):
+                    failed_config = with_saver(config, entry.saver)
+                    entry.failures.record(error, failed_config, leaves=True)
+                raise
+            if not entry.races.has_obsolete_question:
+                yield from questions
+                return
+            graph_input, config = None, _without_checkpoint(config)
+
+
+async def astream_until_settled(
+    run: Callable[..., AsyncIterator[Any]], graph_input: Any, entry: TreeEntry
+) -> AsyncGenerator[Any]:
+    """Async version of `stream_until_settled`."""
+    config = entry.config
+    async with entry.gate:
+        while True:
+            entry.races.begin()
+            questions: list[Any] = []
+            try:
+                # Closed with this generator: LangGraph cancels at once, not at garbage collection.
+                async with aclosing(
+                    cast("AsyncGenerator[Any]", run(graph_input, config=config))
+                ) as parts:
+                    async for part in parts:
+                        if _is_root_interrupt(part):
+                            questions.append(part)
+                        else:
+                            yield part
+            except Exception as error:
+                if is_failure(error):
+                    failed_config = with_saver(config, entry.saver)
+                    await entry.failures.arecord(error, failed_config, leaves=True)
+                raise
+            if not entry.races.has_obsolete_question:
+                for question in questions:
+                    yield question
+                return
+            graph_input, config = None, _without_checkpoint(config)
+
+
+def _without_checkpoint(config: RunnableConfig) -> RunnableConfig:
+    """Return a run's config without the past checkpoint that it named, if it did."""
+    named = ("checkpoint_id", CHECKPOINT_MAP_KEY)
+    kept = {key: value for key, value in config["configurable"].items() if key not in named}
+    return {**config, "configurable": kept}
+
+
+def _is_root_interrupt(part: Any) -> bool:
+    """Return whether a part of a stream is an interrupt of the root graph."""
+    payload = part
+    if isinstance(part, tuple):
+        if part[0] and isinstance(part[0], tuple):  # of a subgraph
+            return False
+        payload = part[-1]
+    return isinstance(payload, dict) and INTERRUPT in payload

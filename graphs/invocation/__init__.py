@@ -1,1 +1,0 @@
-"""Before and around a run of a tree: input validation, resume check, services, rerun."""

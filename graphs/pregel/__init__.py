@@ -1,1 +1,0 @@
-"""Adaptations of LangGraph's engine, `Pregel`."""

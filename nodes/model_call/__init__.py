@@ -1,1 +1,0 @@
-"""Calls a model: what it reads, with what it is bound, and what of its budget is reserved."""
