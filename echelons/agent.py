@@ -195,7 +195,14 @@ class Agent(_Compiled):
         for name, value in _check_fields(self):
             keep(self, name, value)
         with refuse_unreadable(lambda _: invalid_field(self.name, "model", self.model, MODELS)):
-            _check_model(self.name, self.model)
+            model = self.model
+            named = isinstance(model, str) and model.strip()
+            # A model class has all the methods too, but is not an instance.
+            usable = not isinstance(model, type) and (
+                callable(getattr(model, "bind_tools", None)) or bind_state(model)
+            )
+            if not (model is None or named or usable):
+                raise invalid_field(self.name, "model", model, MODELS)
         with refuse_unreadable(lambda _: invalid_field(self.name, "prompt", self.prompt, PROMPTS)):
             keep(self, "prompt", _check_prompt(self.name, self.prompt))
         with refuse_unreadable(lambda _: invalid_field(self.name, "guidance", "…", GUIDANCE)):
@@ -421,16 +428,6 @@ def _check_fields(agent: Agent) -> Iterator[tuple[str, object]]:
         if not issubclass(type(value), kind):
             raise invalid_field(agent.name, name, value, kind.__name__)
         yield name, read_text(value) if kind is str else value
-
-
-def _check_model(agent: str, model: Any) -> None:
-    named = isinstance(model, str) and model.strip()
-    # A model class has all the methods too, but is not an instance.
-    usable = not isinstance(model, type) and (
-        callable(getattr(model, "bind_tools", None)) or bind_state(model)
-    )
-    if not (model is None or named or usable):
-        raise invalid_field(agent, "model", model, MODELS)
 
 
 def _check_prompt(agent: str, prompt: Any) -> Any:

@@ -314,25 +314,22 @@ class LazyLevel(LevelGraph):
             return None
         if key == "name":
             return object.__getattribute__(self, "_name")
-        _compile_level(self)
+        held = object.__getattribute__(self, "__dict__")
+        builder = held["_build"]()
+        first = get_entry_node(builder)
+        compiled = builder.compile(name=held["_name"])
+        # What is passed on to another agent is none of a middleware's.
+        relay = "reason" if "reason" in builder.nodes else first
+        whole = LevelGraph(
+            entry=lambda state, config: relay if state.get("forward") else first,
+            **compiled.__dict__,
+        )
+        keys = frozenset(builder.schemas[builder.input_schema])
+        whole.carried_keys = keys - LevelInput.__annotations__.keys()
+        # Two threads may both get here; both fill in equal graphs, and the class changes last.
+        held.update(whole.__dict__)
+        object.__setattr__(self, "__class__", LevelGraph)
         return getattr(self, key)
-
-
-def _compile_level(level: LazyLevel) -> None:
-    held = object.__getattribute__(level, "__dict__")
-    builder = held["_build"]()
-    first = get_entry_node(builder)
-    compiled = builder.compile(name=held["_name"])
-    # What is passed on to another agent is none of a middleware's.
-    relay = "reason" if "reason" in builder.nodes else first
-    whole = LevelGraph(
-        entry=lambda state, config: relay if state.get("forward") else first, **compiled.__dict__
-    )
-    keys = frozenset(builder.schemas[builder.input_schema])
-    whole.carried_keys = keys - LevelInput.__annotations__.keys()
-    # Two threads may both get here; both fill in equal graphs, and the class changes last.
-    held.update(whole.__dict__)
-    object.__setattr__(level, "__class__", LevelGraph)
 
 
 def _copy_collections(attributes: dict[str, Any]) -> None:

@@ -12,7 +12,7 @@ a superstep must end; it is started again at once, and the waiting agent finds t
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import aclosing
 from dataclasses import replace
 from time import monotonic
@@ -25,7 +25,6 @@ from langgraph.checkpoint.serde.types import INTERRUPT
 
 from echelons.checkpoints.coordination.candidates import TreeBreakers, TreeRaces
 from echelons.checkpoints.coordination.gate import TreeGate
-from echelons.checkpoints.coordination.turns import Turn
 from echelons.checkpoints.ledger import MemoryLedger, get_ledger
 from echelons.checkpoints.run_config import get_saver, is_embedded, with_saver
 from echelons.checkpoints.threads.store import hide_library_metadata
@@ -79,7 +78,15 @@ def enter_tree(
     fence = turn.fence if turn else None
     gate = TreeGate(identity, thread_id, agent.limits, ledger, fence, monotonic)
     if turn:
-        _join_turn(gate, turn, configurable)
+        # Let the gate of a run take part in its turn.
+        gate.backpressure = turn.backpressure
+        gate.hidden_messages = turn.hidden_messages
+        gate.note_usage = turn.note_usage
+        mark = turn.answer_mark
+        # A tree that a tool runs is not held: the tool would begin again.
+        if mark and not is_embedded(configurable):
+            gate.answer_mark, gate.held_attempts = mark, mark.held_attempts
+            gate.note_orders = turn.note_orders
     outer = _find_outer_context(around)
     scope = GateScope(
         agent,
@@ -109,18 +116,6 @@ def enter_tree(
         context = context._replace(allowance=get_allowance({}, gate))
     config_within = _build_config(config or {}, around, identity, context)
     return TreeEntry(config_within, gate, races, graph.failures, saver)
-
-
-def _join_turn(gate: TreeGate, turn: Turn, configurable: Mapping[str, Any]) -> None:
-    """Let the gate of a run take part in its turn."""
-    gate.backpressure = turn.backpressure
-    gate.hidden_messages = turn.hidden_messages
-    gate.note_usage = turn.note_usage
-    mark = turn.answer_mark
-    # A tree that a tool runs is not held: the tool would begin again.
-    if mark and not is_embedded(configurable):
-        gate.answer_mark, gate.held_attempts = mark, mark.held_attempts
-        gate.note_orders = turn.note_orders
 
 
 def _find_outer_context(around: RunnableConfig) -> RunContext:

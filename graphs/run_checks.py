@@ -145,7 +145,30 @@ def validate_messages(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
     size = 0
     for place, message in enumerate(messages, start=1):
         what = f"message {place} of the input"
-        _check_message(message, what, calls)
+        if not isinstance(message, (HumanMessage, AIMessage, ToolMessage)):
+            role = message.role if isinstance(message, ChatMessage) else message.type
+            raise InvalidInput(
+                "{what} has the role {role!r}; an input may hold {allowed}. Instructions belong in "
+                "Agent(prompt=...), and a history is changed with update_state",
+                code="forbidden_role",
+                what=what,
+                role=role,
+                allowed=tuple(ALLOWED_ROLES),
+            )
+        if isinstance(message, ToolMessage) and message.tool_call_id not in calls:
+            raise InvalidInput(
+                "{what} answers the call {call}, which stands in no message before it; send the "
+                "message of the call too, or leave the answer out",
+                code="answer_without_call",
+                what=what,
+                call=shorten_repr(message.tool_call_id),
+            )
+        for block in message.content if isinstance(message.content, list) else ():
+            # LangChain looks the type up, and would fail at every later turn of the thread.
+            if isinstance(block, Mapping) and not isinstance(block.get("type", ""), str):
+                raise invalid_messages(block, f"the type of a block in {what} is no text")
+        if message.name:
+            check_label(message.name, f"name of the sender of {what}")
         if isinstance(message, AIMessage):
             calls |= {
                 accepted["id"] for accepted in (*message.tool_calls, *message.invalid_tool_calls)
@@ -160,33 +183,6 @@ def validate_messages(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
         )
         for accepted in messages
     ]
-
-
-def _check_message(message: BaseMessage, what: str, calls: set[str | None]) -> None:
-    if not isinstance(message, (HumanMessage, AIMessage, ToolMessage)):
-        role = message.role if isinstance(message, ChatMessage) else message.type
-        raise InvalidInput(
-            "{what} has the role {role!r}; an input may hold {allowed}. Instructions belong in "
-            "Agent(prompt=...), and a history is changed with update_state",
-            code="forbidden_role",
-            what=what,
-            role=role,
-            allowed=tuple(ALLOWED_ROLES),
-        )
-    if isinstance(message, ToolMessage) and message.tool_call_id not in calls:
-        raise InvalidInput(
-            "{what} answers the call {call}, which stands in no message before it; send the "
-            "message of the call too, or leave the answer out",
-            code="answer_without_call",
-            what=what,
-            call=shorten_repr(message.tool_call_id),
-        )
-    for block in message.content if isinstance(message.content, list) else ():
-        # LangChain looks the type up, and would fail at every later turn of the thread.
-        if isinstance(block, Mapping) and not isinstance(block.get("type", ""), str):
-            raise invalid_messages(block, f"the type of a block in {what} is no text")
-    if message.name:
-        check_label(message.name, f"name of the sender of {what}")
 
 
 def _measure_message(message: BaseMessage, what: str) -> int:

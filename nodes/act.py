@@ -141,7 +141,11 @@ class Act(Node):
             yield gate.backpressure.build_start_step(config["configurable"][TASK_ID_KEY])
         call = find_call(sent, config)
         if tool := self._built_in.get(call["name"]):
-            return (yield from self._run_built_in(tool, call, config))
+            gate = get_gate(config)
+            verdict = yield build_step(partial(gate.enter, Step.TOOL, config), gate.arun)
+            read_thread, refusal = partial(self._read_thread, config), _build_refusal(verdict, call)
+            scope = ToolScope(config, self._history, read_thread, refusal)
+            return (yield from tool.execute(call, scope))
         with InnerCalls(config) as inner:
             if self._wraps is None:
                 update = yield from self._execute(call, config, kwargs)
@@ -152,16 +156,16 @@ class Act(Node):
                     return self._execute(entry.call, config, kwargs, entry)
 
                 update = yield from self._wraps.run(call, past, config, execute)
-        return _note_inner_calls(update, call, inner)
+        # The update of a call, its answer with what the models within have used.
+        if not inner.usage.model_calls:
+            return update
+        used = inner.usage.model_dump()
 
-    def _run_built_in(
-        self, tool: BuiltIn, call: ToolCall, config: RunnableConfig
-    ) -> Plan[dict[str, Any]]:
-        gate = get_gate(config)
-        verdict = yield build_step(partial(gate.enter, Step.TOOL, config), gate.arun)
-        read_thread, refusal = partial(self._read_thread, config), _build_refusal(verdict, call)
-        scope = ToolScope(config, self._history, read_thread, refusal)
-        return (yield from tool.execute(call, scope))
+        def note(answer: ToolMessage) -> ToolMessage:
+            metadata = {**answer.response_metadata, CALLS_KEY: used}
+            return answer.model_copy(update={"response_metadata": metadata})
+
+        return change_answer(update, call["id"], note)
 
     def _read_thread(self, config: RunnableConfig) -> Plan[list[BaseMessage]]:
         """Return the messages of a task's thread, as they are when its step begins."""
@@ -251,19 +255,6 @@ class Act(Node):
             raised=entry.raised if entry else None,
         )
         return call, config
-
-
-def _note_inner_calls(update: Any, tool_call: ToolCall, inner: InnerCalls) -> Any:
-    """Return the update of a call, its answer with what the models within have used."""
-    if not inner.usage.model_calls:
-        return update
-    used = inner.usage.model_dump()
-
-    def note(answer: ToolMessage) -> ToolMessage:
-        metadata = {**answer.response_metadata, CALLS_KEY: used}
-        return answer.model_copy(update={"response_metadata": metadata})
-
-    return change_answer(update, tool_call["id"], note)
 
 
 def _refuse_ungranted(tool_call: ToolCall, grant: Grant) -> dict[str, Any] | None:

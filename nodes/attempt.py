@@ -154,7 +154,14 @@ def attempt(
     admission: Admission
     admission = yield build_step(partial(circuits.admit, options.path), circuits.arun)
     if not admission.admitted:
-        return AttemptResult(_build_open_circuit_failure(options, admission))
+        agent = options.path.rpartition(PATH_SEPARATOR)[2]
+        return AttemptResult(
+            LevelFailure(
+                f"circuit_open: {agent!r} failed {admission.failures} times in a row; "
+                f"it is tried again in {admission.wait:.3g} s",
+                AttemptOutcome.NOTHING,
+            )
+        )
     note = partial(circuits.note, options.path, admission)
     begun = monotonic() if options.begun is None else options.begun
     try:
@@ -209,15 +216,6 @@ def _note_hold(config: RunnableConfig, begun: float, ended: BaseException) -> No
         held.keep(config, begun)
     else:
         held.forget(config)
-
-
-def _build_open_circuit_failure(options: AttemptOptions, admission: Admission) -> LevelFailure:
-    agent = options.path.rpartition(PATH_SEPARATOR)[2]
-    return LevelFailure(
-        f"circuit_open: {agent!r} failed {admission.failures} times in a row; "
-        f"it is tried again in {admission.wait:.3g} s",
-        AttemptOutcome.NOTHING,
-    )
 
 
 def _describe_failures(options: AttemptOptions, intensity: FailureIntensity) -> str:

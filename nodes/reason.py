@@ -185,12 +185,7 @@ class Reason(Node):
             step.past, step.state, answer.reply, step.identity, config
         )
         context = context.keep(call.metadata) if call.metadata else context
-        routed = yield from self._route(context, step)
-        update = self._build_reply_update(context, halt, routed, config)
-        return Outcome(update, context, halt, updates=answer.updates)
-
-    def _route(self, context: ReplyContext, step: AgentStep) -> Plan[RoutedTasks]:
-        """Return who works on the tasks of a reply that name no subordinate."""
+        # Who works on the tasks of a reply that name no subordinate.
         routed: dict[tuple[str, bool], Any] = {}
         router, identity = self._settings.router, step.identity
         for task, splits in iter_unnamed_tasks(context.parsed, self._settings.policy):
@@ -206,7 +201,8 @@ class Reason(Node):
                 partial(router.route_task, task, identity.agent, **where),
                 partial(router.aroute_task, task, identity.agent, **where),
             )
-        return routed
+        update = self._build_reply_update(context, halt, routed, config)
+        return Outcome(update, context, halt, updates=answer.updates)
 
     def _build_reply_update(
         self,

@@ -195,7 +195,18 @@ class Subordinate(Node):
             if self._carried_keys and "previous" in start:
                 start |= self._carry((yield build_past_step(history, start["previous"], config)))
             result = yield from self._run_within(replace(step, start=start))
-        return self._build_attempt(order, result, config)._replace(refused=failure is not None)
+        answer = build_response(order.request, result.outcome, self._confidence)
+        if self._contract and self._contract.output and not order.request.route:
+            answer = apply_output(answer, self._contract)
+        answer = answer.with_thread(order.thread_id)
+        if result.stop_reason:
+            answer = answer.model_copy(update={"reason": f"{answer.reason}; {result.stop_reason}"})
+        ended = result.outcome if isinstance(result.outcome, Mapping) else {}
+        mark = str(ended.get(MARK_KEY) or "")
+        end = classify_outcome(result.outcome)
+        return Attempt(answer, result.stop_reason, config=config, mark=mark, end=end)._replace(
+            refused=failure is not None
+        )
 
     def _run_level(self, step: AttemptStep) -> Plan[AttemptResult]:
         return attempt(self._level, step.start, step.config, step.options)
@@ -224,7 +235,9 @@ class Subordinate(Node):
         named: Any = config_below
         path = named["metadata"]["agent_path"]
         options = AttemptOptions(
-            path=self._find_circuit(path) if self._circuit else path,
+            path=f"{path.rpartition(PATH_SEPARATOR)[0]}{PATH_SEPARATOR}{self._circuit}"
+            if self._circuit
+            else path,
             target=request.route[-1] if request.route else request.current,
             timeout=self._get_timeout(order, config),
             race_entry=order.race_entry,
@@ -241,10 +254,6 @@ class Subordinate(Node):
         except ConfigurationError as error:
             return LevelFailure(f"invalid_agent: {error}", AttemptOutcome.NOTHING)
         return None
-
-    def _find_circuit(self, path: str) -> str:
-        """Return the path of the circuit of a spawned agent, which it shares with its like."""
-        return f"{path.rpartition(PATH_SEPARATOR)[0]}{PATH_SEPARATOR}{self._circuit}"
 
     def _reject_input(self, request: DelegationRequest) -> LevelFailure | None:
         """Return the failure of a request that is not of the contract, `None` if it is."""
@@ -277,20 +286,6 @@ class Subordinate(Node):
         """Return the seconds of an attempt: its own, or what is left of the request's."""
         timeout, left = self._queue.get_timeout(order, config), order.request.seconds
         return left if left is not None and (timeout is None or left < timeout) else timeout
-
-    def _build_attempt(
-        self, order: QueuedRequest, result: AttemptResult, config: RunnableConfig
-    ) -> Attempt:
-        answer = build_response(order.request, result.outcome, self._confidence)
-        if self._contract and self._contract.output and not order.request.route:
-            answer = apply_output(answer, self._contract)
-        answer = answer.with_thread(order.thread_id)
-        if result.stop_reason:
-            answer = answer.model_copy(update={"reason": f"{answer.reason}; {result.stop_reason}"})
-        ended = result.outcome if isinstance(result.outcome, Mapping) else {}
-        mark = str(ended.get(MARK_KEY) or "")
-        end = classify_outcome(result.outcome)
-        return Attempt(answer, result.stop_reason, config=config, mark=mark, end=end)
 
     def _decide_next_step(
         self, order: QueuedRequest, attempt: Attempt, config: RunnableConfig

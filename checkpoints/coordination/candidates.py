@@ -88,7 +88,21 @@ class TreeBreakers(Circuits):
     ) -> FailureIntensity | None:
         """Record the outcome of an admitted call; return failures beyond the superior's limit."""
         if outcome is AttemptOutcome.FAILED:
-            return self._record_failure(path, admission.probe)
+            at = self._now()
+
+            def note(open_: Transaction) -> int:
+                _update_circuit(
+                    open_,
+                    self._build_key(path),
+                    lambda circuit: (
+                        circuit.record_failure(self._rules, at, admission.probe),
+                        None,
+                    ),
+                )
+                return self._count_failure(open_, path.rpartition(PATH_SEPARATOR)[0], at)
+
+            failures = self._ledger.commit(note)
+            return FailureIntensity(failures, self._rules.period) if failures else None
         # Most calls go well, and then there is no failure to clear.
         if outcome is AttemptOutcome.ANSWERED and (admission.failures or admission.probe):
             self._update(path, lambda circuit: circuit.record_success(admission.probe))
@@ -99,20 +113,6 @@ class TreeBreakers(Circuits):
     async def arun(self, work: Callable[[], T]) -> T:
         """Call some of these methods in an event loop; all of it again if the ledger was busy."""
         return await self._ledger.arun(work)
-
-    def _record_failure(self, path: str, probe: int) -> FailureIntensity | None:
-        at = self._now()
-
-        def note(open_: Transaction) -> int:
-            _update_circuit(
-                open_,
-                self._build_key(path),
-                lambda circuit: (circuit.record_failure(self._rules, at, probe), None),
-            )
-            return self._count_failure(open_, path.rpartition(PATH_SEPARATOR)[0], at)
-
-        failures = self._ledger.commit(note)
-        return FailureIntensity(failures, self._rules.period) if failures else None
 
     def _update(self, path: str, change: Callable[[Circuit], Circuit]) -> None:
         name = self._build_key(path)

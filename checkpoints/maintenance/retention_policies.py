@@ -248,7 +248,14 @@ def _plan_kept(
         stands = _get_parent(row) in wanted
         level = place.checkpoint_ns in levels
         if level and not stands and set() < _list_rebuilt_channels(row) <= DELTA_CHANNELS.keys():
-            row = changed[place] = yield from _add_snapshots(row)
+            past = yield from read_past(row)
+            held = {MESSAGES: list(past.messages), HEADS: dict(past.heads)}
+            whole = row.checkpoint.copy()
+            snapshots = {
+                channel: DeltaSnapshot(held[channel]) for channel in _list_rebuilt_channels(row)
+            }
+            whole["channel_values"] = {**whole["channel_values"], **snapshots}
+            row = changed[place] = row._replace(checkpoint=whole)
         waiting += _list_needed(row)
     return Retention(by_place.keys() - kept, changed)
 
@@ -285,12 +292,3 @@ def _list_rebuilt_channels(row: CheckpointTuple) -> set[str]:
         for channel in row.metadata.get(DELTA_COUNTERS_KEY) or ()
         if channel in checkpoint["channel_versions"] and channel not in checkpoint["channel_values"]
     }
-
-
-def _add_snapshots(row: CheckpointTuple) -> ReadPlan[CheckpointTuple]:
-    past = yield from read_past(row)
-    held = {MESSAGES: list(past.messages), HEADS: dict(past.heads)}
-    whole = row.checkpoint.copy()
-    snapshots = {channel: DeltaSnapshot(held[channel]) for channel in _list_rebuilt_channels(row)}
-    whole["channel_values"] = {**whole["channel_values"], **snapshots}
-    return row._replace(checkpoint=whole)

@@ -260,21 +260,17 @@ def build_write_events(
     for channel, value in writes:
         if channel == MESSAGES:
             messages = value if isinstance(value, (list, tuple)) else [value]
-            given = _has_other_replies(messages, location.agent) and is_input_task(
-                location.checkpoint_id, task_id, task_path
-            )
+            # A level writes its own replies one at a time, so most need no look at their task.
+            replies = [message for message in messages if isinstance(message, AIMessage)]
+            given = (
+                bool(replies) and (len(messages) > 1 or replies[0].name != location.agent)
+            ) and is_input_task(location.checkpoint_id, task_id, task_path)
             yield from build_thread_events(
                 messages, location.agent, location.agent_thread_id, given=given
             )
         elif channel == INTERRUPT:
             asked = (each for each in value if not is_pause(each.value))
             yield from (build_question_event(each.id, each.value) for each in asked)
-
-
-def _has_other_replies(messages: Sequence[Any], agent: str) -> bool:
-    # A level writes its own replies one at a time, so most need no look at their task.
-    replies = [message for message in messages if isinstance(message, AIMessage)]
-    return bool(replies) and (len(messages) > 1 or replies[0].name != agent)
 
 
 def is_input_task(checkpoint_id: str, task_id: str, task_path: str) -> bool:

@@ -411,15 +411,6 @@ class _ValueReader:
         self._depth -= 1
         if code == SNAPSHOT:
             return DeltaSnapshot(parts)
-        form = self._find_codec(code, parts)
-        try:
-            return form.from_parts(parts[2])
-        except Exception as error:  # noqa: BLE001  whatever a damaged part makes a constructor do
-            raise _tampered_error(
-                f"its {form.name} cannot be made again ({_error_line(error)})"
-            ) from None
-
-    def _find_codec(self, code: int, parts: Any) -> TypeCodec:
         if not isinstance(parts, list) or not 3 <= len(parts) <= 4:
             raise _tampered_error(f"it holds a value of an unknown form, number {code}")
         module, name, _, *method = parts
@@ -429,7 +420,12 @@ class _ValueReader:
                 f"it holds a {module}.{name} (form {code}), which may not be loaded; if the type "
                 "is yours, name it in SqliteCheckpointer(..., allowed_types=[...])"
             )
-        return form
+        try:
+            return form.from_parts(parts[2])
+        except Exception as error:  # noqa: BLE001  whatever a damaged part makes a constructor do
+            raise _tampered_error(
+                f"its {form.name} cannot be made again ({_error_line(error)})"
+            ) from None
 
 
 def _encode_error(value: Any) -> str:

@@ -113,7 +113,17 @@ def repair_thread(
 
 def _list_of(thread: Thread, hidden: Collection[str]) -> Iterator[HideableMessage]:
     messages = thread.messages
-    accepted = _find_accepted(messages)
+    # The place of the latest reply of a model: it has read all before it.
+    places = range(len(messages) - 1, -1, -1)
+    accepted = next(
+        (
+            place
+            for place in places
+            if isinstance(messages[place], AIMessage)
+            and is_from_model(messages[place].response_metadata)
+        ),
+        -1,
+    )
     for place, message in enumerate(messages):
         why = (*_list_reasons(message), *(("no reply has come since",) if place > accepted else ()))
         is_hidden = message.id in hidden
@@ -127,20 +137,6 @@ def _list_of(thread: Thread, hidden: Collection[str]) -> Iterator[HideableMessag
                 _preview(message),
                 is_hidden,
             )
-
-
-def _find_accepted(messages: Sequence[BaseMessage]) -> int:
-    """Return the place of the latest reply of a model: it has read all before it."""
-    places = range(len(messages) - 1, -1, -1)
-    return next(
-        (
-            place
-            for place in places
-            if isinstance(messages[place], AIMessage)
-            and is_from_model(messages[place].response_metadata)
-        ),
-        -1,
-    )
 
 
 def _list_reasons(message: BaseMessage) -> Iterator[str]:

@@ -405,28 +405,24 @@ def _find_thread(thread_id: str, root: str | None) -> ReadPlan[Thread]:
     root = None if root is None else _check_thread_id(root)
     rows: list[CheckpointTuple] = yield AllCheckpoints(root, {"agent_thread_id": thread_id})
     if not rows:
-        return (yield from _find_unstarted(thread_id, root))
+        # The empty thread of a call that has not run, or was refused.
+        roots = [root] if root else []
+        if not root and _is_derived(thread_id):
+            roots = [each.id for each in (yield from _read_roots()) if not each.damage]
+        for above in roots:
+            try:
+                threads = yield from _read_threads(above)
+            except DAMAGE:
+                if root:
+                    raise
+                continue  # damage of one tree hides nothing of another
+            for superior in threads.values():
+                if request := find_request(superior, thread_id):
+                    agent = request.sent.current
+                    path = (*superior.path, agent)
+                    return Thread(thread_id, agent, path, above, superior.id, "", 0, "", (), None)
+        raise ThreadNotFound(thread_id)
     return (yield from read_thread(rows))[0]
-
-
-def _find_unstarted(thread_id: str, root: str | None) -> ReadPlan[Thread]:
-    """Return the empty thread of a call that has not run, or was refused."""
-    roots = [root] if root else []
-    if not root and _is_derived(thread_id):
-        roots = [each.id for each in (yield from _read_roots()) if not each.damage]
-    for above in roots:
-        try:
-            threads = yield from _read_threads(above)
-        except DAMAGE:
-            if root:
-                raise
-            continue  # damage of one tree hides nothing of another
-        for superior in threads.values():
-            if request := find_request(superior, thread_id):
-                agent = request.sent.current
-                path = (*superior.path, agent)
-                return Thread(thread_id, agent, path, above, superior.id, "", 0, "", (), None)
-    raise ThreadNotFound(thread_id)
 
 
 def _check_thread_id(given: Any) -> str:

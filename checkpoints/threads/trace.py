@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import takewhile
@@ -309,7 +309,12 @@ def _iterate_requests(thread: Thread, ended: bool) -> Iterator[tuple[str, Traced
             continue
         # A stopped agent leaves its calls unanswered, and their requests are abandoned.
         abandoned = ended or (tasks and place < tasks[-1])
-        answers = _index_answers(messages[after] for after in range(place + 1, len(messages)))
+        following = (messages[after] for after in range(place + 1, len(messages)))
+        # Some models reuse a call id in their next message: stop at it.
+        own = takewhile(lambda message: not isinstance(message, AIMessage), following)
+        answers = {
+            message.tool_call_id: message for message in own if isinstance(message, ToolMessage)
+        }
         for asked, parted in iterate_requests(message, message.tool_calls):
             call_id = asked.call_id
             if call_id not in threads:
@@ -403,12 +408,6 @@ def _get_part_response(
     if isinstance(response, DelegationResponse) and place < len(response.subordinate_responses):
         return response.subordinate_responses[place]
     return response
-
-
-def _index_answers(following: Iterable[BaseMessage]) -> dict[str, ToolMessage]:
-    # Some models reuse a call id in their next message: stop at it.
-    own = takewhile(lambda message: not isinstance(message, AIMessage), following)
-    return {message.tool_call_id: message for message in own if isinstance(message, ToolMessage)}
 
 
 def _list_tools(messages: Sequence[BaseMessage]) -> Iterator[str]:

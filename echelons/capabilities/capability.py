@@ -42,7 +42,12 @@ class Capability(BaseModel):
                 raise _invalid_capability("", UNNAMED_CAPABILITY, confidence)
             number = float(confidence)
         with refuse_unreadable(lambda _: _invalid_examples(examples)):
-            texts = _check_examples(examples)
+            if isinstance(examples, (str, bytes, Mapping)) or not hasattr(examples, "__iter__"):
+                raise _invalid_examples(examples)
+            values = list_items(examples)
+            texts = tuple(text for item in values if (text := read_text(item)) and text.strip())
+            if len(texts) < len(values):
+                raise _invalid_examples(tuple(values))
         super().__init__(confidence=number, examples=texts)
 
 
@@ -102,16 +107,6 @@ def check_capabilities(agent: str, capabilities: Any) -> DeclaredCapabilities:
 def _is_confidence(value: Any) -> bool:
     # The comparison also rejects NaN.
     return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= 1
-
-
-def _check_examples(examples: Any) -> tuple[str, ...]:
-    if isinstance(examples, (str, bytes, Mapping)) or not hasattr(examples, "__iter__"):
-        raise _invalid_examples(examples)
-    values = list_items(examples)
-    texts = tuple(text for item in values if (text := read_text(item)) and text.strip())
-    if len(texts) < len(values):
-        raise _invalid_examples(tuple(values))
-    return texts
 
 
 def _invalid_capability(agent: str, capability: object, confidence: object) -> ConfigurationError:

@@ -146,7 +146,20 @@ class _TurnRunner:
             self._thread = SessionThread(session.thread, session.thread_id)
             run, remarks = await turn.start(session), turn.opening_remarks
             while True:
-                result = await self._show_run(session, run, remarks)
+                async with run as self._run:
+                    self._ended = False
+                    self._print_remarks(remarks)
+                    with self._view:
+                        watching = asyncio.create_task(self._watch_answers(session))
+                        try:
+                            async for event in _iterate_events(run, self._turn.thread):
+                                self._board.apply_event(event)
+                                self._view.show_event(event)
+                        finally:
+                            watching.cancel()
+                        self._ended = True
+                        result = await run.result()
+                        self._board.apply_result(result)
                 answers = await self._ask(session) if result.status == "asking" else {}
                 if not answers:
                     break
@@ -162,23 +175,6 @@ class _TurnRunner:
                 stored = await (await session.aanswer(answers)).result()
                 output.print_remark(stored.reason)
         return code
-
-    async def _show_run(self, session: Session, run: AsyncRun, remarks: Iterable[str]) -> Result:
-        async with run as self._run:
-            self._ended = False
-            self._print_remarks(remarks)
-            with self._view:
-                watching = asyncio.create_task(self._watch_answers(session))
-                try:
-                    async for event in _iterate_events(run, self._turn.thread):
-                        self._board.apply_event(event)
-                        self._view.show_event(event)
-                finally:
-                    watching.cancel()
-                self._ended = True
-                result = await run.result()
-                self._board.apply_result(result)
-        return result
 
     async def _ask(self, session: Session) -> dict[str, Any]:
         """Return the answers to open questions that are typed on the terminal, if there is one."""

@@ -79,23 +79,19 @@ def remove_mark_across(texts: Sequence[str], mark: str) -> list[str]:
     """
     for other in ("", REMOVED):
         places = [*_iterate_places("".join(texts), mark)]
-        texts = _cut_out(texts, places, other)
+        # Texts without some places in all of them together, with another text there.
+        left, begun = list[str](), 0
+        for text in texts:
+            end, kept, place = begun + len(text), "", begun
+            for first, last in places:
+                if first < end and last > place:
+                    kept += text[place - begun : max(first, place) - begun]
+                    kept += other if first >= begun else ""
+                    place = min(last, end)
+            left.append(kept + text[place - begun :])
+            begun = end
+        texts = left
     return [*texts]
-
-
-def _cut_out(texts: Sequence[str], places: Sequence[tuple[int, int]], other: str) -> list[str]:
-    """Return texts without some places in all of them together, with another text there."""
-    left, begun = list[str](), 0
-    for text in texts:
-        end, kept, place = begun + len(text), "", begun
-        for first, last in places:
-            if first < end and last > place:
-                kept += text[place - begun : max(first, place) - begun]
-                kept += other if first >= begun else ""
-                place = min(last, end)
-        left.append(kept + text[place - begun :])
-        begun = end
-    return left
 
 
 def _uncover(text: str, mark: str) -> str:

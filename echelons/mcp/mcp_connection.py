@@ -88,7 +88,12 @@ class CancellingSession(ClientSession):
                 if not scope.cancel_called and not isinstance(
                     request.root, types.InitializeRequest
                 ):
-                    await self._notify_cancelled(request_id)
+                    params = types.CancelledNotificationParams(
+                        requestId=request_id, reason="cancelled"
+                    )
+                    notification = types.CancelledNotification(params=params)
+                    with anyio.move_on_after(CANCEL_TIMEOUT, shield=True), suppress(Exception):
+                        await self.send_notification(types.ClientNotification(notification))
                 raise
             finally:
                 del self._open_requests[request_id]
@@ -111,12 +116,6 @@ class CancellingSession(ClientSession):
         # The answer to a request that was cancelled may come late.
         elif not (isinstance(request_id, int) and 0 <= request_id < self._request_id):
             self.end_calls(RuntimeError(f"an answer to a request {answer.id!r}, and none is open"))
-
-    async def _notify_cancelled(self, request_id: int) -> None:
-        params = types.CancelledNotificationParams(requestId=request_id, reason="cancelled")
-        notification = types.CancelledNotification(params=params)
-        with anyio.move_on_after(CANCEL_TIMEOUT, shield=True), suppress(Exception):
-            await self.send_notification(types.ClientNotification(notification))
 
 
 class WatchedStream(httpx.AsyncByteStream):
@@ -306,14 +305,6 @@ class McpConnection:
             for task in late:
                 task.cancel()
 
-    async def _reconnect(self, lost: CancellingSession | None) -> None:
-        """Open a new session in place of a lost one, unless another call has done so."""
-        async with self._reconnecting:
-            if self._session is lost and not self._is_closed:
-                await self._end_session()
-                async with asyncio.timeout(self.server.timeout):
-                    await self._start()
-
     async def _serve(self, started: asyncio.Future[ClientSession], stop: asyncio.Event) -> None:
         """Hold the session open; the SDK wants it closed by the task that has opened it."""
         try:
@@ -379,7 +370,17 @@ class McpConnection:
         try:
             async with self._turn:
                 self._calls.add(open_call)
-                return await self._perform_in_time(perform)
+                # Make a call that must end in time.
+                limit = self.server.call_timeout
+                scope = asyncio.timeout(limit)
+                try:
+                    async with scope:
+                        return await self._perform_connected(perform)
+                except TimeoutError:
+                    if not scope.expired():  # an error of the server's own
+                        raise
+                    why = f"the MCP server {self.name!r} has not answered in {limit:g} s"
+                    raise CallCutShort(why) from None
         except CallCutShort:
             raise
         except Exception as error:  # noqa: BLE001  a server raises anything; the model reads it
@@ -388,25 +389,6 @@ class McpConnection:
             self._performing.discard(task)
             self._calls.discard(open_call)
             open_call.ended.set()
-
-    async def _perform_in_time(
-        self, perform: Callable[[], Awaitable[types.CallToolResult]]
-    ) -> types.CallToolResult:
-        """Make a call that must end in time.
-
-        Raises:
-            CallCutShort: It has not.
-        """
-        limit = self.server.call_timeout
-        scope = asyncio.timeout(limit)
-        try:
-            async with scope:
-                return await self._perform_connected(perform)
-        except TimeoutError:
-            if not scope.expired():  # an error of the server's own
-                raise
-            why = f"the MCP server {self.name!r} has not answered in {limit:g} s"
-            raise CallCutShort(why) from None
 
     async def _perform_connected(
         self, perform: Callable[[], Awaitable[types.CallToolResult]]
@@ -420,7 +402,12 @@ class McpConnection:
             except Exception as error:
                 if not (is_http and self._has_not_begun(error)):
                     raise
-        await self._reconnect(session)
+        # Open a new session in place of a lost one, unless another call has done so.
+        async with self._reconnecting:
+            if self._session is session and not self._is_closed:
+                await self._end_session()
+                async with asyncio.timeout(self.server.timeout):
+                    await self._start()
         return await self._wait_with_server(perform())
 
     def _has_not_begun(self, error: Exception) -> bool:

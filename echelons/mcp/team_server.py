@@ -192,7 +192,24 @@ class TeamServer:
                 if not answers:
                     break
                 result = await self._drive(session, session.aanswer(answers, by=by), report)
-        return _build_result(result, thread)
+        questions = [describe_question(question) for question in result.questions]
+        text = str(result)
+        if questions and not result.finished:
+            how = f"Ask the user, then call `{ANSWER_TOOL}` with the thread, the id and the answer:"
+            text = "\n".join([how, *(json.dumps(question, default=repr) for question in questions)])
+        described: dict[str, Any] = {
+            "thread": thread,
+            "status": result.status,
+            "text": result.text,
+            "reason": result.reason,
+            "questions": questions,
+        }
+        content: list[types.ContentBlock] = [
+            types.TextContent(type="text", text=text),
+            types.TextContent(type="text", text=f"thread: {thread}"),
+        ]
+        structured = json.loads(json.dumps(described, default=repr))
+        return types.CallToolResult(content=content, structuredContent=structured)
 
     async def _drive(
         self, session: Session, starting: Awaitable[AsyncRun], report: Report
@@ -327,27 +344,6 @@ def _build_answer_tool() -> types.Tool:
             "additionalProperties": False,
         },
     )
-
-
-def _build_result(result: Result, thread: str) -> types.CallToolResult:
-    questions = [describe_question(question) for question in result.questions]
-    text = str(result)
-    if questions and not result.finished:
-        how = f"Ask the user, then call `{ANSWER_TOOL}` with the thread, the id and the answer:"
-        text = "\n".join([how, *(json.dumps(question, default=repr) for question in questions)])
-    described: dict[str, Any] = {
-        "thread": thread,
-        "status": result.status,
-        "text": result.text,
-        "reason": result.reason,
-        "questions": questions,
-    }
-    content: list[types.ContentBlock] = [
-        types.TextContent(type="text", text=text),
-        types.TextContent(type="text", text=f"thread: {thread}"),
-    ]
-    structured = json.loads(json.dumps(described, default=repr))
-    return types.CallToolResult(content=content, structuredContent=structured)
 
 
 def _build_error(why: str) -> types.CallToolResult:

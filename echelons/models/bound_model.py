@@ -132,7 +132,11 @@ class BoundModel:
         chat_model, arguments = _unwrap_binding(model)
         described = ModelDescription.describe(chat_model)
         requests = RequestBuilder(describe_client(chat_model, arguments))
-        takes_value = _takes_prompt_value(chat_model)
+        # A model, or a binding, with its own `invoke` may expect the list of messages.
+        bound = chat_model
+        if isinstance(chat_model, RunnableBinding) and _has_methods_of(RunnableBinding, chat_model):
+            bound = chat_model.bound
+        takes_value = isinstance(bound, BaseChatModel) and _has_methods_of(BaseChatModel, bound)
         # What a server refuses is remembered for the client, so for the object of the user.
         usage = StreamUsage.find(chat_model, requests.rules, arguments)
         kept = read_streams(chat_model, requests.rules.wire_format)
@@ -204,17 +208,6 @@ class BoundModel:
             raise
         finally:
             INNER_CALLS.reset(before)
-
-
-def _takes_prompt_value(model: Runnable[Any, Any]) -> bool:
-    """Return whether LangChain's own methods take a model's input.
-
-    A model, or a binding, with its own `invoke` may expect the list of messages.
-    """
-    bound = model
-    if isinstance(model, RunnableBinding) and _has_methods_of(RunnableBinding, model):
-        bound = model.bound
-    return isinstance(bound, BaseChatModel) and _has_methods_of(BaseChatModel, bound)
 
 
 def _unwrap_binding(model: Any) -> tuple[Runnable[Any, Any], dict[str, Any]]:

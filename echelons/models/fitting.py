@@ -378,13 +378,12 @@ def _cut_block(block: Any, limit: int) -> Any:
     kind = block.get("type")
     if kind in _TEXTS and isinstance(block.get("text"), str):
         return {**block, "text": cut_middle(block["text"], limit)}
-    if kind in _PLAIN_BLOCKS or _measure_block(block) <= limit:
+    if (
+        kind in _PLAIN_BLOCKS
+        or (MEDIA_CHARACTERS if block.get("type") in _MEDIA else len(repr(block))) <= limit
+    ):
         return block
     return {"type": "text", "text": f"[{kind} left out]"}
-
-
-def _measure_block(block: Any) -> int:
-    return MEDIA_CHARACTERS if block.get("type") in _MEDIA else len(repr(block))
 
 
 def _cut_parts(
@@ -406,7 +405,11 @@ def _find_cap(messages: Sequence[BaseMessage], fits: Callable[[int], bool]) -> i
     low, high = (
         0,
         max(
-            (len(repr(message.content)) + _measure_calls(message) for message in messages),
+            (
+                len(repr(message.content))
+                + (len(repr(message.tool_calls)) if isinstance(message, AIMessage) else 0)
+                for message in messages
+            ),
             default=0,
         ),
     )
@@ -414,10 +417,6 @@ def _find_cap(messages: Sequence[BaseMessage], fits: Callable[[int], bool]) -> i
         middle = (low + high) // 2
         low, high = (middle, high) if fits(middle) else (low, middle)
     return low
-
-
-def _measure_calls(message: BaseMessage) -> int:
-    return len(repr(message.tool_calls)) if isinstance(message, AIMessage) else 0
 
 
 def _build_note(step: Sequence[BaseMessage], limit: int) -> BaseMessage:

@@ -209,19 +209,15 @@ def _get_address() -> tuple[str, bool]:
     """Return the address of the server, and whether it is on loopback."""
     for variable in ADDRESS_VARIABLES:
         if value := os.environ.get(variable, "").strip():
-            return value, _is_loopback(_parse_host(variable, value))
+            try:
+                parts = urlsplit(value)
+                host, _ = parts.hostname, parts.port  # reading the port validates it
+            except ValueError as error:
+                raise _invalid_address(variable, value) from error
+            if parts.scheme not in ("http", "https") or not host:
+                raise _invalid_address(variable, value)
+            return value, _is_loopback(host)
     return OPENAI_ADDRESS, False
-
-
-def _parse_host(variable: str, value: str) -> str:
-    try:
-        parts = urlsplit(value)
-        host, _ = parts.hostname, parts.port  # reading the port validates it
-    except ValueError as error:
-        raise _invalid_address(variable, value) from error
-    if parts.scheme not in ("http", "https") or not host:
-        raise _invalid_address(variable, value)
-    return host
 
 
 def _is_loopback(host: str) -> bool:

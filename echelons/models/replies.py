@@ -443,7 +443,13 @@ def read_length_refusal(error: BaseException) -> LengthRefusal | None:
         if not is_refusal and _REFUSALS.search(text):
             is_refusal = not _OTHER_LIMITS.search(text) or bool(_NEVER_FITS.search(text))
         if is_refusal:
-            return _read_numbers(text)
+            # Of a comparison, the right side is the limit, whatever stands before it.
+            limits = [_to_number(match[1]) for match in _MOST.finditer(text)]
+            limits += [_to_number(match[1] or match[2]) for match in _LIMIT.finditer(text)]
+            limit = next((item for item in limits if item >= _LEAST_LIMIT), 0)
+            numbers = [_to_number(found[0]) for found in _NUMBER.finditer(text)]
+            requested = [number for number in numbers if limit < number <= limit * _MOST_REQUESTED]
+            return LengthRefusal(limit, max(requested, default=0))
     return None
 
 
@@ -455,16 +461,6 @@ def _iterate_causes(error: BaseException) -> Iterator[BaseException]:
         seen.append(one)
         yield one
         one = one.__cause__
-
-
-def _read_numbers(text: str) -> LengthRefusal:
-    # Of a comparison, the right side is the limit, whatever stands before it.
-    limits = [_to_number(match[1]) for match in _MOST.finditer(text)]
-    limits += [_to_number(match[1] or match[2]) for match in _LIMIT.finditer(text)]
-    limit = next((item for item in limits if item >= _LEAST_LIMIT), 0)
-    numbers = [_to_number(found[0]) for found in _NUMBER.finditer(text)]
-    requested = [number for number in numbers if limit < number <= limit * _MOST_REQUESTED]
-    return LengthRefusal(limit, max(requested, default=0))
 
 
 def _to_number(text: str) -> int:

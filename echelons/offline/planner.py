@@ -131,8 +131,28 @@ def _build_final_reply(turn: PlannerTurn, box: Toolbox) -> PlannedReply:
     """Return the composed answers, as a report where it is not a plain success."""
     answers = [answer for answer in turn.answers if answer.source != REPORT]
     contributions = _select_contributions(answers)
-    questions, failures = _describe_questions(answers), _describe_failures(answers)
-    text = _compose_answer(contributions, questions, failures)
+    questions, failures = (
+        _describe_questions(answers),
+        ", ".join(
+            f"{answer.source} ({_shorten_line(answer.reason) or 'empty answer'})"
+            for answer in answers
+            if answer.status == "unable"
+            or (answer.status != "needs_input" and not answer.text.strip())
+        ),
+    )
+    # The answer: each contribution under its source, then what is lacking.
+    is_plain = len(contributions) == 1 and not contributions[0].delegated
+    parts = [a.text if is_plain else f"{a.source}:\n{a.text}" for a in contributions]
+    lacking = [
+        f"Incomplete: {answer.source} ({_shorten_line(answer.reason)})"
+        for answer in contributions
+        if answer.status == "partial" and answer.reason and answer.reason != answer.text
+    ]
+    if questions:
+        lacking.append(f"Open question: {questions}")
+    if failures:
+        lacking.append(f"Not available: {failures}")
+    text = "\n\n".join([*parts, *(["\n".join(lacking)] if lacking else [])])
     if not box.can_report or REPORT in turn.called_tools:
         return PlannedReply(text or NOTHING_FITS)
     if questions:
@@ -160,31 +180,6 @@ def _select_contributions(answers: Iterable[CallAnswer]) -> list[CallAnswer]:
         return requests[answer.request], -confidence
 
     return sorted(filled, key=rank)
-
-
-def _compose_answer(contributions: Sequence[CallAnswer], questions: str, failures: str) -> str:
-    """Return the answer: each contribution under its source, then what is lacking."""
-    is_plain = len(contributions) == 1 and not contributions[0].delegated
-    parts = [a.text if is_plain else f"{a.source}:\n{a.text}" for a in contributions]
-    lacking = [
-        f"Incomplete: {answer.source} ({_shorten_line(answer.reason)})"
-        for answer in contributions
-        if answer.status == "partial" and answer.reason and answer.reason != answer.text
-    ]
-    if questions:
-        lacking.append(f"Open question: {questions}")
-    if failures:
-        lacking.append(f"Not available: {failures}")
-    return "\n\n".join([*parts, *(["\n".join(lacking)] if lacking else [])])
-
-
-def _describe_failures(answers: Iterable[CallAnswer]) -> str:
-    """Return the sources without a result, and why: "events (closed today), tours (no answer)"."""
-    return ", ".join(
-        f"{answer.source} ({_shorten_line(answer.reason) or 'empty answer'})"
-        for answer in answers
-        if answer.status == "unable" or (answer.status != "needs_input" and not answer.text.strip())
-    )
 
 
 def _describe_questions(answers: Iterable[CallAnswer]) -> str:
@@ -318,7 +313,16 @@ def build_message(
     turn, box = PlannerTurn.from_messages(messages), Toolbox.from_tools(tools)
     reply = plan_reply(turn, box, sharing, describe_nearest)
     texts = [_write_message(message) for message in messages]
-    calls = _build_tool_calls(reply, "\n".join(texts))
+    # The calls, with ids hashed from the conversation and their index in the message.
+    conversation = "\n".join(texts)
+    seed = hashlib.sha256(conversation.encode("utf-8", "surrogatepass"))
+    calls: list[ToolCall] = []
+    for index, (name, arguments) in enumerate(reply.calls):
+        digest = seed.copy()
+        line = f"\n{index} {name} {_to_json(arguments)}"
+        digest.update(line.encode("utf-8", "surrogatepass"))
+        id_ = f"call_{digest.hexdigest()[:24]}"
+        calls.append(ToolCall(name=name, args=arguments, id=id_, type="tool_call"))
     read = _count_tokens(*texts, *([_to_json(tools)] if tools else []))
     written = _count_tokens(reply.text, *(_to_json(call["args"]) for call in calls))
     usage = UsageMetadata(input_tokens=read, output_tokens=written, total_tokens=read + written)
@@ -332,19 +336,6 @@ def build_message(
             "finish_reason": "tool_calls" if calls else "stop",
         },
     )
-
-
-def _build_tool_calls(reply: PlannedReply, conversation: str) -> list[ToolCall]:
-    """Return the calls, with ids hashed from the conversation and their index in the message."""
-    seed = hashlib.sha256(conversation.encode("utf-8", "surrogatepass"))
-    calls: list[ToolCall] = []
-    for index, (name, arguments) in enumerate(reply.calls):
-        digest = seed.copy()
-        line = f"\n{index} {name} {_to_json(arguments)}"
-        digest.update(line.encode("utf-8", "surrogatepass"))
-        id_ = f"call_{digest.hexdigest()[:24]}"
-        calls.append(ToolCall(name=name, args=arguments, id=id_, type="tool_call"))
-    return calls
 
 
 def _write_message(message: BaseMessage) -> str:

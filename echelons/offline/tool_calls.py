@@ -250,30 +250,24 @@ class _ArgumentSource:
     def find_value(self, parameter: ToolParameter) -> Any:
         """Return the value of `parameter`, or None if there is none."""
         if parameter.choices:
-            return self._find_choice(parameter)
+            # The choice whose words are requested; the only one there is, if it is needed.
+            marked = zip(self._context.task.tokens, mark_requested(self._context.task), strict=True)
+            stems = f" {' '.join(token.stem for token, requested in marked if requested)} "
+            for choice in parameter.choices:
+                words = " ".join(map(stem, extract_words(str(choice))))
+                if isinstance(choice, str) and words and f" {words} " in stems:
+                    return choice
+            is_only = parameter.required and len(parameter.choices) == 1
+            return parameter.choices[0] if is_only else None
         if parameter.type == "boolean":
             return False if parameter.required else None
         if parameter.type in ("integer", "number"):
-            return self._find_number(parameter)
+            for text in self._select_texts(parameter):
+                number = find_number(parameter.stems, text.excerpt)
+                if number is not None:
+                    return int(number) if number == int(number) else number
+            return None
         return self._find_text(parameter) if parameter.type == "string" else None
-
-    def _find_choice(self, parameter: ToolParameter) -> Any:
-        """Return the choice whose words are requested; the only one there is, if it is needed."""
-        marked = zip(self._context.task.tokens, mark_requested(self._context.task), strict=True)
-        stems = f" {' '.join(token.stem for token, requested in marked if requested)} "
-        for choice in parameter.choices:
-            words = " ".join(map(stem, extract_words(str(choice))))
-            if isinstance(choice, str) and words and f" {words} " in stems:
-                return choice
-        is_only = parameter.required and len(parameter.choices) == 1
-        return parameter.choices[0] if is_only else None
-
-    def _find_number(self, parameter: ToolParameter) -> int | float | None:
-        for text in self._select_texts(parameter):
-            number = find_number(parameter.stems, text.excerpt)
-            if number is not None:
-                return int(number) if number == int(number) else number
-        return None
 
     def _find_text(self, parameter: ToolParameter) -> str | None:
         kind = parameter.kind

@@ -91,11 +91,25 @@ def parse_python(source: SourceFile, kind: Kind, reader: FolderReader) -> Python
         node = bound.get(name)
         if node is None and "*" not in bound:
             why = f"__all__ names {name!r}, which the file does not define"
-            reader.add_fault(source.name, _find_all_line(tree), "NameError", why)
+            reader.add_fault(
+                source.name,
+                next((node.lineno for node in tree.body if _is_all(node)), 0),
+                "NameError",
+                why,
+            )
         elif not isinstance(node, _DEFINITIONS):
             declared.append(Declaration(name, name, getattr(node, "lineno", 0)))
         else:
-            declared.append(_declare(node))
+            try:
+                signature = "" if isinstance(node, ast.ClassDef) else f"({ast.unparse(node.args)})"
+            except RecursionError:  # a default of thousands of operators
+                signature = "(…)"
+            doc = (ast.get_docstring(node) or "").strip().partition("\n")[0]
+            declared.append(
+                Declaration(
+                    _read_tool_name(node) or node.name, node.name, node.lineno, signature, doc
+                )
+            )
             if kind == "tools" and not node.decorator_list and not ast.get_docstring(node):
                 why = (
                     f"the tool {name!r} has no docstring, by which a model knows it: write one, or "
@@ -202,15 +216,6 @@ def _read_name(node: ast.expr) -> str:
     return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
 
 
-def _declare(node: _Definition) -> Declaration:
-    try:
-        signature = "" if isinstance(node, ast.ClassDef) else f"({ast.unparse(node.args)})"
-    except RecursionError:  # a default of thousands of operators
-        signature = "(…)"
-    doc = (ast.get_docstring(node) or "").strip().partition("\n")[0]
-    return Declaration(_read_tool_name(node) or node.name, node.name, node.lineno, signature, doc)
-
-
 def _read_tool_name(node: _Definition) -> str | None:
     """Return the name that a decorator gives, as `@tool("name")` does."""
     for item in node.decorator_list:
@@ -232,10 +237,6 @@ def _read_all(tree: ast.Module) -> list[str] | None:
         ):
             return [str(item.value) for item in value.elts if isinstance(item, ast.Constant)]
     return None
-
-
-def _find_all_line(tree: ast.Module) -> int:
-    return next((node.lineno for node in tree.body if _is_all(node)), 0)
 
 
 def _is_all(node: ast.stmt) -> bool:

@@ -116,7 +116,14 @@ class NameIndex:
         for term, word in chain(own, self._find_compounds(task), self._find_abbreviations(task)):
             terms.setdefault(term, (word, 1.0))
         for word, stem in zip(task.forms, task.stems, strict=True):
-            for term, sure in self._find_similar_terms(stem):
+            # The indexed terms with the same beginning as a stem, each with a certainty.
+            if stem not in self._similar_terms:
+                self._similar_terms[stem] = [
+                    (term, SIMILAR_TERM_WEIGHT * part)
+                    for term in self._heads.get(stem[:MIN_COMMON_PREFIX], ())
+                    if term != stem and (part := _compare_prefix(stem, term)) >= MIN_COMMON_FRACTION
+                ]
+            for term, sure in self._similar_terms[stem]:
                 terms.setdefault(term, (word, sure))
         for term, (word, sure) in terms.items():
             if entries := self._entries.get(term):
@@ -170,16 +177,6 @@ class NameIndex:
                 short = initials[at : at + size]
                 if short in self._words:
                     yield read_words(short).stems[0], " ".join(task.forms[at : at + size])
-
-    def _find_similar_terms(self, stem: str) -> Sequence[tuple[str, float]]:
-        """Return the indexed terms with the same beginning as a stem, each with a certainty."""
-        if stem not in self._similar_terms:
-            self._similar_terms[stem] = [
-                (term, SIMILAR_TERM_WEIGHT * part)
-                for term in self._heads.get(stem[:MIN_COMMON_PREFIX], ())
-                if term != stem and (part := _compare_prefix(stem, term)) >= MIN_COMMON_FRACTION
-            ]
-        return self._similar_terms[stem]
 
 
 def _compute_rarities(

@@ -219,7 +219,12 @@ class SendRequest(SessionRequest):
     def _start_turn(
         self, thread: SessionThread, status: ThreadStatus, turn: str, digest: str = ""
     ) -> ReadPlan[StartRun]:
-        yield from self._refuse_dismissed(thread)
+        # Refuse a task for an agent that was dismissed, be it the root.
+        dismissals = yield from read_dismissals(thread.id)
+        if dismissals:
+            path = PATH_SEPARATOR.join((thread.root, *self.addressee))
+            if dismissal := dismissals.find(path):
+                raise dismissal.build_error(path)
         if not status.finished and not self.ends_stopped:
             self.ends_stopped = yield from is_root_stopped(thread.id, thread.root)
         else:
@@ -242,14 +247,6 @@ class SendRequest(SessionRequest):
         # As a subordinate gets it: the facts, and then the task word for word.
         facts = HumanMessage(render_facts(self.context), id=str(uuid4()))
         return StartRun({"messages": [facts, message]}, turn, digest, status)
-
-    def _refuse_dismissed(self, thread: SessionThread) -> ReadPlan[None]:
-        """Refuse a task for an agent that was dismissed, be it the root."""
-        dismissals = yield from read_dismissals(thread.id)
-        if dismissals:
-            path = PATH_SEPARATOR.join((thread.root, *self.addressee))
-            if dismissal := dismissals.find(path):
-                raise dismissal.build_error(path)
 
 
 @dataclass(slots=True)

@@ -135,7 +135,17 @@ def fork(work: Callable[[], Any]) -> Process:
     pid = os.fork()
     if pid == 0:
         os.close(reader)
-        _run_and_exit(work, writer)
+        # Do the work, write its result to the pipe, and exit without running exit handlers.
+        code, output = 1, ""
+        try:
+            output = json.dumps(work())
+            code = 0
+        except BaseException:  # noqa: BLE001  sent to the parent
+            output = traceback.format_exc()
+        finally:
+            with os.fdopen(writer, "w") as pipe:
+                pipe.write(output)
+            os._exit(code)
     os.close(writer)
     return Process(pid, reader)
 
@@ -164,20 +174,6 @@ def die() -> NoReturn:
     """Kill this process as `kill -9` does, without any cleanup or flush."""
     os.kill(os.getpid(), signal.SIGKILL)
     raise AssertionError
-
-
-def _run_and_exit(work: Callable[[], Any], writer: int) -> NoReturn:
-    """Do the work, write its result to the pipe, and exit without running exit handlers."""
-    code, output = 1, ""
-    try:
-        output = json.dumps(work())
-        code = 0
-    except BaseException:  # noqa: BLE001  sent to the parent
-        output = traceback.format_exc()
-    finally:
-        with os.fdopen(writer, "w") as pipe:
-            pipe.write(output)
-        os._exit(code)
 
 
 Side: TypeAlias = Literal["before", "after"]

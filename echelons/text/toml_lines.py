@@ -21,18 +21,8 @@ def describe_toml_fault(error: Exception, text: str) -> tuple[int, str]:
 
 def find_key_line(text: str, *keys: str) -> int:
     """Return the line of a key, or of the table that it would stand in; 0 for neither."""
-    lines = _find_key_lines(text)
-    for end in range(len(keys), 0, -1):
-        if keys[:end] in lines:
-            return lines[keys[:end]]
-    return 0
-
-
-def _find_key_lines(text: str) -> dict[tuple[str, ...], int]:
-    """Return the line at which each key of a TOML document begins, by its path.
-
-    `tomllib` keeps no lines, so each statement is parsed by itself, under the header of its table.
-    """
+    # The line at which each key of a TOML document begins, by its path. `tomllib` keeps
+    # no lines, so each statement is parsed by itself, under the header of its table.
     lines_by_key: dict[tuple[str, ...], int] = {}
     header, statement, begin = "", "", 1
     for number, line in enumerate(text.splitlines(), start=1):
@@ -48,7 +38,11 @@ def _find_key_lines(text: str) -> dict[tuple[str, ...], int]:
         if statement.lstrip().startswith("["):
             header = statement
         statement, begin = "", number + 1
-    return lines_by_key
+    lines = lines_by_key
+    for end in range(len(keys), 0, -1):
+        if keys[:end] in lines:
+            return lines[keys[:end]]
+    return 0
 
 
 def _iterate_paths(table: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:

@@ -331,14 +331,14 @@ def _describe_member(member: Member) -> str:
         has = f"Subordinates: {_list_names(names)}"
     else:
         tools = getattr(member, "tools", ())
-        names = [get_provider_tool_name(tool) or _get_tool_name(tool) for tool in tools]
+        names = [
+            get_provider_tool_name(tool)
+            or str(getattr(tool, "name", None) or getattr(tool, "__name__", ""))
+            for tool in tools
+        ]
         has = f"Tools: {_list_names(names)}" if names else ""
     facts = ". ".join(filter(None, (about, has)))
     return f"- {member.name}: {facts}." if facts else f"- {member.name}"
-
-
-def _get_tool_name(tool: object) -> str:
-    return str(getattr(tool, "name", None) or getattr(tool, "__name__", ""))
 
 
 def _list_names(names: Iterable[str]) -> str:

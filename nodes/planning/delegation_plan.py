@@ -119,15 +119,13 @@ class DelegationPlan:
                 self.refused.append((each, error))
             elif ahead != candidates.remaining:
                 self.candidates[each.call_id] = replace(candidates, remaining=ahead)
-                self._reassign(each, replace(each, subordinate=ahead[0][0]))
-
-    def _reassign(self, old: SubordinateCall, new: SubordinateCall) -> None:
-        """Replace a request, also where it is a part of a call."""
-        self.requests = [new if request == old else request for request in self.requests]
-        self.fan_outs = [
-            replace(call, parts=tuple(new if part == old else part for part in call.parts))
-            for call in self.fan_outs
-        ]
+                # Replace a request, also where it is a part of a call.
+                new = replace(each, subordinate=ahead[0][0])
+                self.requests = [new if request == each else request for request in self.requests]
+                self.fan_outs = [
+                    replace(call, parts=tuple(new if part == each else part for part in call.parts))
+                    for call in self.fan_outs
+                ]
 
 
 def iter_unnamed_tasks(parsed: ParsedReply, policy: DelegationPolicy) -> Iterator[tuple[str, bool]]:

@@ -304,28 +304,19 @@ def build_joint_answer(
     joined = join_call_responses(request, fan_out.join, in_order, responses)
     whole = build_tool_message(order, joined, tool)
     if beside := message.response_metadata.get(SIDE_BY_SIDE_KEY):
-        return _add_conversations(whole, fan_out, responses, beside)
+        # An answer with the ids of the conversations of one subordinate, in call order.
+        ids = [
+            f'{response.path[1]} answers="{build_question_id(response.thread_id)}"'
+            for part, response in zip(fan_out.parts, responses, strict=True)
+            if part.call_id in beside and response.thread_id and not response.questions
+        ]
+        if not ids:
+            return whole
+        line = f"To continue a conversation, in the order of the requests: {', '.join(ids)}"
+        held = whole.response_metadata
+        metadata = {**held, NOTICES_KEY: [*held.get(NOTICES_KEY, ()), line]}
+        return whole.model_copy(update={"response_metadata": metadata})
     return whole
-
-
-def _add_conversations(
-    answer: ToolMessage,
-    fan_out: FanOutCall,
-    responses: Sequence[DelegationResponse],
-    beside: Collection[str],
-) -> ToolMessage:
-    """Return an answer with the ids of the conversations of one subordinate, in call order."""
-    ids = [
-        f'{response.path[1]} answers="{build_question_id(response.thread_id)}"'
-        for part, response in zip(fan_out.parts, responses, strict=True)
-        if part.call_id in beside and response.thread_id and not response.questions
-    ]
-    if not ids:
-        return answer
-    line = f"To continue a conversation, in the order of the requests: {', '.join(ids)}"
-    held = answer.response_metadata
-    metadata = {**held, NOTICES_KEY: [*held.get(NOTICES_KEY, ()), line]}
-    return answer.model_copy(update={"response_metadata": metadata})
 
 
 RELAY_CALL_ID = "forward"

@@ -163,11 +163,23 @@ class SpawnPlan:
         own, name = derive_spawned_agent(
             self.identity.thread_id, message_id, call_id, wanted.role, taken
         )
-        kind = self._check_kind(wanted)
+        allowed = self.rules.allowed.kinds
+        kind = wanted.kind or allowed[0]
+        if kind not in allowed:
+            raise SpawnRefused(f"kind: {kind!r} is none that you may make, but: {_list(allowed)}")
+        if kind == "drone" and wanted.keep:
+            raise SpawnRefused("keep: a drone ends with its first answer; make a mortal to keep it")
         if wanted.contact_user and not self.rules.contact_user:
             raise SpawnRefused("contact_user: you may not ask the user yourself; leave it out")
         profile, tools = self._check_profile(wanted), self._check_tools(wanted)
-        self._check_depth(self.profiles[profile].levels if profile and kind != "drone" else 1)
+        levels = self.profiles[profile].levels if profile and kind != "drone" else 1
+        deepest, most = len(self.identity.path) + levels, self.rules.max_depth
+        if deepest > most:
+            below = ", with those below it," if levels > 1 else ""
+            raise SpawnRefused(
+                f"it{below} would be at level {deepest}, and the tree's limit is {most} levels; "
+                "do it yourself, or tell your superior"
+            )
         inner = self.rules.allowed.narrow() if kind == "mortal" else None
         spec = AgentSpecification(
             id=own,
@@ -226,15 +238,6 @@ class SpawnPlan:
         is_allowed = not profile or profile in self.rules.allowed.profiles
         return is_allowed or GIVEN in made.statuses
 
-    def _check_depth(self, levels: int) -> None:
-        deepest, most = len(self.identity.path) + levels, self.rules.max_depth
-        if deepest > most:
-            below = ", with those below it," if levels > 1 else ""
-            raise SpawnRefused(
-                f"it{below} would be at level {deepest}, and the tree's limit is {most} levels; "
-                "do it yourself, or tell your superior"
-            )
-
     def _check_numbers(self) -> None:
         allowed = self.rules.allowed
         at_once = len(self.living) + len(self.new)
@@ -249,15 +252,6 @@ class SpawnPlan:
                 f"you have spawned {total} agents, and may spawn {allowed.total} in all; give the "
                 "task to one that is there, or do it yourself"
             )
-
-    def _check_kind(self, wanted: SpawnSubordinateArgs) -> SpawnedKind:
-        allowed = self.rules.allowed.kinds
-        kind = wanted.kind or allowed[0]
-        if kind not in allowed:
-            raise SpawnRefused(f"kind: {kind!r} is none that you may make, but: {_list(allowed)}")
-        if kind == "drone" and wanted.keep:
-            raise SpawnRefused("keep: a drone ends with its first answer; make a mortal to keep it")
-        return kind
 
     def _check_profile(self, wanted: SpawnSubordinateArgs) -> str:
         profile, allowed = wanted.profile or "", self.rules.allowed.profiles

@@ -201,7 +201,10 @@ def answer_open_calls(messages: Iterable[BaseMessage]) -> list[BaseMessage]:
     # A thread may have thousands of messages, so nothing is called for an ordinary one.
     kinds: list[type[Any]] = [*map(type, closed)]
     if not _ORDINARY_KINDS.issuperset(kinds):
-        kinds = [_find_base_kind(message) for message in kinds]
+        kinds = [
+            next((base for base in (ToolMessage, AIMessage) if issubclass(message, base)), message)
+            for message in kinds
+        ]
     callers = [n for n, kind in enumerate(kinds) if kind is AIMessage and closed[n].tool_calls]
     kinds.append(BaseMessage)  # the end answers nothing
     open_calls: list[tuple[int, Sequence[ToolCall]]] = []
@@ -228,10 +231,6 @@ def answer_open_calls(messages: Iterable[BaseMessage]) -> list[BaseMessage]:
 
 _ORDINARY_KINDS = frozenset({AIMessage, HumanMessage, SystemMessage, ToolMessage})
 """The usual kinds of messages; any other may be a subclass of one."""
-
-
-def _find_base_kind(kind: type[Any]) -> type[Any]:
-    return next((base for base in (ToolMessage, AIMessage) if issubclass(kind, base)), kind)
 
 
 @dataclass(frozen=True, slots=True)

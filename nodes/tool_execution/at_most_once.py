@@ -127,7 +127,20 @@ class _Execution:
             return (yield from self._plan_run(entry, entry, pad))
         pad.restore_answers(entry.answers)
         if entry.state is CallState.SUSPENDED:
-            return (yield from self._plan_resume(entry, pad))
+            # Run a suspended call again: past its question, or only up to it.
+            now = entry
+            if pad.is_answered(entry):
+                answers = pad.collect_answers(entry)
+                now = yield self._build_note_step(
+                    replace(
+                        entry,
+                        state=CallState.STARTED,
+                        at="",
+                        answers=answers,
+                        told=note_answers(entry, pad, answers),
+                    )
+                )
+            return (yield from self._plan_run(now, entry, pad))
         if entry.state is CallState.DONE and not entry.lost:
             if self.journaled_call.places:
                 self.journaled_call.places.note_answers(len(entry.answers))
@@ -135,22 +148,6 @@ class _Execution:
         if self.journaled_call.call.effect_kind is EffectKind.IDEMPOTENT:
             return (yield from self._plan_run(entry, entry, pad))
         return (yield from self._plan_unknown_outcome(entry, pad))
-
-    def _plan_resume(self, entry: JournalEntry, pad: Scratchpad) -> ExecutionPlan:
-        """Run a suspended call again: past its question, or only up to it."""
-        now = entry
-        if pad.is_answered(entry):
-            answers = pad.collect_answers(entry)
-            now = yield self._build_note_step(
-                replace(
-                    entry,
-                    state=CallState.STARTED,
-                    at="",
-                    answers=answers,
-                    told=note_answers(entry, pad, answers),
-                )
-            )
-        return (yield from self._plan_run(now, entry, pad))
 
     def _plan_unknown_outcome(self, entry: JournalEntry, pad: Scratchpad) -> ExecutionPlan:
         """Ask a human whether an interrupted call happened, and act on the answer."""

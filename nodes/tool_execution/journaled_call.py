@@ -283,14 +283,10 @@ class JournaledCall:
 
     def _accept(self, done: Any, config: Mapping[str, Any]) -> Any:
         """Return what the tool returned as the update of its call."""
-        return self._add_note(bind_answer(sanitize_output(done, config), self.tool_call["id"]))
-
-    def _add_note(self, outcome: Any) -> Any:
-        """Return an output whose answer shows the model the facts on the arguments.
-
-        That is what a person has changed, and what a tool takes that checks them itself and has
-        refused them, such as one of an MCP server.
-        """
+        # An output whose answer shows the model the facts on the arguments. That is what a
+        # person has changed, and what a tool takes that checks them itself and has refused
+        # them, such as one of an MCP server.
+        outcome = bind_answer(sanitize_output(done, config), self.tool_call["id"])
         has_schema = isinstance(getattr(self._tool, "args_schema", None), Mapping)
         if not (self.is_edited or has_schema):
             return outcome

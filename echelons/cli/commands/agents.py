@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from echelons.checkpoints.checkpointer import SqliteCheckpointer
-    from echelons.checkpoints.threads.store import RootThread, ThreadStore
+    from echelons.checkpoints.threads.store import RootThread
     from echelons.checkpoints.threads.trace import Trace, TraceLink
     from echelons.guards.prices import Prices
     from echelons.tree.agent_registry import AgentRecord
@@ -182,7 +182,27 @@ def tree(
     with database.open_thread(place, quietly=how.json) as thread:
 
         def draw() -> Text:
-            return _draw_tree(thread.store, thread.id, agent, depth, flat)
+            from rich.text import Text
+
+            registry, budgets = thread.store.registry(thread.id), dict[str, list[str]]()
+            try:
+                for grant in thread.store.grants(thread.id):
+                    budgets.setdefault(grant.path, []).append(grant.describe_left())
+            except LedgerDamaged as error:
+                # Nothing is free then; the agents are shown nevertheless.
+                output.print_remark(f"budgets are not shown: {error}")
+            drawn: list[Text] = []
+            if agent and not flat and registry.ancestors(agent):
+                drawn.append(Text(escape_controls(registry.format_breadcrumbs(agent))))
+            for line in registry.list_lines(agent, depth):
+                record = line.agent
+                if flat:
+                    alias = f" ({record.alias})" if record.alias else ""
+                    guide, name, rest = "", f"{record.path}{alias}", ""
+                else:
+                    guide, name, rest = line.guide, line.name, line.rest
+                drawn.append(_draw_agent(guide, name, record, rest, budgets.get(record.path, ())))
+            return Text("\n").join(drawn)
 
         if how.json:
             lines = thread.store.registry(thread.id).list_lines(agent, depth)
@@ -210,32 +230,6 @@ def _watch(saver: SqliteCheckpointer, draw: Callable[[], Text]) -> ExitCode:
                 time.sleep(POLL_INTERVAL)
         except KeyboardInterrupt:
             return ExitCode.INTERRUPTED
-
-
-def _draw_tree(
-    store: ThreadStore, thread_id: str, agent: str | None, depth: int | None, flat: bool
-) -> Text:
-    from rich.text import Text
-
-    registry, budgets = store.registry(thread_id), dict[str, list[str]]()
-    try:
-        for grant in store.grants(thread_id):
-            budgets.setdefault(grant.path, []).append(grant.describe_left())
-    except LedgerDamaged as error:
-        # Nothing is free then; the agents are shown nevertheless.
-        output.print_remark(f"budgets are not shown: {error}")
-    drawn: list[Text] = []
-    if agent and not flat and registry.ancestors(agent):
-        drawn.append(Text(escape_controls(registry.format_breadcrumbs(agent))))
-    for line in registry.list_lines(agent, depth):
-        record = line.agent
-        if flat:
-            alias = f" ({record.alias})" if record.alias else ""
-            guide, name, rest = "", f"{record.path}{alias}", ""
-        else:
-            guide, name, rest = line.guide, line.name, line.rest
-        drawn.append(_draw_agent(guide, name, record, rest, budgets.get(record.path, ())))
-    return Text("\n").join(drawn)
 
 
 def _draw_agent(

@@ -96,7 +96,19 @@ class RequestApprovals(AttemptHooks):
         if get_dismissals(get_gate(config)).find(str(config["metadata"]["agent_path"])):
             # The gate does not let it begin.
             return RequestVerdict()
-        call = _build_guarded_call(order, config)
+        request, metadata = order.request, config["metadata"]
+        spec, spawned = order.spawned.get(request.current), dict[str, Any]()
+        if spec and order.is_new:
+            shown = ("role", "kind", "profile", "tools", "contact_user", "keep")
+            spawned = {"subordinate": request.current, **{key: spec.get(key) for key in shown}}
+        call = GuardedCall(
+            thread_id=str(config["configurable"].get("thread_id", "")),
+            path=str(metadata["agent_path"]).rpartition(PATH_SEPARATOR)[0],
+            kind="subordinate",
+            name=_get_rule_name(order),
+            arguments={"message": request.task, "context": dict(request.context), **spawned},
+            call_id=order.call_id,
+        )
         rules = self.rules.get(call.name, ())
         if order.request.route:
             # It only relays the request: the agent that answers is asked about.
@@ -114,22 +126,6 @@ class RequestApprovals(AttemptHooks):
         if answer.verdict == "allowed":
             pad.note_answers()
         return _build_verdict(answer, order)
-
-
-def _build_guarded_call(order: QueuedRequest, config: RunnableConfig) -> GuardedCall:
-    request, metadata = order.request, config["metadata"]
-    spec, spawned = order.spawned.get(request.current), dict[str, Any]()
-    if spec and order.is_new:
-        shown = ("role", "kind", "profile", "tools", "contact_user", "keep")
-        spawned = {"subordinate": request.current, **{key: spec.get(key) for key in shown}}
-    return GuardedCall(
-        thread_id=str(config["configurable"].get("thread_id", "")),
-        path=str(metadata["agent_path"]).rpartition(PATH_SEPARATOR)[0],
-        kind="subordinate",
-        name=_get_rule_name(order),
-        arguments={"message": request.task, "context": dict(request.context), **spawned},
-        call_id=order.call_id,
-    )
 
 
 def _get_rule_name(order: QueuedRequest) -> str:

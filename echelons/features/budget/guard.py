@@ -161,7 +161,31 @@ class TreeBudgets(StepGuard):
         allowance = self._find_allowance(config)
         try:
             if step is Step.TOOL and allowance:
-                return self._check_tool(open_, allowance, config)
+                grants = self._grants.load_all(
+                    open_,
+                    [allowance.grants[unit] for unit in _TOOL_UNITS if unit in allowance.grants],
+                )
+                id_ = allowance.grants.get("tool_calls", "")
+                key = f"{self._build_charge_stem('tool', config)}.1" if id_ else ""
+                if key and open_.get_record(CHARGE, key):
+                    return None  # it is made again, or its result is read again
+                if halt := self._grants.find_halt(grants, allowance.grants, _TOOL_UNITS):
+                    if (
+                        key
+                        and not grants[id_].record.halted
+                        and grants[id_].find_exhausted("tool_calls")
+                    ):
+                        # Its agents end: else a model would call tools again and again.
+                        grants[id_].record = replace(grants[id_].record, halted=halt.why)
+                        self._grants.save_all(open_, {id_: grants[id_]})
+                    return halt
+                if key:
+                    add_amount(grants[id_].spent, "tool_calls", 1)
+                    self._grants.save_all(open_, {id_: grants[id_]})
+                    self._note_low(grants, {"tool_calls": id_})
+                    charge = self._describe_call("tool", {"tool_calls": id_}, config)
+                    open_.set_read(key, None, replace(charge, state="charged").to_json())
+                return None
             halts = (self._open_grant(open_, claim, config) for claim in claims)
             return next(filter(None, halts), None)
         except LedgerDamaged as error:
@@ -399,30 +423,6 @@ class TreeBudgets(StepGuard):
             self._grants.save_all(open_, {id_: grant})
 
     # The rules.
-
-    def _check_tool(
-        self, open_: Transaction, allowance: Allowance, config: Mapping[str, Any]
-    ) -> Halt | None:
-        grants = self._grants.load_all(
-            open_, [allowance.grants[unit] for unit in _TOOL_UNITS if unit in allowance.grants]
-        )
-        id_ = allowance.grants.get("tool_calls", "")
-        key = f"{self._build_charge_stem('tool', config)}.1" if id_ else ""
-        if key and open_.get_record(CHARGE, key):
-            return None  # it is made again, or its result is read again
-        if halt := self._grants.find_halt(grants, allowance.grants, _TOOL_UNITS):
-            if key and not grants[id_].record.halted and grants[id_].find_exhausted("tool_calls"):
-                # Its agents end: else a model would call tools again and again.
-                grants[id_].record = replace(grants[id_].record, halted=halt.why)
-                self._grants.save_all(open_, {id_: grants[id_]})
-            return halt
-        if key:
-            add_amount(grants[id_].spent, "tool_calls", 1)
-            self._grants.save_all(open_, {id_: grants[id_]})
-            self._note_low(grants, {"tool_calls": id_})
-            charge = self._describe_call("tool", {"tool_calls": id_}, config)
-            open_.set_read(key, None, replace(charge, state="charged").to_json())
-        return None
 
     def _note_low(self, grants: Mapping[str, Grant], ids: Mapping[Unit, str]) -> None:
         """Note of which units of grants little is left, for warnings to their agents."""

@@ -139,7 +139,14 @@ class ModelCalls(AgentHooks):
             return ModelAnswer(refused=refused.verdict, is_counted=True)
         finally:
             yield from _note_dropped(heard, done, config)
-        return self._complete(answer, done, heard, config)
+        replies = [message for message in done.result if isinstance(message, AIMessage)]
+        if not replies:
+            raise self._fail(f"it returned no reply, but {shorten_repr(done.result)}", config)
+        is_model_s = any(message.is_kept_in(replies[0]) for message in heard)
+        answer.reply = replies[0] if is_model_s else mark_returned(replies[0])
+        if more := [message for message in done.result if message is not replies[0]]:
+            answer.updates.insert(0, {"messages": more})
+        return answer
 
     def _build_request(
         self,
@@ -173,22 +180,6 @@ class ModelCalls(AgentHooks):
             why = f"it updates {foreign!r}, which is not in the state; declare it in state_schema"
             raise self._fail(why, config)
         return update
-
-    def _complete(
-        self,
-        answer: ModelAnswer,
-        done: ModelResponse[Any],
-        heard: Sequence[_Heard],
-        config: RunnableConfig,
-    ) -> ModelAnswer:
-        replies = [message for message in done.result if isinstance(message, AIMessage)]
-        if not replies:
-            raise self._fail(f"it returned no reply, but {shorten_repr(done.result)}", config)
-        is_model_s = any(message.is_kept_in(replies[0]) for message in heard)
-        answer.reply = replies[0] if is_model_s else mark_returned(replies[0])
-        if more := [message for message in done.result if message is not replies[0]]:
-            answer.updates.insert(0, {"messages": more})
-        return answer
 
     def _bind(
         self, bound: BoundModel, first: ModelRequest[Any], changed: Any, config: RunnableConfig

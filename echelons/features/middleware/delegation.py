@@ -408,7 +408,25 @@ class VerificationMiddleware(DelegationMiddleware):
                 return response
             can_tell = isinstance(verdict, str) or verdict.status is Status.FULFILLED
             if not (left and can_tell):
-                return self._ask_user(request, response, why)
+                answer = interrupt(
+                    {
+                        "question": f"Accept the answer of {request.current} nevertheless?",
+                        "task": request.task,
+                        "answer": response.result,
+                        "rejected": why,
+                        "choices": list(ANSWERS),
+                    },
+                    response_schema={"enum": list(ANSWERS)},
+                )
+                if answer == "accept":
+                    return response
+                return response.model_copy(
+                    update={
+                        "status": Status.UNABLE,
+                        "reason": f"rejected: {why}",
+                        "confidence": 0.0,
+                    }
+                )
             task = f"Your answer was rejected: {why}\nDo the task again: {request.task}"
             request_again = request.model_copy(update={"task": task})
 
@@ -422,25 +440,6 @@ class VerificationMiddleware(DelegationMiddleware):
             verdict = verdict.result
         text = verdict.strip()
         return "" if text.strip(".! ").upper() == "OK" else text or "it was not accepted"
-
-    def _ask_user(
-        self, request: DelegationRequest, response: DelegationResponse, why: str
-    ) -> DelegationResponse:
-        answer = interrupt(
-            {
-                "question": f"Accept the answer of {request.current} nevertheless?",
-                "task": request.task,
-                "answer": response.result,
-                "rejected": why,
-                "choices": list(ANSWERS),
-            },
-            response_schema={"enum": list(ANSWERS)},
-        )
-        if answer == "accept":
-            return response
-        return response.model_copy(
-            update={"status": Status.UNABLE, "reason": f"rejected: {why}", "confidence": 0.0}
-        )
 
 
 def _ask_model(model: BaseChatModel, question: list[BaseMessage]) -> Plan[str]:

@@ -431,7 +431,13 @@ class HookNode(Node):
 
     def _plan(self, input: Any, config: RunnableConfig) -> Plan[dict[str, Any]]:
         joined = join_parts(input, require_identity(config))
-        if self._comes_before_no_model(joined.state, config):
+        # Whether tools have given the answer, so that the model will not be called.
+        tools = self._direct_tools
+        if bool(
+            tools
+            and self._hook == "before_model"
+            and build_direct_update(joined.state["messages"], tools, require_identity(config))
+        ):
             mailboxes = get_mailboxes(get_gate(config))
             read = PlanStep(partial(mailboxes.read, config), partial(mailboxes.aread, config))
             # What was said to the agent meanwhile, its model has to read.
@@ -449,15 +455,6 @@ class HookNode(Node):
             raise self._name_failure(error, config) from error
         update = self._read(done, past, joined.state, config)
         return joined.rebase_update(update) if update else {}
-
-    def _comes_before_no_model(self, state: Mapping[str, Any], config: RunnableConfig) -> bool:
-        """Return whether tools have given the answer, so that the model will not be called."""
-        tools = self._direct_tools
-        return bool(
-            tools
-            and self._hook == "before_model"
-            and build_direct_update(state["messages"], tools, require_identity(config))
-        )
 
     def _read(
         self, done: Any, past: Past, state: Mapping[str, Any], config: RunnableConfig

@@ -265,26 +265,20 @@ class _Watcher:
         """Wait until it is time to judge the unread events; return whether the run goes on."""
         while not self._watch.is_closed:
             self.wakeup.clear()
-            self._read_new()
-            if self._is_due():
+            for event in self._watch.source.read(self._read_up_to):
+                self._read_up_to = event.number
+                if is_under(event.path, self._placed.watched) and event.path not in self._monitors:
+                    self._known.add(event.path)
+                    self._unread.append(event)
+            monitor, now = self._placed.monitor, self._ledger.get_time()
+            # The clock may have been set back.
+            self._last = min(self._last, now)
+            is_late = now - self._last >= timedelta(seconds=monitor.every_seconds)
+            is_many = len(self._unread) >= monitor.every_events and not self._has_failed
+            if bool(self._unread) and (is_many or is_late):
                 return True
             self.wakeup.wait(POLL_INTERVAL)
         return False
-
-    def _read_new(self) -> None:
-        for event in self._watch.source.read(self._read_up_to):
-            self._read_up_to = event.number
-            if is_under(event.path, self._placed.watched) and event.path not in self._monitors:
-                self._known.add(event.path)
-                self._unread.append(event)
-
-    def _is_due(self) -> bool:
-        monitor, now = self._placed.monitor, self._ledger.get_time()
-        # The clock may have been set back.
-        self._last = min(self._last, now)
-        is_late = now - self._last >= timedelta(seconds=monitor.every_seconds)
-        is_many = len(self._unread) >= monitor.every_events and not self._has_failed
-        return bool(self._unread) and (is_many or is_late)
 
     def _judge(self, events: Sequence[WatchedEvent]) -> Halt | None:
         """Judge some events; return why the budget of the turn has nothing left for it."""

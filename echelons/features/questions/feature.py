@@ -17,7 +17,6 @@ from pydantic import BaseModel, BeforeValidator, Field, ValidationError, model_v
 from echelons.delegation.mail import get_mailboxes
 from echelons.delegation.questions import (
     AgentQuestion,
-    MissedAnswer,
     UserAnswer,
     find_default_fault,
     find_question_fault,
@@ -213,7 +212,19 @@ class Question(BuiltIn):
         self, call: ToolCall, question: AgentQuestion, answer: Any, config: RunnableConfig
     ) -> dict[str, Any]:
         if question.deadline is not None and is_missed_answer(answer):
-            return _build_missed_update(call, question, answer, config)
+            # The update of a call whose question was not answered by its deadline. Its default is
+            # taken. Without one, the superior is asked; a root goes on without an answer.
+            missed = answer
+            text, default = f"no answer by {missed['deadline']}", missed["default"]
+            if default is not None:
+                text = f"{text}; taken instead: {render_value(default)}"
+            answer = mark_notice(_build_answer(call, text))
+            if default is None and require_identity(config).request_id:
+                # The superior's answer has no deadline.
+                passed_on = question.model_copy(update={"deadline": None, "default": None})
+                metadata = {**answer.response_metadata, UNANSWERED_KEY: passed_on.stored()}
+                answer = answer.model_copy(update={"response_metadata": metadata})
+            return {"messages": [_mark_answer(answer, question, text)]}
         text = render_value(answer)
         message = _build_answer(call, text)
         if self._tells_superior(config):
@@ -390,25 +401,6 @@ def _ask_user(question: AgentQuestion) -> Any:
         # A session has checked it; `Command(resume=...)` of LangGraph has not. It is asked again.
         if schema is None or is_missed_answer(answer) or not find_mismatch(answer, schema):
             return answer
-
-
-def _build_missed_update(
-    call: ToolCall, question: AgentQuestion, missed: MissedAnswer, config: RunnableConfig
-) -> dict[str, Any]:
-    """Return the update of a call whose question was not answered by its deadline.
-
-    Its default is taken. Without one, the superior is asked; a root goes on without an answer.
-    """
-    text, default = f"no answer by {missed['deadline']}", missed["default"]
-    if default is not None:
-        text = f"{text}; taken instead: {render_value(default)}"
-    answer = mark_notice(_build_answer(call, text))
-    if default is None and require_identity(config).request_id:
-        # The superior's answer has no deadline.
-        passed_on = question.model_copy(update={"deadline": None, "default": None})
-        metadata = {**answer.response_metadata, UNANSWERED_KEY: passed_on.stored()}
-        answer = answer.model_copy(update={"response_metadata": metadata})
-    return {"messages": [_mark_answer(answer, question, text)]}
 
 
 def _mark_answer(message: ToolMessage, question: AgentQuestion, text: str) -> ToolMessage:

@@ -125,7 +125,21 @@ def _read_file(path: str, first_line: int = 1) -> str:
         text = files.read(path)
         if text is None:
             raise file_refused(path, "there is no such file; list_files shows them")
-    return _show_lines(text, max(first_line, 1))
+    # As many lines of a text as a model is shown at once, and where to read on.
+    first = max(first_line, 1)
+    lines = text.split("\n")
+    if first > len(lines) or not text:
+        return f"[the file has {len(lines) if text else 0} lines]"
+    shown, size = list[str](), 0
+    for line in lines[first - 1 : first - 1 + MAX_LINES]:
+        size += len(line) + 1
+        if shown and size > MAX_SHOWN:
+            break
+        shown.append(line if len(line) <= MAX_SHOWN else f"{line[:MAX_SHOWN]} [the line goes on]")
+    after = first + len(shown)
+    if after <= len(lines):
+        shown.append(f"[of {len(lines)} lines; read on with first_line={after}]")
+    return "\n".join(shown)
 
 
 def _list_files(folder: str = "") -> str:
@@ -242,23 +256,6 @@ def _check_agent(agent: str) -> str:
     if not agent.strip():
         raise ToolException("name the agent whose changes are meant")
     return agent
-
-
-def _show_lines(text: str, first: int) -> str:
-    """Return as many lines of a text as a model is shown at once, and where to read on."""
-    lines = text.split("\n")
-    if first > len(lines) or not text:
-        return f"[the file has {len(lines) if text else 0} lines]"
-    shown, size = list[str](), 0
-    for line in lines[first - 1 : first - 1 + MAX_LINES]:
-        size += len(line) + 1
-        if shown and size > MAX_SHOWN:
-            break
-        shown.append(line if len(line) <= MAX_SHOWN else f"{line[:MAX_SHOWN]} [the line goes on]")
-    after = first + len(shown)
-    if after <= len(lines):
-        shown.append(f"[of {len(lines)} lines; read on with first_line={after}]")
-    return "\n".join(shown)
 
 
 def cut_text(text: str) -> str:

@@ -309,7 +309,20 @@ class ArxivProvider(_PublicApi):
             "max_results": "10",
         }
         hits = []
-        for entry in _parse_atom(self.name, self._request(parameters, now, {})):
+        provider = self.name
+        content = self._request(parameters, now, {})
+        try:
+            # Decoded first, so that another encoding cannot hide what is looked for.
+            text = content.decode("utf-8")
+            # No feed declares a document type; without one, no entity can expand or lead to a file.
+            if "<!DOCTYPE" in text or "<!ENTITY" in text:
+                raise search_failed(provider, "its answer declares entities, which no feed does")
+            root = ET.fromstring(text)  # noqa: S314
+        except (ET.ParseError, ValueError) as error:
+            raise search_failed(provider, "its answer is no XML") from error
+        if root.tag != f"{_ATOM}feed":
+            raise search_failed(provider, "its answer is no Atom feed")
+        for entry in root.findall(f"{_ATOM}entry"):
             title = clean_text(entry.findtext(f"{_ATOM}title"), LONGEST_TITLE)
             summary = clean_text(entry.findtext(f"{_ATOM}summary"), LONGEST_SNIPPET)
             url = clean_text(entry.findtext(f"{_ATOM}id"), 500)
@@ -353,21 +366,6 @@ def _check_rows(provider: str, rows: object) -> list[Mapping[str, Any]]:
     if not isinstance(rows, list):
         raise search_failed(provider, "its answer has no list of results")
     return [row for row in rows if isinstance(row, Mapping)]
-
-
-def _parse_atom(provider: str, content: bytes) -> list[ET.Element]:
-    try:
-        # Decoded first, so that another encoding cannot hide what is looked for.
-        text = content.decode("utf-8")
-        # No feed declares a document type; without one, no entity can expand or lead to a file.
-        if "<!DOCTYPE" in text or "<!ENTITY" in text:
-            raise search_failed(provider, "its answer declares entities, which no feed does")
-        root = ET.fromstring(text)  # noqa: S314
-    except (ET.ParseError, ValueError) as error:
-        raise search_failed(provider, "its answer is no XML") from error
-    if root.tag != f"{_ATOM}feed":
-        raise search_failed(provider, "its answer is no Atom feed")
-    return root.findall(f"{_ATOM}entry")
 
 
 ENGINES: Final = ("duckduckgo", "brave", "startpage", "mojeek", "yahoo")

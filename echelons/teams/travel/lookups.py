@@ -9,7 +9,7 @@ from functools import cached_property, lru_cache
 from importlib.resources import files
 from itertools import chain, zip_longest
 from math import asin, cos, radians, sin, sqrt
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, TypeVar
 
 from langchain_core.tools import ToolException
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
@@ -214,7 +214,15 @@ class Topic:
     def list_facts(self, cities: Iterable[City]) -> list[CityFact]:
         """Return all facts of the topic; cities alternate, and within each city kinds do."""
         return _take_turns(
-            [_take_turns([_list_city_facts(city, k) for k in self.kinds]) for city in cities]
+            [
+                _take_turns(
+                    [
+                        [CityFact(city, fact) for fact in city.facts if fact.kind == k]
+                        for k in self.kinds
+                    ]
+                )
+                for city in cities
+            ]
         )
 
 
@@ -264,10 +272,6 @@ def _choose_facts(topic: Topic, place: GazetteerPlace, wanted: frozenset[str]) -
 def _join_names(place: GazetteerPlace) -> str:
     adjectives = place.adjectives if isinstance(place, Region) else ()
     return " ".join((place.name, *place.aliases, *adjectives))
-
-
-def _list_city_facts(city: City, kind: FactKind) -> list[CityFact]:
-    return [CityFact(city, fact) for fact in city.facts if fact.kind == kind]
 
 
 def _take_turns(rows: Sequence[Sequence[T]]) -> list[T]:
@@ -521,10 +525,7 @@ def reserve_table(restaurant: str, when: str | None = None, people: int = 2) -> 
         "when": when,
         "people": people,
     }
-    return _describe_outcome(table, interrupt(question))
-
-
-def _describe_outcome(table: str, answer: Any) -> str:
+    answer = interrupt(question)
     reply = "" if answer is None else str(answer).strip()
     plain = " ".join(extract_words(reply))
     if plain in YES:
