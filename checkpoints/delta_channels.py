@@ -30,9 +30,9 @@ from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.types import Overwrite
 
 from echelons.errors import CheckpointTampered, invalid_messages
+from echelons.identity.lineage import derive_message_id
 from echelons.text.error_lines import read_error_text
 from echelons.text.input_limits import refuse_unreadable
-from echelons.tree.lineage import derive_message_id
 
 MESSAGES = "messages"
 """The state key of the conversation."""

@@ -18,10 +18,10 @@ from echelons.checkpoints.ledger import Ledger, get_ledger
 from echelons.checkpoints.run_config import get_namespace_depth
 from echelons.checkpoints.thread_events import UserAction
 from echelons.errors import checkpoint_not_found, invalid_option
+from echelons.identity.lineage import Identity
 from echelons.langgraph_internals import CHECKPOINT_MAP_KEY
 from echelons.plans import adrive_plan, drive_plan
 from echelons.text.input_limits import list_items, refuse_unreadable, shorten_repr
-from echelons.tree.lineage import Identity
 from echelons.tree.names import PATH_SEPARATOR
 
 Saver: TypeAlias = BaseCheckpointSaver[Any]

@@ -23,9 +23,7 @@ from echelons.delegation.calls import (
     load_specifications,
 )
 from echelons.delegation.questions import AgentQuestion, read_question_value
-from echelons.models.notices import list_notices
-from echelons.text.error_lines import sanitize_value
-from echelons.tree.lineage import (
+from echelons.identity.lineage import (
     CUT_KEY,
     END_KEY,
     MAIL_KEY,
@@ -34,6 +32,8 @@ from echelons.tree.lineage import (
     WARNING_KEY,
     is_from_model,
 )
+from echelons.models.notices import list_notices
+from echelons.text.error_lines import sanitize_value
 from echelons.tree.names import ASK, PATH_SEPARATOR
 
 _LEFT_OUT = ("model", "version", "task")

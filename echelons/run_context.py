@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from echelons.guards.gate import Gate
     from echelons.guards.permissions import Grant
     from echelons.guards.prices import Prices
+    from echelons.identity.failures import FailureLog
     from echelons.models.notices import View
     from echelons.nodes.tool_execution.journaled_call import DetachedCall
-    from echelons.tree.failures import FailureLog
     from echelons.tree.name_themes import NameTheme
 
 CONTEXT_KEY: Final = "__echelons"

@@ -88,13 +88,13 @@ from echelons.graphs.tools import (
 from echelons.guards.limits import Limits
 from echelons.guards.permissions import RulesByName, extend_rules
 from echelons.human import Human
+from echelons.identity.lineage import ECHELONS_NS, Identity
 from echelons.nodes.long_results import LongResults
 from echelons.nodes.model_call import supports_tool_calls
 from echelons.nodes.planning.task_router import TaskRouter
 from echelons.nodes.tool_execution.async_only import find_async_only
 from echelons.text.error_lines import Redactor, redact_secrets, sanitize_value
 from echelons.text.input_limits import shorten_repr
-from echelons.tree.lineage import ECHELONS_NS, Identity
 from echelons.tree.members import fingerprint_tree, measure_heights
 from echelons.tree.names import check_name
 

@@ -26,10 +26,7 @@ from echelons.delegation.calls import (
 )
 from echelons.delegation.join import RaceEntry
 from echelons.delegation.policy import DelegationPolicy
-from echelons.nodes.base_node import Node
-from echelons.nodes.planning.tool_calls import find_unanswered
-from echelons.nodes.request_queue import QueuedRequest, RequestQueue
-from echelons.tree.lineage import (
+from echelons.identity.lineage import (
     CONTINUED_KEY,
     REQUESTS_KEY,
     SIDE_BY_SIDE_KEY,
@@ -40,8 +37,11 @@ from echelons.tree.lineage import (
     derive_subordinate_thread_id,
     require_identity,
 )
+from echelons.identity.thread_history import Head
+from echelons.nodes.base_node import Node
+from echelons.nodes.planning.tool_calls import find_unanswered
+from echelons.nodes.request_queue import QueuedRequest, RequestQueue
 from echelons.tree.names import DELEGATING_TOOLS
-from echelons.tree.thread_history import Head
 
 
 class LoopNodes(NamedTuple):

@@ -34,6 +34,8 @@ from echelons.features.feature import GateScope
 from echelons.features.registry import open_guards
 from echelons.guards.budget import get_allowance
 from echelons.guards.permissions import ALL_GRANTED
+from echelons.identity.failures import FailureLog
+from echelons.identity.lineage import ECHELONS_NS, Identity
 from echelons.langgraph_internals import (
     CHECKPOINT_MAP_KEY,
     PULL,
@@ -44,8 +46,6 @@ from echelons.langgraph_internals import (
 from echelons.nodes.attempt import is_failure
 from echelons.run_context import CONTEXT_KEY, RunContext, get_context
 from echelons.text.error_lines import sanitize_value
-from echelons.tree.failures import FailureLog
-from echelons.tree.lineage import ECHELONS_NS, Identity
 
 if TYPE_CHECKING:
     from echelons.graphs.compiled_tree import AgentGraph

@@ -39,6 +39,7 @@ from echelons.guards.limits import (
 )
 from echelons.guards.permissions import RulesByName
 from echelons.human import Human
+from echelons.identity.thread_history import GraphHistory, ThreadHistory
 from echelons.models.bound_model import takes_timeout
 from echelons.nodes.act import Act
 from echelons.nodes.base_node import Node
@@ -71,7 +72,6 @@ from echelons.tree.names import (
     RUN,
     get_provider_tool_name,
 )
-from echelons.tree.thread_history import GraphHistory, ThreadHistory
 
 LevelBuilder = StateGraph[Any, Any, Any, Any]
 

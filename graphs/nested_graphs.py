@@ -36,10 +36,10 @@ from echelons.checkpoints.run_config import get_saver, split_namespace
 from echelons.checkpoints.threads.store import hide_library_metadata
 from echelons.errors import invalid_option
 from echelons.graphs.inline_writes import InlineGraph
+from echelons.identity.lineage import Identity
 from echelons.langgraph_internals import BRANCH_PREFIX, parent_config
 from echelons.nodes.request_queue import DISPATCH
 from echelons.text.input_limits import list_items, refuse_unreadable, shorten_repr
-from echelons.tree.lineage import Identity
 
 Supersteps = Sequence[Sequence[StateUpdate]]
 

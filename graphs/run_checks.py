@@ -58,6 +58,7 @@ from echelons.errors import (
     invalid_messages,
     invalid_option,
 )
+from echelons.identity.lineage import Identity, strip_own_metadata
 from echelons.langgraph_internals import PRIVATE_PREFIX, STREAM_EVENTS_KEY
 from echelons.nodes.request_queue import DISPATCH, REFUSE
 from echelons.nodes.subordinate import assign_nodes
@@ -72,7 +73,6 @@ from echelons.text.input_limits import (
     refuse_unreadable,
     shorten_repr,
 )
-from echelons.tree.lineage import Identity, strip_own_metadata
 from echelons.tree.members import Member, fingerprint_tree, walk_tree
 from echelons.tree.names import PATH_SEPARATOR, RUN, get_provider_tool_name
 from echelons.tree.permission_rules import get_permissions

@@ -19,6 +19,8 @@ from echelons.errors import UnreadableRecord
 from echelons.features.feature import BuiltIn, ToolScope
 from echelons.guards.gate import Halt, Pause, Step, get_gate
 from echelons.guards.permissions import Grant
+from echelons.identity.lineage import CALLS_KEY
+from echelons.identity.thread_history import Head, Past, ThreadHistory, build_past_step
 from echelons.langgraph_internals import READ_KEY, TASK_ID_KEY, list_state_keys, supports_async
 from echelons.models.usage import InnerCalls
 from echelons.nodes.base_node import CancelOnStop, Node
@@ -41,8 +43,6 @@ from echelons.nodes.tool_execution.journaled_call import (
 from echelons.plans import Plan, arun_plan_steps, build_step, run_plan_steps
 from echelons.run_context import get_context
 from echelons.text.input_limits import shorten_repr
-from echelons.tree.lineage import CALLS_KEY
-from echelons.tree.thread_history import Head, Past, ThreadHistory, build_past_step
 
 if TYPE_CHECKING:
     from echelons.features.middleware.calls import CallEntry, ToolCalls

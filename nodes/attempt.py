@@ -44,10 +44,10 @@ from echelons.guards.circuit_breaker import (
 )
 from echelons.guards.gate import HALT_KEY, get_gate
 from echelons.guards.limits import find_timeout, get_deadline, get_timeout_halt, with_deadline
+from echelons.identity.failures import get_failure_log
 from echelons.langgraph_internals import parent_config
 from echelons.nodes.base_node import CancelOnStop
 from echelons.plans import Plan, PlanStep, build_step
-from echelons.tree.failures import get_failure_log
 from echelons.tree.names import PATH_SEPARATOR
 
 PROPAGATED_ERRORS = (

@@ -20,6 +20,7 @@ from weakref import ref
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from langchain_core.messages.utils import count_tokens_approximately
 
+from echelons.identity.lineage import MEMORY_KEY, NOTICES_KEY, PAGE_KEY
 from echelons.models.fitting import (
     BYTES_PER_TOKEN,
     TOKENS_PER_MESSAGE,
@@ -29,7 +30,6 @@ from echelons.models.fitting import (
 )
 from echelons.prompts import fill_text, load_tool_texts
 from echelons.text.content_blocks import replace_faulty_blocks
-from echelons.tree.lineage import MEMORY_KEY, NOTICES_KEY, PAGE_KEY
 from echelons.tree.names import READ_RESULT
 
 CHARACTERS_PER_TOKEN: Final = 4

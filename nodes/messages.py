@@ -10,12 +10,12 @@ from langchain_core.messages import AIMessage, BaseMessage
 from pydantic_core import to_jsonable_python
 
 from echelons.delegation.request import Usage
+from echelons.identity.lineage import CALLS_KEY, MEMORY_KEY, is_from_model
 from echelons.langgraph_internals import CHECKPOINTER_KEY
 from echelons.models.usage import get_whole_usage
 from echelons.text.content_blocks import replace_faulty_blocks
 from echelons.text.error_lines import describe_error, sanitize_arguments, sanitize_value
 from echelons.text.input_limits import shorten_repr
-from echelons.tree.lineage import CALLS_KEY, MEMORY_KEY, is_from_model
 
 M = TypeVar("M", bound=BaseMessage)
 

@@ -17,6 +17,9 @@ from echelons.errors import ConfigurationError, EchelonsError, ModelError, model
 from echelons.features.feature import AgentHooks, AgentStep, ModelCall, Prompt
 from echelons.guards.gate import Halt, Pause
 from echelons.guards.limits import DEFAULT_RESULT_TOKENS
+from echelons.identity.failures import get_failure_log
+from echelons.identity.lineage import require_identity
+from echelons.identity.thread_history import Past
 from echelons.models import resolve_model
 from echelons.models.bound_model import BoundModel, takes_timeout
 from echelons.models.door import CallRefused, ask
@@ -29,10 +32,7 @@ from echelons.plans import Plan, PlanStep, arun_plan_steps, run_plan_steps
 from echelons.run_context import get_context
 from echelons.text.error_lines import describe_failure, sanitize_value
 from echelons.text.input_limits import read_text
-from echelons.tree.failures import get_failure_log
-from echelons.tree.lineage import require_identity
 from echelons.tree.names import MAX_TOOLS, PATH_SEPARATOR, PRIVATE_KEYS
-from echelons.tree.thread_history import Past
 
 
 class StateFunction:

@@ -20,6 +20,8 @@ from echelons.features.feature import AgentHooks, AgentStep, CutReply, Outcome, 
 from echelons.guards.dismissals import get_dismissals
 from echelons.guards.gate import Halt, Step, get_gate
 from echelons.guards.limits import DEFAULT_REFUSALS
+from echelons.identity.lineage import Identity, require_identity
+from echelons.identity.thread_history import ThreadHistory, build_past_step
 from echelons.langgraph_internals import TASK_ID_KEY
 from echelons.nodes.base_node import Node
 from echelons.nodes.model_call import AgentModel
@@ -49,9 +51,7 @@ from echelons.nodes.planning.task_router import TaskRouter
 from echelons.nodes.planning.tool_calls import CallableTools
 from echelons.plans import Plan, PlanStep, arun_plan_steps, build_step, run_plan_steps
 from echelons.run_context import get_context
-from echelons.tree.lineage import Identity, require_identity
 from echelons.tree.names import PATH_SEPARATOR
-from echelons.tree.thread_history import ThreadHistory, build_past_step
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,8 +18,7 @@ from echelons.delegation.request import DelegationRequest, DelegationResponse, S
 from echelons.delegation.spawned_agents import build_entry, count_levels, get_spawnable
 from echelons.errors import DelegationError, UnreadableRecord
 from echelons.guards.limits import MAX_DEPTH, compute_deadline
-from echelons.nodes.planning.repeated_calls import mark_refused
-from echelons.tree.lineage import (
+from echelons.identity.lineage import (
     DELEGATED_KEY,
     NOTICES_KEY,
     ROSTER_KEY,
@@ -29,8 +28,9 @@ from echelons.tree.lineage import (
     derive_subordinate_thread_id,
     require_identity,
 )
+from echelons.identity.thread_history import Head, ThreadHistory
+from echelons.nodes.planning.repeated_calls import mark_refused
 from echelons.tree.names import CALL_SUBORDINATE, DELEGATING_TOOLS
-from echelons.tree.thread_history import Head, ThreadHistory
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,15 @@ from echelons.delegation.questions import (
 )
 from echelons.delegation.request import Status
 from echelons.guards.gate import Halt, get_gate
+from echelons.identity.lineage import (
+    CALLS_KEY,
+    END_KEY,
+    QUESTIONS_KEY,
+    RETURNED_KEY,
+    derive_message_id,
+    require_identity,
+)
+from echelons.identity.thread_history import CarriedState, GraphHistory, Head, Past, ThreadHistory
 from echelons.langgraph_internals import RESUMING_KEY
 from echelons.models.notices import is_notice
 from echelons.models.replies import read_reply_end
@@ -47,16 +56,7 @@ from echelons.nodes.tool_execution.async_only import (
 )
 from echelons.nodes.tool_execution.current_request import find_payload
 from echelons.text.json_schema import find_mismatch
-from echelons.tree.lineage import (
-    CALLS_KEY,
-    END_KEY,
-    QUESTIONS_KEY,
-    RETURNED_KEY,
-    derive_message_id,
-    require_identity,
-)
 from echelons.tree.names import RUN
-from echelons.tree.thread_history import CarriedState, GraphHistory, Head, Past, ThreadHistory
 
 _ORDINARY_ENDS = ("complete", "empty")
 

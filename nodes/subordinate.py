@@ -31,6 +31,24 @@ from echelons.features.feature import AttemptHooks, AttemptStep, collect, compos
 from echelons.guards.circuit_breaker import AttemptOutcome
 from echelons.guards.gate import HALT_KEY, Halt, Pause, Step, get_gate
 from echelons.guards.permissions import ALL_GRANTED
+from echelons.identity.lineage import (
+    ADDRESSEE_KEY,
+    END_KEY,
+    REQUEST_CONTEXT_KEY,
+    UNASKED_KEY,
+    USER_ANSWERS_KEY,
+    Identity,
+    derive_message_id,
+    require_identity,
+)
+from echelons.identity.thread_history import (
+    Head,
+    Past,
+    build_head,
+    build_head_step,
+    build_past_step,
+    join_path,
+)
 from echelons.langgraph_internals import TASK_ID_KEY
 from echelons.models.notices import build_notice
 from echelons.nodes.attempt import (
@@ -55,27 +73,9 @@ from echelons.nodes.request_queue import (
 )
 from echelons.plans import Plan, arun_plan_steps, build_step, run_plan_steps
 from echelons.run_context import get_context, with_context
-from echelons.tree.lineage import (
-    ADDRESSEE_KEY,
-    END_KEY,
-    REQUEST_CONTEXT_KEY,
-    UNASKED_KEY,
-    USER_ANSWERS_KEY,
-    Identity,
-    derive_message_id,
-    require_identity,
-)
 from echelons.tree.members import Member
 from echelons.tree.names import PATH_SEPARATOR
 from echelons.tree.permission_rules import get_permissions
-from echelons.tree.thread_history import (
-    Head,
-    Past,
-    build_head,
-    build_head_step,
-    build_past_step,
-    join_path,
-)
 
 NOTHING_KEPT: Mapping[str, Any] = {}
 

@@ -9,7 +9,7 @@ from typing import Any
 from langchain_core.messages import BaseMessage, ToolMessage
 
 from echelons.delegation.spawned_agents import read_whole_roster
-from echelons.tree.lineage import MAIL_KEY, NOTICES_KEY, USER_ANSWERS_KEY
+from echelons.identity.lineage import MAIL_KEY, NOTICES_KEY, USER_ANSWERS_KEY
 
 
 def without_told(text: object) -> str:

@@ -37,9 +37,9 @@ from echelons.guards.gate import (
     UsageListener,
 )
 from echelons.guards.limits import Limits
+from echelons.identity.lineage import Identity
 from echelons.langgraph_internals import TASK_ID_KEY
 from echelons.text.error_lines import describe_error
-from echelons.tree.lineage import Identity
 from echelons.tree.names import PATH_SEPARATOR
 
 

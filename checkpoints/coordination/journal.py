@@ -28,8 +28,8 @@ from echelons.checkpoints.run_config import get_saver, stores_each_step
 from echelons.delegation.effects import CallQuestion, CallStart, CallState, EffectCall, JournalEntry
 from echelons.errors import EchelonsError, LedgerDamaged, LedgerError
 from echelons.guards.gate import Halt, get_gate
+from echelons.identity.failures import FailureLog, LoggedFailure
 from echelons.plans import Plan, arun_plan_steps, build_step, run_plan_steps
-from echelons.tree.failures import FailureLog, LoggedFailure
 
 EntryJson: TypeAlias = dict[str, Any]
 _Serialized: TypeAlias = tuple[str, str]

@@ -25,9 +25,9 @@ from echelons.checkpoints.run_config import get_namespace_depth
 from echelons.checkpoints.threads.pending_work import has_work_left
 from echelons.checkpoints.threads.segments import EARLIER_TURNS_KEY, count_turns, read_past
 from echelons.errors import invalid_strategy
+from echelons.identity.lineage import Identity
 from echelons.langgraph_internals import DELTA_COUNTERS_KEY, DeltaSnapshot
 from echelons.text.input_limits import shorten_repr
-from echelons.tree.lineage import Identity
 
 
 class Strategy(ABC):

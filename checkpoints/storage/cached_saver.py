@@ -25,8 +25,8 @@ from echelons.checkpoints.storage.verified_saver import (
     VerifiedSaver,
     get_conversation_place,
 )
+from echelons.identity.lineage import Identity
 from echelons.langgraph_internals import DELTA_COUNTERS_KEY, DeltaSnapshot
-from echelons.tree.lineage import Identity
 
 ConversationPlace = tuple[str, str]
 """Thread id and namespace."""

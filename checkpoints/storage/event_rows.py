@@ -33,6 +33,8 @@ from echelons.checkpoints.thread_events import (
 from echelons.delegation.request import omit_result, restore_result
 from echelons.errors import CheckpointTampered, LedgerDamaged, get_error_name
 from echelons.guards.gate import is_pause
+from echelons.identity.failures import get_failure_log
+from echelons.identity.lineage import STORED_KEYS_KEY
 from echelons.langgraph_internals import (
     DELTA_COUNTERS_KEY,
     INPUT,
@@ -40,8 +42,6 @@ from echelons.langgraph_internals import (
     DeltaSnapshot,
 )
 from echelons.text.error_lines import read_error_text, sanitize_value
-from echelons.tree.failures import get_failure_log
-from echelons.tree.lineage import STORED_KEYS_KEY
 
 LANGGRAPH_METADATA_KEYS = CheckpointMetadata.__annotations__.keys() | {
     "thread_id",

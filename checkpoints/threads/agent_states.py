@@ -46,10 +46,10 @@ from echelons.errors import ThreadNotFound
 from echelons.features.registry import find_members
 from echelons.guards.dismissals import NO_DISMISSALS, Dismissals
 from echelons.guards.gate import Pause
+from echelons.identity.lineage import Identity, derive_agent_id
+from echelons.identity.thread_history import Head
 from echelons.tree.agent_registry import AgentKind, AgentRecord, AgentRegistry, AgentState
-from echelons.tree.lineage import Identity, derive_agent_id
 from echelons.tree.names import NAME_PATTERN, PATH_SEPARATOR
-from echelons.tree.thread_history import Head
 
 MAX_QUESTION_LENGTH = 200
 """Characters of a question that the registry shows."""

@@ -34,8 +34,8 @@ from echelons.errors import (
     not_paused,
 )
 from echelons.guards.gate import Halt
+from echelons.identity.lineage import Identity
 from echelons.text.input_limits import read_text
-from echelons.tree.lineage import Identity
 from echelons.tree.names import PATH_SEPARATOR, RUN
 
 ControlOrder = Literal["stopped", "paused"]

@@ -24,9 +24,9 @@ from echelons.checkpoints.queries import (
 )
 from echelons.checkpoints.run_config import find_run_level, get_namespace_depth
 from echelons.delegation.effects import CallState, JournalEntry
+from echelons.identity.lineage import NOTICES_KEY, Identity, derive_message_id, require_identity
+from echelons.identity.thread_history import CarriedState, Head
 from echelons.langgraph_internals import CHECKPOINT_MAP_KEY, DeltaSnapshot
-from echelons.tree.lineage import NOTICES_KEY, Identity, derive_message_id, require_identity
-from echelons.tree.thread_history import CarriedState, Head
 
 CARRIED_KEY = "carried"
 """Metadata key of a copied checkpoint, in which the graph has not begun with its request."""

@@ -37,8 +37,8 @@ from echelons.delegation.join import RaceEntry
 from echelons.delegation.questions import read_question_value
 from echelons.guards.dismissals import Dismissal
 from echelons.guards.gate import PAUSE_KEY, Halt, is_pause
+from echelons.identity.lineage import Identity
 from echelons.langgraph_internals import BRANCH_PREFIX, NULL_TASK_ID, compute_task_id
-from echelons.tree.lineage import Identity
 from echelons.tree.names import PATH_SEPARATOR
 
 OPEN_TASK_CHANNELS = frozenset({ERROR, INTERRUPT, RESUME, SCHEDULED})

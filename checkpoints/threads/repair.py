@@ -20,8 +20,8 @@ from echelons.checkpoints.queries import ReadPlan
 from echelons.checkpoints.threads.store import read_branch_threads
 from echelons.checkpoints.threads.trace import Thread
 from echelons.errors import ThreadError
+from echelons.identity.lineage import is_from_model
 from echelons.models.hidden_messages import find_hidden
-from echelons.tree.lineage import is_from_model
 from echelons.tree.names import PATH_SEPARATOR
 
 LONG: Final = 20_000

@@ -39,8 +39,8 @@ from echelons.checkpoints.threads.graph_state import (
     read_late_answers,
 )
 from echelons.checkpoints.threads.pending_work import has_work_left
-from echelons.tree.lineage import require_identity
-from echelons.tree.thread_history import CarriedState, Head, Past
+from echelons.identity.lineage import require_identity
+from echelons.identity.thread_history import CarriedState, Head, Past
 
 MAX_CACHED_PASTS = 256
 """Number of threads of one saver whose past is cached; the least recently used goes first."""

@@ -75,13 +75,13 @@ from echelons.errors import (
     invalid_database,
 )
 from echelons.guards.prices import Prices
+from echelons.identity.failures import LoggedFailure
+from echelons.identity.lineage import METADATA_KEYS, STORED_KEYS_KEY, Identity
+from echelons.identity.thread_history import Head
 from echelons.langgraph_internals import DELTA_COUNTERS_KEY
 from echelons.text.input_limits import read_text
 from echelons.tree.agent_registry import AgentKind, AgentRegistry
-from echelons.tree.failures import LoggedFailure
-from echelons.tree.lineage import METADATA_KEYS, STORED_KEYS_KEY, Identity
 from echelons.tree.names import PATH_SEPARATOR
-from echelons.tree.thread_history import Head
 from echelons.tree.usage_report import GrantedAmount, UsageReport
 
 DAMAGE = (CheckpointTampered, LedgerDamaged, UnreadableRecord)

@@ -20,7 +20,7 @@ from echelons.checkpoints.threads.pending_work import (
     read_pending_work,
 )
 from echelons.checkpoints.threads.segments import list_pending_writes, read_past
-from echelons.tree.lineage import MAIL_KEY, STORED_KEYS_KEY, Identity
+from echelons.identity.lineage import MAIL_KEY, STORED_KEYS_KEY, Identity
 
 
 @dataclass(frozen=True, slots=True)

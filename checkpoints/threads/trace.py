@@ -29,7 +29,7 @@ from echelons.delegation.calls import (
 from echelons.delegation.mail import Mail, load_mail
 from echelons.delegation.request import DelegationRequest, DelegationResponse, Status
 from echelons.errors import UnreadableRecord
-from echelons.tree.lineage import MAIL_KEY, THREADS_KEY, derive_message_id
+from echelons.identity.lineage import MAIL_KEY, THREADS_KEY, derive_message_id
 from echelons.tree.names import PATH_SEPARATOR, SEND_MESSAGE
 
 

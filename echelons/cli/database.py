@@ -21,7 +21,7 @@ from echelons.checkpoints.default_path import (
 from echelons.cli.command import ThreadOptions
 from echelons.cli.output import print_remark
 from echelons.errors import StorageError, ThreadNotFound, no_open_thread, thread_not_named
-from echelons.tree.lineage import derive_root_thread_id
+from echelons.identity.lineage import derive_root_thread_id
 
 if TYPE_CHECKING:
     from echelons.checkpoints.checkpointer import SqliteCheckpointer

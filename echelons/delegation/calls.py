@@ -17,7 +17,7 @@ from echelons.delegation.policy import DelegationPolicy
 from echelons.delegation.request import MAX_HOPS, DelegationRequest, render_input
 from echelons.errors import UnreadableRecord
 from echelons.guards.limits import compute_deadline
-from echelons.tree.lineage import (
+from echelons.identity.lineage import (
     ASKED_KEY,
     DELEGATED_KEY,
     MENDED_KEY,

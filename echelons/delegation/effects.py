@@ -19,9 +19,9 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from echelons.errors import InvalidSetting, no_call
 from echelons.guards.gate import Halt
+from echelons.identity.lineage import ECHELONS_NS
 from echelons.text.error_lines import sanitize_value
 from echelons.text.input_limits import shorten_repr
-from echelons.tree.lineage import ECHELONS_NS
 
 IDEMPOTENCY_KEY = "idempotency_key"
 """Config key of the idempotency key of a call."""

@@ -16,13 +16,13 @@ from uuid import uuid5
 from echelons.delegation.request import Status
 from echelons.errors import UnreadableRecord, invalid_option
 from echelons.guards.permissions import SPAWNED_KINDS, SpawnedKind
+from echelons.identity.lineage import ECHELONS_NS, ROSTER_KEY, SPAWNED_KEY
+from echelons.identity.thread_history import Head
 from echelons.prompts import fill_text, load_tool_texts
 from echelons.run_context import get_context
 from echelons.text.input_limits import is_label, shorten_repr
-from echelons.tree.lineage import ECHELONS_NS, ROSTER_KEY, SPAWNED_KEY
 from echelons.tree.members import Member, fingerprint_tree, measure_heights
 from echelons.tree.names import DISMISS_SUBORDINATE, NAME_PATTERN, SPAWN_SUBORDINATE
-from echelons.tree.thread_history import Head
 
 if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage

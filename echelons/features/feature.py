@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from echelons.guards.gate import Gate, Halt, Pause, StepGuard
     from echelons.guards.permissions import RulesByName
     from echelons.guards.prices import Prices
+    from echelons.identity.lineage import Identity
+    from echelons.identity.thread_history import Head, Past, ThreadHistory
     from echelons.models.bound_model import BoundModel
     from echelons.models.notices import Shorten
     from echelons.nodes.attempt import Attempt, AttemptOptions, AttemptResult, LevelFailure
@@ -47,9 +49,7 @@ if TYPE_CHECKING:
     from echelons.run_context import RunContext
     from echelons.runtime.run_events import RunEvent
     from echelons.tree.agent_registry import AgentKind
-    from echelons.tree.lineage import Identity
     from echelons.tree.members import Member
-    from echelons.tree.thread_history import Head, Past, ThreadHistory
 
 S = TypeVar("S")
 T = TypeVar("T")

@@ -32,13 +32,13 @@ from echelons.checkpoints.threads.answer_outbox import accept_answer
 from echelons.checkpoints.threads.pending_work import Question
 from echelons.errors import EchelonsError, ThreadNotFound, duplicate_name, invalid_thread
 from echelons.features.workspace.files import Workspace
+from echelons.identity.lineage import Identity, derive_root_thread_id
 from echelons.mcp.elicitation import ANSWER_FIELD, build_question_form, describe_question
 from echelons.runtime.run_events import RunEvent, RunEventKind
 from echelons.runtime.session import Session
 from echelons.runtime.session_run import AsyncRun, Result
 from echelons.text.error_lines import describe_error, join_printable, redact_secrets
 from echelons.text.input_limits import is_label
-from echelons.tree.lineage import Identity, derive_root_thread_id
 
 LOG = logging.getLogger(__name__)
 

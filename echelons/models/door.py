@@ -14,6 +14,7 @@ from langchain_core.runnables.utils import gather_with_concurrency
 
 from echelons.guards.budget import Allowance, Budgets, get_allowance, get_budgets
 from echelons.guards.gate import OPEN_GATE, CallUsage, Gate, Halt, NotedCall, Pause, Step, get_gate
+from echelons.identity.lineage import SHORTENED_KEY, is_from_model
 from echelons.models.bound_model import BoundModel
 from echelons.models.fitting import BYTES_PER_TOKEN, count_cautiously, fit_messages
 from echelons.models.hidden_messages import leave_out_hidden
@@ -28,7 +29,6 @@ from echelons.models.usage import (
 )
 from echelons.plans import Plan, PlanStep, arun_plan_steps, build_step, run_plan_steps
 from echelons.run_context import get_context
-from echelons.tree.lineage import SHORTENED_KEY, is_from_model
 
 MAX_ATTEMPTS: Final = 4
 """How often one request is shortened at most."""

@@ -17,7 +17,7 @@ from echelons.delegation.spawned_agents import (
     describe_changes,
     read_whole_roster,
 )
-from echelons.tree.lineage import MAIL_KEY, ROSTER_KEY
+from echelons.identity.lineage import MAIL_KEY, ROSTER_KEY
 
 TOKENS_PER_MESSAGE: Final = 4
 """Tokens of a message beside its text, as OpenAI's cookbook counts them."""

@@ -23,9 +23,9 @@ from echelons.delegation.notice import (
     remove_mark_across,
     remove_mark_deep,
 )
+from echelons.identity.lineage import MAIL_KEY, NOTICES_KEY
 from echelons.prompts import build_notice_guidance
 from echelons.run_context import get_context, with_context
-from echelons.tree.lineage import MAIL_KEY, NOTICES_KEY
 
 Shorten: TypeAlias = Callable[[list[BaseMessage]], list[BaseMessage]]
 """Returns messages with a part of each long result; the same list if none is long."""

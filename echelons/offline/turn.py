@@ -20,10 +20,10 @@ from pydantic import BaseModel
 
 from echelons.delegation.mail import load_mail
 from echelons.delegation.questions import USER_ANSWER_PREFIX
+from echelons.identity.lineage import DELEGATED_KEY, MAIL_KEY
 from echelons.offline.values import PlaceRole, find_place_names
 from echelons.offline.words import TokenizedText
 from echelons.text.content_blocks import read_block_texts
-from echelons.tree.lineage import DELEGATED_KEY, MAIL_KEY
 from echelons.tree.names import CALL_SUBORDINATE
 
 PART_PREFIX: Final = "Your part: "

@@ -26,12 +26,7 @@ from echelons.delegation.questions import AgentQuestion, read_question_value
 from echelons.delegation.request import DelegationResponse, Usage
 from echelons.guards.dismissals import Dismissal
 from echelons.guards.gate import is_pause
-from echelons.langgraph_internals import SEVERAL_WRITES_KEY
-from echelons.nodes.messages import read_message_usage
-from echelons.nodes.request_queue import QueuedRequest
-from echelons.text.content_blocks import describe_content
-from echelons.text.error_lines import Redactor, find_server, read_error_text, redact_secrets
-from echelons.tree.lineage import (
+from echelons.identity.lineage import (
     ADDRESSEE_KEY,
     CUT_KEY,
     END_KEY,
@@ -39,6 +34,11 @@ from echelons.tree.lineage import (
     THREADS_KEY,
     WARNING_KEY,
 )
+from echelons.langgraph_internals import SEVERAL_WRITES_KEY
+from echelons.nodes.messages import read_message_usage
+from echelons.nodes.request_queue import QueuedRequest
+from echelons.text.content_blocks import describe_content
+from echelons.text.error_lines import Redactor, find_server, read_error_text, redact_secrets
 from echelons.tree.names import (
     ASK,
     ASK_LATER,

@@ -18,6 +18,7 @@ from langgraph.checkpoint.base import BaseCheckpointSaver
 from echelons.checkpoints.checkpointer import SqliteCheckpointer
 from echelons.checkpoints.threads.store import is_written_by_library
 from echelons.errors import invalid_note, invalid_option
+from echelons.identity.lineage import STORED_KEYS_KEY
 from echelons.langgraph_internals import OWN_CONFIG_KEYS
 from echelons.runtime.session_requests import SessionThread
 from echelons.text.error_lines import is_secret_name
@@ -33,7 +34,6 @@ from echelons.text.input_limits import (
     refuse_unreadable,
     shorten_repr,
 )
-from echelons.tree.lineage import STORED_KEYS_KEY
 
 _TAKEN = "checkpoints have metadata of this name already; choose another"
 _SCALARS = (str, int, float)

@@ -68,6 +68,7 @@ from echelons.graphs.tools import check_tool_names, probe_tree
 from echelons.guards.budget import Budget, format_amount
 from echelons.guards.prices import Prices, check_prices
 from echelons.human import Human
+from echelons.identity.lineage import choose_user_name, derive_root_thread_id
 from echelons.runtime.run_options import RunOptions
 from echelons.runtime.session_requests import (
     MISSING,
@@ -91,7 +92,6 @@ from echelons.runtime.turn_engine import TurnEngine
 from echelons.text.error_lines import Redactor, redact_secrets
 from echelons.text.input_limits import is_label, read_text, shorten_repr
 from echelons.tree.agent_registry import AgentKind, AgentRegistry, RegistryDrawing
-from echelons.tree.lineage import choose_user_name, derive_root_thread_id
 from echelons.tree.members import walk_tree
 from echelons.tree.name_themes import NameTheme, check_theme, choose_theme
 from echelons.tree.permission_rules import get_permissions

@@ -56,6 +56,12 @@ from echelons.errors import (
     not_paused,
 )
 from echelons.guards.budget import Budget
+from echelons.identity.lineage import (
+    ADDRESSEE_KEY,
+    INPUT_KEY,
+    REQUEST_CONTEXT_KEY,
+    choose_user_name,
+)
 from echelons.runtime.run_end import RunEnd, read_run_end, read_turn_end
 from echelons.text.content_blocks import copy_blocks, find_block_fault
 from echelons.text.input_limits import (
@@ -68,7 +74,6 @@ from echelons.text.input_limits import (
     refuse_unreadable,
     shorten_repr,
 )
-from echelons.tree.lineage import ADDRESSEE_KEY, INPUT_KEY, REQUEST_CONTEXT_KEY, choose_user_name
 from echelons.tree.names import PATH_SEPARATOR
 
 Task: TypeAlias = str | Sequence[Mapping[str, Any]] | BaseModel | Mapping[str, Any]

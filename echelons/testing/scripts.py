@@ -17,6 +17,7 @@ from langchain_core.messages.ai import UsageMetadata
 from langchain_core.messages.tool import invalid_tool_call, tool_call, tool_call_chunk
 
 from echelons.errors import ScriptError, invalid_script, script_exhausted
+from echelons.identity.lineage import MAIL_KEY
 from echelons.testing.steps import (
     Call,
     Reply,
@@ -26,7 +27,6 @@ from echelons.testing.steps import (
     split_arguments,
     split_words,
 )
-from echelons.tree.lineage import MAIL_KEY
 
 ANY_AGENT = "*"
 """The name for the script of every agent without a script of its own."""

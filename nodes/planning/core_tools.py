@@ -30,6 +30,7 @@ from echelons.delegation.request import Status, render_input
 from echelons.errors import DelegationError, InvalidInput
 from echelons.features.feature import BuiltIn, Place, RequestField
 from echelons.guards.permissions import Spawn
+from echelons.identity.lineage import NOTICES_KEY, PAGE_KEY
 from echelons.models import is_offline_planner
 from echelons.nodes.long_results import LongResults
 from echelons.nodes.planning.call_arguments import (
@@ -44,7 +45,6 @@ from echelons.nodes.planning.repeated_calls import OUTPUT
 from echelons.nodes.planning.spawn_plan import accept_spawn
 from echelons.prompts import load_tool_texts
 from echelons.text.input_limits import check_context
-from echelons.tree.lineage import NOTICES_KEY, PAGE_KEY
 from echelons.tree.members import Member, RosterEntry, collect_capabilities, render_roster
 from echelons.tree.names import (
     CALL_SUBORDINATE,

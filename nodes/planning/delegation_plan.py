@@ -33,17 +33,17 @@ from echelons.delegation.notice import MARK_KEY, create_mark
 from echelons.delegation.policy import DelegationPolicy
 from echelons.delegation.request import DelegationRequest, DelegationResponse, Status
 from echelons.errors import ConfigurationError, DelegationError, too_wide
-from echelons.nodes.planning.task_router import RoutedTask
-from echelons.nodes.planning.tool_calls import ParsedReply
-from echelons.text.input_limits import check_context
-from echelons.tree.lineage import (
+from echelons.identity.lineage import (
     MAIL_KEY,
     Identity,
     derive_request_id,
     derive_subordinate_thread_id,
 )
+from echelons.identity.thread_history import Head, build_head
+from echelons.nodes.planning.task_router import RoutedTask
+from echelons.nodes.planning.tool_calls import ParsedReply
+from echelons.text.input_limits import check_context
 from echelons.tree.names import PATH_SEPARATOR
-from echelons.tree.thread_history import Head, build_head
 
 RoutedTasks: TypeAlias = Mapping[tuple[str, bool], Sequence[RoutedTask]]
 """The routed tasks of a message, by task and whether it may be split."""

@@ -14,9 +14,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 from echelons.delegation.mail import LENGTH, Mail, render_mail
 from echelons.delegation.request import Status
 from echelons.guards.gate import HALT_KEY
-from echelons.models.replies import MAX_PAUSES, ReplyEnd, read_reply_end
-from echelons.nodes.planning.repeated_calls import mark_refused
-from echelons.tree.lineage import (
+from echelons.identity.lineage import (
     CONTINUED_KEY,
     END_KEY,
     MAIL_KEY,
@@ -26,6 +24,8 @@ from echelons.tree.lineage import (
     Identity,
     derive_message_id,
 )
+from echelons.models.replies import MAX_PAUSES, ReplyEnd, read_reply_end
+from echelons.nodes.planning.repeated_calls import mark_refused
 from echelons.tree.names import REPORT
 
 WITHDRAWN_REPORT = "not reported: a message has come in meanwhile; read it below and report again"

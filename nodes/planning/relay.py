@@ -23,10 +23,7 @@ from echelons.delegation.notice import MARK_KEY, create_mark
 from echelons.delegation.questions import AgentQuestion, build_question_id
 from echelons.delegation.request import DelegationRequest, DelegationResponse, Status
 from echelons.guards.gate import HALT_KEY, Halt, Pause
-from echelons.nodes.planning.final_answer import find_waiting_report, settle_report
-from echelons.nodes.planning.tool_calls import find_unanswered
-from echelons.nodes.request_queue import QueuedRequest, build_tool_message
-from echelons.tree.lineage import (
+from echelons.identity.lineage import (
     ADDRESSEE_KEY,
     FORWARDED_KEY,
     NOTICES_KEY,
@@ -39,6 +36,9 @@ from echelons.tree.lineage import (
     derive_message_id,
     derive_request_id,
 )
+from echelons.nodes.planning.final_answer import find_waiting_report, settle_report
+from echelons.nodes.planning.tool_calls import find_unanswered
+from echelons.nodes.request_queue import QueuedRequest, build_tool_message
 from echelons.tree.names import CALL_SUBORDINATE
 
 

@@ -12,8 +12,7 @@ from echelons.delegation.calls import AgentPath, SubordinateCall, iterate_reques
 from echelons.delegation.mail import LIMITS, Mail, render_mail
 from echelons.delegation.request import DelegationResponse, Status
 from echelons.guards.gate import Halt
-from echelons.text.input_limits import shorten_repr
-from echelons.tree.lineage import (
+from echelons.identity.lineage import (
     MAIL_KEY,
     NOTICES_KEY,
     REFUSED_KEY,
@@ -22,6 +21,7 @@ from echelons.tree.lineage import (
     derive_message_id,
     derive_request_id,
 )
+from echelons.text.input_limits import shorten_repr
 from echelons.tree.names import DELEGATING_TOOLS, SEND_MESSAGE
 
 RefusedCall: TypeAlias = tuple[str | None, Any]

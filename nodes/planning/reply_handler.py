@@ -25,6 +25,25 @@ from echelons.delegation.policy import DelegationPolicy
 from echelons.delegation.spawned_agents import MAX_LISTED, AgentSpecification
 from echelons.errors import InvalidInput
 from echelons.guards.gate import Halt
+from echelons.identity.lineage import (
+    END_KEY,
+    MAIL_KEY,
+    MENDED_KEY,
+    PARTS_KEY,
+    REFUSED_KEY,
+    REQUESTS_KEY,
+    ROUTES_KEY,
+    SHORTENED_KEY,
+    SIDE_BY_SIDE_KEY,
+    SPAWNED_KEY,
+    THREADS_KEY,
+    UNASKED_KEY,
+    Identity,
+    derive_message_id,
+    derive_request_id,
+    strip_own_metadata,
+)
+from echelons.identity.thread_history import Head, Past, join_path
 from echelons.models.door import ShownLimit
 from echelons.models.replies import read_reply_end
 from echelons.models.usage import get_whole_usage
@@ -64,26 +83,7 @@ from echelons.nodes.planning.tool_calls import (
 )
 from echelons.nodes.request_queue import QueuedRequest, build_part_entry, build_tool_message
 from echelons.text.input_limits import shorten_repr
-from echelons.tree.lineage import (
-    END_KEY,
-    MAIL_KEY,
-    MENDED_KEY,
-    PARTS_KEY,
-    REFUSED_KEY,
-    REQUESTS_KEY,
-    ROUTES_KEY,
-    SHORTENED_KEY,
-    SIDE_BY_SIDE_KEY,
-    SPAWNED_KEY,
-    THREADS_KEY,
-    UNASKED_KEY,
-    Identity,
-    derive_message_id,
-    derive_request_id,
-    strip_own_metadata,
-)
 from echelons.tree.names import SEND_MESSAGE
-from echelons.tree.thread_history import Head, Past, join_path
 
 
 def build_correction_update(

@@ -32,15 +32,15 @@ from echelons.errors import SpawnRefused
 from echelons.guards.dismissals import get_dismissals
 from echelons.guards.gate import get_gate
 from echelons.guards.permissions import Spawn, SpawnedKind
+from echelons.identity.lineage import Identity, require_identity
+from echelons.identity.thread_history import Head, Past
 from echelons.nodes.planning.call_arguments import (
     extend_arguments,
     store_fields,
     validate_arguments,
 )
 from echelons.text.error_lines import join_printable
-from echelons.tree.lineage import Identity, require_identity
 from echelons.tree.names import PATH_SEPARATOR
-from echelons.tree.thread_history import Head, Past
 
 if TYPE_CHECKING:
     from echelons.features.feature import RequestField

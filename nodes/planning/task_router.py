@@ -20,9 +20,9 @@ from echelons.capabilities import CapabilityMap, Deriver, TreeDeriver
 from echelons.delegation.calls import Candidates
 from echelons.delegation.policy import DelegationPolicy
 from echelons.delegation.spawned_agents import AgentSpecification, SpawnableAgent, get_spawnable
+from echelons.identity.failures import get_failure_log
 from echelons.routing import Part, Route, Router
 from echelons.routing.ranking import MAX_EXPLAINED
-from echelons.tree.failures import get_failure_log
 from echelons.tree.members import collect_capabilities, walk_tree
 from echelons.tree.names import PATH_SEPARATOR
 

@@ -25,11 +25,11 @@ from echelons.delegation.calls import FanOutCall, MendedCall, SubordinateCall, b
 from echelons.delegation.contract import Contract
 from echelons.delegation.questions import AgentQuestion
 from echelons.errors import DelegationError, InvalidInput, too_wide
+from echelons.identity.thread_history import Head, Past
 from echelons.models.replies import read_reply_end
 from echelons.nodes.planning.call_arguments import ToolArguments, mend, mend_built_in
 from echelons.nodes.planning.core_tools import ReportArgs, settle_reports
 from echelons.nodes.planning.repeated_calls import CUT_OFF, REFUSED, mark_refused
-from echelons.tree.thread_history import Head, Past
 
 if TYPE_CHECKING:
     from echelons.features.feature import BuiltIn

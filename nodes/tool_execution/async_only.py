@@ -22,9 +22,9 @@ from echelons.background_loop import get_background_loop
 from echelons.errors import EventLoopMissing
 from echelons.guards.gate import Halt
 from echelons.guards.limits import get_timeout_halt, time_left
+from echelons.identity.lineage import require_identity
 from echelons.langgraph_internals import supports_sync
 from echelons.nodes.base_node import CancelOnStop
-from echelons.tree.lineage import require_identity
 from echelons.tree.members import FunctionMember, GraphMember, RunnableMember, walk_tree
 from echelons.tree.names import PATH_SEPARATOR, get_provider_tool_name
 

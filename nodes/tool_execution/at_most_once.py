@@ -30,6 +30,7 @@ from echelons.delegation.effects import (
 from echelons.delegation.questions import UserAnswer
 from echelons.errors import CallCutShort
 from echelons.guards.gate import Halt
+from echelons.identity.failures import get_failure_log
 from echelons.nodes.tool_execution.journaled_call import JournaledCall, LateCallback
 from echelons.nodes.tool_execution.scratchpad import MISSING, Scratchpad
 from echelons.nodes.tool_execution.user_answers import (
@@ -41,7 +42,6 @@ from echelons.nodes.tool_execution.user_answers import (
 )
 from echelons.plans import Plan, PlanStep
 from echelons.text.error_lines import describe_error
-from echelons.tree.failures import get_failure_log
 
 LOG = logging.getLogger(__name__)
 

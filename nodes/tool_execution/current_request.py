@@ -19,15 +19,15 @@ from pydantic import BaseModel
 from echelons.delegation.contract import Contract, dump_model
 from echelons.delegation.request import DelegationRequest
 from echelons.errors import InvalidInput, ThreadError
-from echelons.langgraph_internals import READ_KEY
-from echelons.run_context import NO_CONTEXT, get_context, with_context
-from echelons.tree.lineage import (
+from echelons.identity.lineage import (
     INPUT_KEY,
     MAIL_KEY,
     REQUEST_CONTEXT_KEY,
     Identity,
     require_identity,
 )
+from echelons.langgraph_internals import READ_KEY
+from echelons.run_context import NO_CONTEXT, get_context, with_context
 from echelons.tree.names import PATH_SEPARATOR
 
 AGENTS = "echelons.agents"

@@ -27,6 +27,8 @@ from echelons.delegation.effects import EffectCall, EffectKind
 from echelons.delegation.questions import UserAnswer
 from echelons.errors import CallCutShort, EchelonsError
 from echelons.guards.gate import Halt
+from echelons.identity.failures import LoggedFailure, get_failure_log
+from echelons.identity.lineage import FAILURE_KEY, NOTICES_KEY, OWN_KEYS, strip_own_metadata
 from echelons.langgraph_internals import list_state_keys
 from echelons.models.notices import mark_notice
 from echelons.nodes.messages import accept_message
@@ -38,8 +40,6 @@ from echelons.nodes.tool_execution.scratchpad import AnswerPlaces
 from echelons.run_context import get_context, with_context
 from echelons.text.error_lines import read_error_text
 from echelons.text.input_limits import shorten_repr
-from echelons.tree.failures import LoggedFailure, get_failure_log
-from echelons.tree.lineage import FAILURE_KEY, NOTICES_KEY, OWN_KEYS, strip_own_metadata
 from echelons.tree.names import PRIVATE_KEYS
 
 

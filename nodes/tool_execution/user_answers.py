@@ -34,6 +34,7 @@ from echelons.delegation.questions import (
     shorten_user_text,
 )
 from echelons.guards.gate import is_pause
+from echelons.identity.lineage import USER_ANSWERS_KEY
 from echelons.langgraph_internals import RESUMING_KEY
 from echelons.models.usage import InnerCalls
 from echelons.nodes.base_node import Node
@@ -42,7 +43,6 @@ from echelons.nodes.tool_execution.scratchpad import MISSING, Scratchpad
 from echelons.plans import PlanStep, arun_plan_steps, run_plan_steps
 from echelons.text.error_lines import sanitize_value
 from echelons.text.input_limits import shorten_repr
-from echelons.tree.lineage import USER_ANSWERS_KEY
 
 
 def note_questions(

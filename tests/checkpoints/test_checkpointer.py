@@ -21,8 +21,8 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 
 from echelons import Agent, SqliteCheckpointer
 from echelons.errors import StorageError
+from echelons.identity.lineage import METADATA_KEYS
 from echelons.testing import ScriptedModel, delegate
-from echelons.tree.lineage import METADATA_KEYS
 from tests.error_codes import raises_code
 from tests.fork_server import ForkServer
 

@@ -42,10 +42,10 @@ from echelons.guards.budget import Budget
 from echelons.guards.circuit_breaker import AttemptOutcome, BreakerPolicy
 from echelons.guards.dismissals import Dismissal
 from echelons.guards.gate import CallUsage, Step
+from echelons.identity.failures import LoggedFailure
+from echelons.identity.lineage import Identity
 from echelons.langgraph_internals import CHECKPOINT_MAP_KEY, CHECKPOINTER_KEY
 from echelons.monitors import Alert, Monitor
-from echelons.tree.failures import LoggedFailure
-from echelons.tree.lineage import Identity
 from echelons.tree.name_themes import NameTheme
 
 THREAD, SCOUT = "my trip/ü", "head/north ü"

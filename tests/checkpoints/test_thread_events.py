@@ -18,8 +18,8 @@ from echelons.checkpoints.thread_events import (
     build_thread_events,
     pair_events,
 )
+from echelons.identity.lineage import THREADS_KEY, derive_request_id
 from echelons.testing import Call, Reply, ScriptedModel, delegate
-from echelons.tree.lineage import THREADS_KEY, derive_request_id
 
 WANTED = {"message": "y", "subordinate": "eat"}
 CONFIG: Any = {"configurable": {"thread_id": "t"}}

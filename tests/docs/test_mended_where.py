@@ -35,6 +35,7 @@ from pydantic import SecretStr
 from echelons import SqliteCheckpointer
 from echelons.delegation.effects import EffectKind
 from echelons.delegation.notice import format_notice
+from echelons.identity.lineage import Identity
 from echelons.langgraph_internals import CHECKPOINTER_KEY
 from echelons.models import (
     bound_model,
@@ -61,7 +62,6 @@ from echelons.nodes.tool_execution.journaled_call import JournaledCall, build_jo
 from echelons.plans import run_plan_steps
 from echelons.testing import ScriptedModel
 from echelons.testing.provider_rules import MESSAGE_RULES, ModelRequest, find_fault
-from echelons.tree.lineage import Identity
 
 PAGE = Path(__file__).parents[2] / "docs" / "models.md"
 Place = Literal["entrance", "way out", "tool"]

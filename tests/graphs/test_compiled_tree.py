@@ -19,8 +19,8 @@ from langgraph.types import Command, interrupt
 
 from echelons import Agent, Limits, SqliteCheckpointer, ThreadStore
 from echelons.errors import StorageError
+from echelons.identity.lineage import METADATA_KEYS
 from echelons.testing import Call, ScriptedModel, delegate
-from echelons.tree.lineage import METADATA_KEYS
 from tests.error_codes import raises_code
 
 TASK: Any = {"messages": [("user", "plan")]}

@@ -13,8 +13,8 @@ from langgraph.types import Command, interrupt
 
 from echelons import Agent, DelegationResponse, Status, ThreadStore
 from echelons.delegation.questions import build_question_id
+from echelons.identity.lineage import THREADS_KEY
 from echelons.testing import Call, ScriptedModel, delegate
-from echelons.tree.lineage import THREADS_KEY
 
 CONFIG: Any = {"configurable": {"thread_id": "t"}}
 TASK: Any = {"messages": [("user", "plan")]}

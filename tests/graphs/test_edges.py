@@ -18,17 +18,17 @@ from echelons.delegation.calls import RelayedRequest, RequestLimits
 from echelons.delegation.policy import DelegationPolicy
 from echelons.delegation.request import DelegationRequest
 from echelons.graphs.edges import AfterReason, build_sends
-from echelons.nodes.request_queue import QueuedRequest, RequestQueue
-from echelons.run_context import CONTEXT_KEY, RunContext
-from echelons.testing import ScriptedModel
-from echelons.tree.lineage import (
+from echelons.identity.lineage import (
     REQUESTS_KEY,
     THREADS_KEY,
     Identity,
     derive_request_id,
     derive_subordinate_thread_id,
 )
-from echelons.tree.thread_history import Head
+from echelons.identity.thread_history import Head
+from echelons.nodes.request_queue import QueuedRequest, RequestQueue
+from echelons.run_context import CONTEXT_KEY, RunContext
+from echelons.testing import ScriptedModel
 
 IDENTITY = Identity(agent="head", path=("head",), thread_id="root", tree="t")
 

@@ -17,11 +17,11 @@ from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.runnables import RunnableBinding
 
 from echelons.delegation.notice import MARK_KEY
+from echelons.identity.lineage import Identity
+from echelons.identity.thread_history import Head, Past
 from echelons.nodes.model_call import AgentModel, ModelInput, SystemPrompt
 from echelons.nodes.reason import Reason, ReasonSettings
 from echelons.testing import Call, Reply, ScriptedModel, delegate, report
-from echelons.tree.lineage import Identity
-from echelons.tree.thread_history import Head, Past
 from tests.callable_tools import build_callable_tools
 
 IDENTITY = Identity(agent="head", path=("head",), thread_id="root", tree="t")

@@ -7,9 +7,9 @@ from typing import Any
 from langchain_core.messages import AIMessage, ToolMessage
 
 from echelons import Agent, DelegationResponse, Status
+from echelons.identity.lineage import REFUSED_KEY
 from echelons.nodes.planning.repeated_calls import REFUSED
 from echelons.testing import ScriptedModel, Step, delegate
-from echelons.tree.lineage import REFUSED_KEY
 
 
 def responses(messages: list[Any]) -> list[DelegationResponse]:

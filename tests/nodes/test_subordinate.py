@@ -10,6 +10,8 @@ from langchain_core.tools import tool
 
 from echelons import Agent, DelegationRequest, DelegationResponse, Status, Usage
 from echelons.errors import UnreadableRecord
+from echelons.identity.lineage import USER_ANSWERS_KEY, Identity, derive_request_id
+from echelons.identity.thread_history import Head
 from echelons.nodes.attempt import LevelFailure
 from echelons.nodes.planning.final_answer import EMPTY_ANSWER_REASON
 from echelons.nodes.request_queue import QueuedRequest
@@ -19,8 +21,6 @@ from echelons.nodes.subordinate import (
     with_identity,
 )
 from echelons.testing import Call, Reply, ScriptedModel, delegate, report
-from echelons.tree.lineage import USER_ANSWERS_KEY, Identity, derive_request_id
-from echelons.tree.thread_history import Head
 from tests.failure_ids import without_ids
 
 REQUEST = DelegationRequest(

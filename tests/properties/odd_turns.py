@@ -18,9 +18,9 @@ from langgraph.types import Command
 from pydantic import SecretStr
 
 from echelons import Agent, Session, SqliteCheckpointer, ThreadStore
+from echelons.identity.lineage import is_from_model
 from echelons.plans import Plan, PlanStep, arun_plan_steps, run_plan_steps
 from echelons.testing import AnthropicServer, OpenAIServer, ScriptedModel, delegate
-from echelons.tree.lineage import is_from_model
 from tests.properties.odd_replies import HALF, MAKERS, SentCall, SentReply, make_result, roll
 
 KEY = SecretStr("k")

@@ -13,6 +13,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, System
 from echelons.errors import InvalidInput
 from echelons.features.feature import Prompt
 from echelons.features.memory.prompt_memory import PromptMemory
+from echelons.identity.lineage import MAIL_KEY, PIN_KEY, Identity
 from echelons.memory import Memory
 from echelons.models.fitting import (
     count_cautiously,
@@ -23,7 +24,6 @@ from echelons.models.fitting import (
 )
 from echelons.nodes.long_results import TokenCounter
 from echelons.plans import run_plan_steps
-from echelons.tree.lineage import MAIL_KEY, PIN_KEY, Identity
 from tests.proof import sample
 
 PICTURE = {"type": "image", "base64": "A" * 4000, "mime_type": "image/png"}

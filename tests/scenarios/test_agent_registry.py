@@ -23,9 +23,9 @@ from echelons.errors import (
     ThreadNotFound,
     UnknownPath,
 )
+from echelons.identity.lineage import derive_root_thread_id
 from echelons.testing import ScriptedModel, delegate, report
 from echelons.tree.agent_registry import AgentRegistry
-from echelons.tree.lineage import derive_root_thread_id
 from tests.fork_server import REPOSITORY, ForkServer
 from tests.scenarios.conftest import World
 from tests.scenarios.drivers.camp import team, waiting

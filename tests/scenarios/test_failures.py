@@ -27,8 +27,8 @@ from echelons import (
     redact_secrets,
 )
 from echelons.checkpoints.coordination.journal import MAX_KEPT_FAILURES
+from echelons.identity.failures import LoggedFailure
 from echelons.testing import Call, ScriptedModel, delegate
-from echelons.tree.failures import LoggedFailure
 from tests.error_codes import raises_code
 from tests.fork_server import ForkServer
 
@@ -40,7 +40,7 @@ Logs = pytest.LogCaptureFixture
 
 @pytest.fixture(autouse=True)
 def quiet(caplog: Logs) -> None:
-    caplog.set_level(logging.WARNING, "echelons.tree.failures")
+    caplog.set_level(logging.WARNING, "echelons.identity.failures")
 
 
 def boom(city: str = "Rome") -> str:
@@ -504,7 +504,7 @@ def test_a_late_failure_of_a_tool_is_logged_once(saver: SqliteCheckpointer, capl
     graph = Agent("head", model=model, tools=[slow]).compile(saver)
     config: Any = {"configurable": {"thread_id": "1"}}
     handler = Done()
-    logging.getLogger("echelons.tree.failures").addHandler(handler)
+    logging.getLogger("echelons.identity.failures").addHandler(handler)
 
     async def run() -> None:
         task = asyncio.create_task(graph.ainvoke({"messages": [("user", "go")]}, config))
@@ -516,7 +516,7 @@ def test_a_late_failure_of_a_tool_is_logged_once(saver: SqliteCheckpointer, capl
         assert await asyncio.to_thread(ended.wait, 120)
 
     asyncio.run(run())
-    logging.getLogger("echelons.tree.failures").removeHandler(handler)
+    logging.getLogger("echelons.identity.failures").removeHandler(handler)
 
     assert len(caplog.records) == 1
     assert "tool slow" in caplog.text

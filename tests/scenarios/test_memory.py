@@ -20,9 +20,9 @@ from langgraph.types import interrupt
 
 from benchmarks.counting import Counter, Counts
 from echelons import Agent, Session
+from echelons.identity.lineage import MEMORY_KEY, PIN_KEY
 from echelons.memory import Memory
 from echelons.testing import Call, Reply, ScriptedModel, delegate
-from echelons.tree.lineage import MEMORY_KEY, PIN_KEY
 from echelons.workspace_tools import file_tools
 from tests.error_codes import raises_code
 from tests.proof import sample

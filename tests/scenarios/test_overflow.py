@@ -17,11 +17,11 @@ from langchain_openai import ChatOpenAI
 from langgraph.checkpoint.memory import InMemorySaver
 
 from echelons import Agent, Budget, Limits, Session
+from echelons.identity.lineage import SHORTENED_KEY
 from echelons.memory import Memory
 from echelons.models.fitting import count_cautiously
 from echelons.testing import AnthropicServer, Call, OpenAIServer, Reply, ScriptedModel, delegate
 from echelons.testing.openai_server import HttpError
-from echelons.tree.lineage import SHORTENED_KEY
 
 if TYPE_CHECKING:
     from tests.scenarios.conftest import World

@@ -15,10 +15,10 @@ import pytest
 from langchain_core.messages import BaseMessage, HumanMessage, message_to_dict
 
 from echelons import Agent, Budget, DelegationPolicy, Permissions, Session, Spawn
+from echelons.identity.lineage import MEMORY_KEY
 from echelons.memory import Memory
 from echelons.prompts import load_memory_texts
 from echelons.testing import Call, CallRecord, Reply, ScriptedModel, delegate, report
-from echelons.tree.lineage import MEMORY_KEY
 from tests.told_lines import is_said, list_spawned
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from langgraph.types import Command
 from echelons import Agent, Permissions, Session, SqliteCheckpointer
 from echelons.delegation import DelegationResponse, Status
 from echelons.errors import WrongAnswer
+from echelons.identity.lineage import NOTICES_KEY
 from echelons.testing import Call, ScriptedModel, delegate, delegate_many, report
-from echelons.tree.lineage import NOTICES_KEY
 from tests.fork_server import ForkServer
 from tests.proof import sample
 from tests.scenarios.drivers.counsel import QUESTION, Counsel

@@ -10,8 +10,8 @@ from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
 from echelons import Agent, Human, Session, SqliteCheckpointer, ThreadStore
 from echelons.delegation.questions import build_question_id
+from echelons.identity.lineage import THREADS_KEY
 from echelons.testing import Call, ScriptedModel, delegate, delegate_many
-from echelons.tree.lineage import THREADS_KEY
 
 if TYPE_CHECKING:
     from tests.scenarios.conftest import World

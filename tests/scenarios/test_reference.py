@@ -28,7 +28,7 @@ NAMES = ("a", "b", "c")
 @pytest.fixture(autouse=True)
 def quiet(caplog: pytest.LogCaptureFixture) -> None:
     """Failures are told to whoever reads the log, with their traces, and there are thousands."""
-    caplog.set_level(logging.CRITICAL, "echelons.tree.failures")
+    caplog.set_level(logging.CRITICAL, "echelons.identity.failures")
 
 
 @pytest.fixture(params=["sync", "async"])

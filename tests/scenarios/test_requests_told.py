@@ -16,9 +16,9 @@ from echelons.checkpoints.threads.trace import Trace
 from echelons.delegation.policy import DelegationPolicy
 from echelons.delegation.questions import build_question_id
 from echelons.delegation.request import DelegationRequest
+from echelons.identity.lineage import THREADS_KEY
 from echelons.runtime.run_events import RunEvent
 from echelons.testing import Call, ScriptedModel, delegate, report
-from echelons.tree.lineage import THREADS_KEY
 
 DINNER, TOUR, WALK = "find a restaurant for dinner", "book a museum tour", "plan a walk"
 

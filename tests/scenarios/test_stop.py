@@ -25,8 +25,8 @@ from echelons.errors import (
     UnfinishedTurn,
     UnknownPath,
 )
+from echelons.identity.lineage import THREADS_KEY
 from echelons.testing import Call, ScriptedModel, delegate, per_conversation
-from echelons.tree.lineage import THREADS_KEY
 from tests.error_codes import raises_code
 from tests.scenarios.drivers.camp import asked, first, team, told, waiting
 

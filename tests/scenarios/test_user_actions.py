@@ -16,9 +16,9 @@ import pytest
 from langgraph.checkpoint.memory import InMemorySaver
 
 from echelons import Agent, Decision, Permissions, Session
+from echelons.identity.lineage import choose_user_name
 from echelons.runtime.run_events import RunEvent, RunEventKind
 from echelons.testing import Call, ScriptedModel, delegate
-from echelons.tree.lineage import choose_user_name
 from tests.error_codes import raises_code
 
 KINDS = (RunEventKind.ANSWER, RunEventKind.APPROVAL, RunEventKind.ORDER, RunEventKind.QUESTION)

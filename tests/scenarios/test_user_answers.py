@@ -14,8 +14,8 @@ from langgraph.types import Command, interrupt
 from echelons import Agent, Decision, Permissions, Session, SqliteCheckpointer, effect
 from echelons.delegation import DelegationResponse
 from echelons.delegation.questions import MAX_LENGTH, MAX_SHOWN
+from echelons.identity.lineage import USER_ANSWERS_KEY
 from echelons.testing import Call, ScriptedModel, delegate, delegate_many
-from echelons.tree.lineage import USER_ANSWERS_KEY
 from tests.told_lines import list_notices
 
 if TYPE_CHECKING:

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from echelons.checkpoints.threads.store import RootThread
     from echelons.checkpoints.threads.trace import Trace, TraceLink
     from echelons.guards.prices import Prices
+    from echelons.identity.failures import LoggedFailure
     from echelons.tree.agent_registry import AgentRecord
-    from echelons.tree.failures import LoggedFailure
     from echelons.tree.usage_report import GrantedAmount, UsageGroup, UsageReport, UsageTotals
 
 VerifyOption = Annotated[

@@ -23,8 +23,8 @@ from echelons.cli.command import (
 )
 from echelons.delegation.mail import USER, load_mail
 from echelons.errors import ThreadNotFound, UnknownPath
+from echelons.identity.lineage import choose_user_name, derive_root_thread_id
 from echelons.text.content_blocks import read_block_texts
-from echelons.tree.lineage import choose_user_name, derive_root_thread_id
 from echelons.tree.names import PATH_SEPARATOR
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ from echelons.cli.command import (
 )
 from echelons.cli.output import build_command_line, format_count, format_duration
 from echelons.errors import LedgerDamaged, StorageError, ThreadBusy
-from echelons.tree.lineage import choose_user_name
+from echelons.identity.lineage import choose_user_name
 
 if TYPE_CHECKING:
     from echelons.checkpoints.checkpointer import SqliteCheckpointer

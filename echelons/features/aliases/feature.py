@@ -11,9 +11,9 @@ from echelons.checkpoints.ledger import Transaction
 from echelons.errors import LedgerDamaged
 from echelons.features.feature import Feature, GateScope
 from echelons.guards.gate import Step, StepGuard
+from echelons.identity.lineage import derive_agent_id
 from echelons.run_context import get_context
 from echelons.text.error_lines import describe_error
-from echelons.tree.lineage import derive_agent_id
 from echelons.tree.name_themes import choose_theme
 
 LOG = logging.getLogger(__name__)

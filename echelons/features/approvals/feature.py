@@ -24,13 +24,13 @@ from echelons.guards.circuit_breaker import AttemptOutcome
 from echelons.guards.dismissals import get_dismissals
 from echelons.guards.gate import Step, get_gate
 from echelons.guards.permissions import RulesByName, judge_call
+from echelons.identity.thread_history import ThreadHistory, build_head_step
 from echelons.nodes.attempt import Attempt, LevelFailure
 from echelons.nodes.request_queue import QueuedRequest
 from echelons.nodes.tool_execution.approval import plan_approval, read_first_answer
 from echelons.nodes.tool_execution.scratchpad import MISSING, Scratchpad, peek_first_answer
 from echelons.plans import Plan, PlanStep, build_step
 from echelons.tree.names import PATH_SEPARATOR, SPAWN_SUBORDINATE
-from echelons.tree.thread_history import ThreadHistory, build_head_step
 
 
 class RequestVerdict(NamedTuple):

@@ -43,15 +43,15 @@ from echelons.guards.budget import (
     store_amounts,
 )
 from echelons.guards.gate import StepGuard, get_gate
+from echelons.identity.lineage import ECHELONS_NS, MAIL_KEY, derive_message_id, require_identity
+from echelons.identity.thread_history import Head
 from echelons.langgraph_internals import CHECKPOINT_MAP_KEY, NS_END, NS_SEP, TASK_ID_KEY
 from echelons.nodes.attempt import Attempt, AttemptResult
 from echelons.nodes.request_queue import NextStep, QueuedRequest
 from echelons.plans import Plan, build_step
 from echelons.run_context import get_context, with_context
-from echelons.tree.lineage import ECHELONS_NS, MAIL_KEY, derive_message_id, require_identity
 from echelons.tree.names import PATH_SEPARATOR
 from echelons.tree.permission_rules import get_permissions
-from echelons.tree.thread_history import Head
 
 BUDGET_SCHEMA: Final[dict[str, Any]] = {
     "type": "object",

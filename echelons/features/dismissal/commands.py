@@ -19,7 +19,7 @@ from echelons.cli.command import (
     text_argument,
 )
 from echelons.errors import UnknownPath
-from echelons.tree.lineage import choose_user_name
+from echelons.identity.lineage import choose_user_name
 
 if TYPE_CHECKING:
     from echelons.checkpoints.threads.dismissal import DismissedSubtree

@@ -24,11 +24,11 @@ from echelons.delegation.spawned_agents import DISMISSED
 from echelons.features.feature import AgentHooks, BuiltIn, Feature, GateScope, Place, ToolScope
 from echelons.guards.dismissals import NO_DISMISSALS, Dismissal, Dismissals
 from echelons.guards.gate import Halt, Step, StepGuard, get_gate
+from echelons.identity.lineage import ROSTER_KEY
 from echelons.models.notices import mark_notice
 from echelons.nodes.planning.call_arguments import mend_name, validate_arguments
 from echelons.nodes.planning.repeated_calls import build_error_update
 from echelons.plans import Plan, build_step
-from echelons.tree.lineage import ROSTER_KEY
 from echelons.tree.names import DISMISS_SUBORDINATE, PATH_SEPARATOR
 
 if TYPE_CHECKING:

@@ -34,6 +34,7 @@ from echelons.features.feature import (
 from echelons.features.mail.guard import TreeMailboxes
 from echelons.features.mail.tools import SendMessage, build_answers, route_message
 from echelons.guards.gate import StepGuard, get_gate
+from echelons.identity.lineage import CUT_KEY, MAIL_KEY, SPAWNED_KEY, Identity, derive_message_id
 from echelons.models.door import note_cut
 from echelons.models.notices import clean_reply
 from echelons.nodes.model_call import ModelAnswer
@@ -42,7 +43,6 @@ from echelons.nodes.planning.reply_handler import adopt_reply
 from echelons.nodes.planning.spawn_plan import build_given_agent
 from echelons.nodes.planning.tool_calls import find_unanswered
 from echelons.plans import Plan, PlanStep
-from echelons.tree.lineage import CUT_KEY, MAIL_KEY, SPAWNED_KEY, Identity, derive_message_id
 from echelons.tree.names import ASK, ASK_SUPERIOR, PATH_SEPARATOR, REPORT, SEND_MESSAGE
 
 NOTHING_SAID = "…"

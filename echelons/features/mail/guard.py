@@ -46,8 +46,8 @@ from echelons.delegation.mail import MAX_SENT, Mail, Mailboxes, OutgoingMail
 from echelons.errors import ControlError, message_refused
 from echelons.guards.dismissals import Dismissals, get_dismissals
 from echelons.guards.gate import Halt, StepGuard, get_gate
+from echelons.identity.lineage import ECHELONS_NS
 from echelons.langgraph_internals import TASK_ID_KEY
-from echelons.tree.lineage import ECHELONS_NS
 
 Cut: TypeAlias = Callable[[Sequence[Any]], None]
 """Cuts a reply off, given its chunks so far."""

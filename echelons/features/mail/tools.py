@@ -21,11 +21,11 @@ from echelons.delegation.mail import (
 from echelons.delegation.request import DelegationRequest
 from echelons.errors import InvalidInput
 from echelons.features.feature import BuiltIn
+from echelons.identity.lineage import MAIL_KEY, Identity, require_identity
 from echelons.nodes.planning.call_arguments import mend_name, validate_arguments
 from echelons.nodes.planning.repeated_calls import mark_refused
 from echelons.prompts import fill_text, load_tool_texts
 from echelons.run_context import get_context
-from echelons.tree.lineage import MAIL_KEY, Identity, require_identity
 from echelons.tree.names import PATH_SEPARATOR, SEND_MESSAGE
 
 if TYPE_CHECKING:

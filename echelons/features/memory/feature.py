@@ -20,11 +20,11 @@ from echelons.features.feature import (
 )
 from echelons.features.memory.prompt_memory import PromptMemory, find_pins
 from echelons.features.memory.settings import Memory
+from echelons.identity.lineage import PIN_KEY
 from echelons.models import is_offline_planner
 from echelons.nodes.long_results import TokenCounter
 from echelons.nodes.planning.repeated_calls import build_error_update
 from echelons.plans import Plan
-from echelons.tree.lineage import PIN_KEY
 from echelons.tree.names import PIN, RECALL
 
 FOUND = 5

@@ -21,6 +21,8 @@ from echelons.errors import InvalidInput, UnreadableRecord
 from echelons.features.feature import Prompt
 from echelons.features.memory.settings import Memory
 from echelons.guards.gate import get_gate
+from echelons.identity.failures import get_failure_log
+from echelons.identity.lineage import MEMORY_KEY, PIN_KEY, require_identity
 from echelons.models.bound_model import BoundModel
 from echelons.models.door import CallRefused, ask_beside
 from echelons.models.fitting import (
@@ -37,8 +39,6 @@ from echelons.nodes.messages import read_message_usage
 from echelons.plans import Plan
 from echelons.prompts import load_memory_texts
 from echelons.text.error_lines import describe_error
-from echelons.tree.failures import get_failure_log
-from echelons.tree.lineage import MEMORY_KEY, PIN_KEY, require_identity
 from echelons.tree.names import PATH_SEPARATOR, get_provider_tool_name
 
 TOPICS = 8

@@ -35,6 +35,7 @@ from echelons.features.middleware.level import (
     mark_returned,
 )
 from echelons.guards.gate import Step
+from echelons.identity.thread_history import Past
 from echelons.langgraph_internals import READ_KEY, SCRATCHPAD_KEY, list_state_keys, parent_config
 from echelons.models.bound_model import BoundModel, takes_timeout
 from echelons.models.door import CallRefused, ask, note_dropped
@@ -51,7 +52,6 @@ from echelons.nodes.tool_execution.scratchpad import AnswerPlaces, Scratchpad
 from echelons.plans import Plan, PlanStep, arun_plan_steps, build_step, run_plan_steps
 from echelons.run_context import CONTEXT_KEY, get_context
 from echelons.text.input_limits import shorten_repr
-from echelons.tree.thread_history import Past
 
 MODEL_WRAP = "wrap_model_call"
 STREAM = "on_stream_chunk"

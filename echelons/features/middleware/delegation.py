@@ -33,6 +33,7 @@ from echelons.errors import InvalidSetting, UnreadableRecord
 from echelons.features.feature import AttemptHooks
 from echelons.features.middleware.level import CallChain, build_failure, list_names
 from echelons.guards.gate import Halt, Pause
+from echelons.identity.lineage import derive_request_id, require_identity
 from echelons.models.bound_model import BoundModel
 from echelons.models.door import CallRefused, ask_beside, find_config
 from echelons.models.notices import build_notice
@@ -41,7 +42,6 @@ from echelons.nodes.request_queue import QueuedRequest
 from echelons.plans import Plan, PlanStep, adrive_plan, arun_plan_steps, drive_plan, run_plan_steps
 from echelons.prompts import fill_text, load_governance_texts
 from echelons.text.input_limits import shorten_repr
-from echelons.tree.lineage import derive_request_id, require_identity
 from echelons.tree.names import ASK, DELEGATING_TOOLS, check_name
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -20,6 +20,9 @@ from typing_extensions import TypedDict
 from echelons.delegation.mail import get_mailboxes
 from echelons.errors import ConfigurationError, EchelonsError, middleware_failed
 from echelons.guards.gate import HALT_KEY, Halt, get_gate
+from echelons.identity.failures import get_failure_log
+from echelons.identity.lineage import RETURNED_KEY, Identity, require_identity
+from echelons.identity.thread_history import Past, ThreadHistory, build_past_step
 from echelons.langgraph_internals import parent_config
 from echelons.nodes.base_node import Node
 from echelons.nodes.messages import accept_message
@@ -31,10 +34,7 @@ from echelons.plans import Plan, PlanStep, arun_plan_steps, run_plan_steps
 from echelons.run_context import get_context
 from echelons.text.error_lines import describe_failure
 from echelons.text.input_limits import shorten_repr
-from echelons.tree.failures import get_failure_log
-from echelons.tree.lineage import RETURNED_KEY, Identity, require_identity
 from echelons.tree.names import PATH_SEPARATOR, PRIVATE_KEYS
-from echelons.tree.thread_history import Past, ThreadHistory, build_past_step
 
 _BASE_KEYS = frozenset({"messages", "jump_to", "structured_response"})
 """Keys of LangChain's own state that are no middleware's."""

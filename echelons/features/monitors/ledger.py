@@ -40,11 +40,11 @@ from echelons.guards.budget import Amount, Unit, format_amount, format_number
 from echelons.guards.gate import CallUsage, Halt, Pause, Step
 from echelons.guards.limits import Limits
 from echelons.guards.prices import Prices, add_money, format_money
+from echelons.identity.lineage import ECHELONS_NS
 from echelons.models import resolve_model
 from echelons.nodes.model_call import supports_tool_calls
 from echelons.prompts import build_monitor_guidance, load_monitor_texts
 from echelons.text.error_lines import join_printable, sanitize_value
-from echelons.tree.lineage import ECHELONS_NS
 from echelons.tree.members import walk_tree
 from echelons.tree.names import PATH_SEPARATOR, REPORT
 

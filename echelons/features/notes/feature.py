@@ -29,9 +29,9 @@ from echelons.features.workspace.tools import (
     get_call,
     refuse_to_model,
 )
+from echelons.identity.lineage import require_identity
 from echelons.run_context import get_context
 from echelons.text.input_limits import read_text, shorten_repr
-from echelons.tree.lineage import require_identity
 from echelons.tree.names import PATH_SEPARATOR
 
 MAX_NOTES: Final = 200

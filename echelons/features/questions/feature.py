@@ -35,6 +35,13 @@ from echelons.features.feature import (
 from echelons.guards.circuit_breaker import AttemptOutcome
 from echelons.guards.gate import get_gate
 from echelons.human import MAX_TIMEOUT, Human
+from echelons.identity.lineage import (
+    ASKED_KEY,
+    QUESTIONS_KEY,
+    UNANSWERED_KEY,
+    USER_ANSWERS_KEY,
+    require_identity,
+)
 from echelons.langgraph_internals import READ_KEY
 from echelons.models.notices import mark_notice
 from echelons.nodes.attempt import Attempt, AttemptResult
@@ -43,13 +50,6 @@ from echelons.nodes.planning.call_arguments import validate_arguments
 from echelons.nodes.planning.repeated_calls import build_error_update
 from echelons.plans import Plan, build_step
 from echelons.text.json_schema import find_mismatch
-from echelons.tree.lineage import (
-    ASKED_KEY,
-    QUESTIONS_KEY,
-    UNANSWERED_KEY,
-    USER_ANSWERS_KEY,
-    require_identity,
-)
 from echelons.tree.names import ASK, ASK_LATER, ASK_SUPERIOR, ASK_USER
 
 if TYPE_CHECKING:

@@ -19,6 +19,7 @@ from echelons.features.feature import (
 from echelons.features.memory.prompt_memory import find_summaries, find_window
 from echelons.guards.dismissals import get_dismissals
 from echelons.guards.permissions import Spawn
+from echelons.identity.lineage import derive_message_id
 from echelons.models.fitting import build_roster_notice
 from echelons.models.hidden_messages import leave_out_hidden
 from echelons.nodes.planning.call_arguments import DelegatingTool
@@ -30,7 +31,6 @@ from echelons.nodes.planning.spawn_plan import (
     accept_spawn,
 )
 from echelons.plans import Plan
-from echelons.tree.lineage import derive_message_id
 from echelons.tree.names import PATH_SEPARATOR, SPAWN_SUBORDINATE
 
 if TYPE_CHECKING:

@@ -40,8 +40,8 @@ from echelons.features.workspace.changes import (
 )
 from echelons.features.workspace.files import Workspace
 from echelons.guards.permissions import ALL_GRANTED
+from echelons.identity.lineage import require_identity
 from echelons.run_context import get_context
-from echelons.tree.lineage import require_identity
 from echelons.tree.names import PATH_SEPARATOR
 
 

@@ -19,8 +19,8 @@ from echelons import Agent, Session
 from echelons.checkpoints.checkpointer import SqliteCheckpointer
 from echelons.checkpoints.ledger import build_key
 from echelons.checkpoints.threads.store import ThreadStore
+from echelons.identity.lineage import derive_root_thread_id
 from echelons.testing import Call, ScriptedModel, delegate
-from echelons.tree.lineage import derive_root_thread_id
 from tests.error_codes import raises_code
 
 TABLES = ("checkpoints", "writes", "events")

@@ -19,8 +19,8 @@ from echelons.checkpoints.threads.pending_work import Question
 from echelons.checkpoints.threads.trace import LinkState, Trace, TracedRequest
 from echelons.delegation.request import DelegationRequest, Status
 from echelons.guards.dismissals import Dismissal, Dismissals
+from echelons.identity.lineage import derive_agent_id
 from echelons.tree.agent_registry import AgentKind, AgentRegistry
-from echelons.tree.lineage import derive_agent_id
 from tests.proof import sample
 
 

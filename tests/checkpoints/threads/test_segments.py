@@ -12,9 +12,9 @@ from echelons import Agent, ThreadStore
 from echelons.checkpoints.queries import OneCheckpoint
 from echelons.checkpoints.threads import segments
 from echelons.checkpoints.threads.segments import SavedHistory, find_segment_end, join_pasts
+from echelons.identity.thread_history import Head, Past
 from echelons.langgraph_internals import CHECKPOINTER_KEY
 from echelons.testing import ScriptedModel, delegate
-from echelons.tree.thread_history import Head, Past
 
 TASK: Any = {"messages": [("user", "plan")]}
 CONFIG: Any = {"configurable": {"thread_id": "t"}}

@@ -20,8 +20,8 @@ from echelons.checkpoints.threads.trace import (
     build_trace,
     list_links,
 )
+from echelons.identity.lineage import THREADS_KEY
 from echelons.testing import Call, ScriptedModel, delegate
-from echelons.tree.lineage import THREADS_KEY
 
 CONFIG: Any = {"configurable": {"thread_id": "t"}}
 

@@ -18,7 +18,7 @@ from echelons import Session, SqliteCheckpointer
 from echelons.checkpoints.coordination.agent_aliases import assign_alias, list_aliases
 from echelons.checkpoints.ledger import Ledger, MemoryLedger, Transaction, build_key, get_ledger
 from echelons.errors import LedgerDamaged
-from echelons.tree.lineage import derive_agent_id
+from echelons.identity.lineage import derive_agent_id
 from echelons.tree.name_themes import NameTheme, load_theme
 from tests.fork_server import REPOSITORY, ForkServer
 from tests.proof import sample

@@ -20,7 +20,7 @@ from echelons.checkpoints.coordination.turns import AnswerMark, mark_answers_lef
 from echelons.checkpoints.ledger import Fence, Ledger, MemoryLedger, build_key, get_ledger
 from echelons.errors import LeaseLost, StorageError
 from echelons.guards.gate import Halt, Pause, ScopedGate, Step
-from echelons.tree.lineage import Identity
+from echelons.identity.lineage import Identity
 
 ROOT = Identity(agent="head", path=("head",), thread_id="t", tree="x", turn="1")
 

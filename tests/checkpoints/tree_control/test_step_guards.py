@@ -14,8 +14,8 @@ from echelons.checkpoints.ledger import MemoryLedger, Transaction
 from echelons.features.feature import GateScope
 from echelons.features.registry import open_guards
 from echelons.guards.gate import Halt, Pause, Step, StepGuard
+from echelons.identity.lineage import Identity
 from echelons.run_context import NO_CONTEXT
-from echelons.tree.lineage import Identity
 
 ROOT = Identity("head", ("head",), "t", "tree", turn="1")
 CONFIG = {"metadata": {"agent_path": "head"}, "configurable": {}}

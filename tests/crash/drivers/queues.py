@@ -16,8 +16,8 @@ from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
 from echelons import Agent, Human, Result, Session, SqliteCheckpointer
 from echelons.delegation.questions import build_question_id
+from echelons.identity.lineage import THREADS_KEY
 from echelons.testing import Call, ScriptedModel, delegate, delegate_many
-from echelons.tree.lineage import THREADS_KEY
 from tests.crash.drivers.trials import main
 from tests.crash.drivers.trip import Place
 from tests.told_lines import get_last, without_told

@@ -19,9 +19,9 @@ from echelons import Agent, Session, SqliteCheckpointer
 from echelons import Result as SessionResult
 from echelons.checkpoints.ledger import build_key
 from echelons.cli.team_loader import TeamSpec
+from echelons.identity.lineage import derive_root_thread_id
 from echelons.testing import Call as ToolCall
 from echelons.testing import ScriptedModel, delegate
-from echelons.tree.lineage import derive_root_thread_id
 
 Call = Callable[..., Result]
 

@@ -22,7 +22,7 @@ from echelons.delegation.calls import (
 from echelons.delegation.join import JoinAll
 from echelons.delegation.request import DelegationRequest
 from echelons.errors import UnreadableRecord
-from echelons.tree.lineage import (
+from echelons.identity.lineage import (
     PARTS_KEY,
     REQUESTS_KEY,
     ROUTES_KEY,

@@ -13,8 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from echelons import Agent
-from echelons.testing import ScriptedModel
-from echelons.tree.lineage import (
+from echelons.identity.lineage import (
     ECHELONS_NS,
     METADATA_KEYS,
     Identity,
@@ -23,6 +22,7 @@ from echelons.tree.lineage import (
     derive_root_thread_id,
     derive_subordinate_thread_id,
 )
+from echelons.testing import ScriptedModel
 
 UUID_NAME = "8f1d0a52-6a5e-5c0b-9d55-0c2b5a1f6e11"
 names = st.from_regex(r"[A-Za-z][A-Za-z0-9_-]{0,9}", fullmatch=True)
@@ -51,7 +51,7 @@ def test_a_name_that_is_a_uuid_is_the_id_itself(name: str) -> None:
 
 def test_another_process_comes_to_the_same_ids() -> None:
     code = (
-        "from echelons.tree.lineage import *; "
+        "from echelons.identity.lineage import *; "
         "print(derive_root_thread_id('trip'), derive_message_id('t', '0'))"
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
+from echelons.identity.lineage import MAIL_KEY
 from echelons.models.fitting import (
     count_cautiously,
     cut_middle,
@@ -16,7 +17,6 @@ from echelons.models.fitting import (
     shorten_arguments,
     shorten_call,
 )
-from echelons.tree.lineage import MAIL_KEY
 
 SYSTEM = SystemMessage("You help.")
 

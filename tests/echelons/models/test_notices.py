@@ -16,10 +16,10 @@ from langchain_core.messages import (
 )
 
 from echelons.delegation.mail import Mail, MailKind, render_mail
+from echelons.identity.lineage import MAIL_KEY, NOTICES_KEY
 from echelons.models.notices import View, build_notice, clean_reply, is_notice, mark_notice
 from echelons.models.request_messages import RequestBuilder
 from echelons.models.resolution import STRICTEST
-from echelons.tree.lineage import MAIL_KEY, NOTICES_KEY
 from tests.proof import sample
 
 MARK, OTHER = "~102938475601", "~555555555555"

@@ -15,10 +15,10 @@ from echelons.delegation.join import get_races
 from echelons.graphs.entry import NO_RECURSION_LIMIT, TreeEntry, enter_tree
 from echelons.guards.gate import get_gate
 from echelons.guards.permissions import Grant
+from echelons.identity.failures import get_failure_log
+from echelons.identity.lineage import Identity
 from echelons.run_context import CONTEXT_KEY, RunContext, get_context
 from echelons.testing import Call, ScriptedModel
-from echelons.tree.failures import get_failure_log
-from echelons.tree.lineage import Identity
 
 GRAPH = Agent("head", model=ScriptedModel({})).compile()
 ROOT = Identity(agent="head", path=("head",), thread_id="t", tree="x", turn="1")

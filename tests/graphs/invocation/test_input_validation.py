@@ -26,9 +26,9 @@ from langgraph.types import Command, Overwrite
 from echelons import Agent, SqliteCheckpointer
 from echelons.errors import InvalidInput
 from echelons.graphs.run_checks import validate_input
+from echelons.identity.lineage import OWN_KEYS
 from echelons.testing import Call, ScriptedModel
 from echelons.text.input_limits import INPUT_BYTES, MESSAGE_BYTES
-from echelons.tree.lineage import OWN_KEYS
 from tests.error_codes import raises_code
 
 CALL = {"name": "look", "args": {"at": "north"}, "id": "c1"}

@@ -15,8 +15,8 @@ from langgraph.types import StateSnapshot, StateUpdate, interrupt
 
 from echelons import Agent
 from echelons.checkpoints.threads.store import ThreadStore
+from echelons.identity.lineage import Identity
 from echelons.testing import Call, ScriptedModel, delegate
-from echelons.tree.lineage import Identity
 
 CONFIG: RunnableConfig = {"configurable": {"thread_id": "trip"}}
 TASK = {"messages": [("user", "Go.")]}

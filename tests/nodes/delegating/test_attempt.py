@@ -128,7 +128,7 @@ async def test_a_subordinate_cannot_steer_its_superior() -> None:
 async def test_the_whole_of_an_error_is_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
     error = ValueError("first\nsecond")
 
-    with caplog.at_level(logging.WARNING, "echelons.tree.failures"):
+    with caplog.at_level(logging.WARNING, "echelons.identity.failures"):
         outcomes = await both(error)
 
     assert len(caplog.records) == 2

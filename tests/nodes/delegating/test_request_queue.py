@@ -11,9 +11,9 @@ import pytest
 
 from echelons import DelegationRequest, DelegationResponse, Status
 from echelons.delegation.calls import Candidates
+from echelons.identity.lineage import Identity
+from echelons.identity.thread_history import Head, Past
 from echelons.nodes.request_queue import REFUSE, QueuedRequest, RequestQueue
-from echelons.tree.lineage import Identity
-from echelons.tree.thread_history import Head, Past
 
 CONFIG: Any = {"metadata": Identity("head", ("head",), "root", "t").to_metadata()}
 

@@ -24,7 +24,7 @@ from tests.notice_marks import without_marks
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from echelons.tree.thread_history import Past
+    from echelons.identity.thread_history import Past
 
 TASK: Any = {"messages": [("user", "plan")]}
 

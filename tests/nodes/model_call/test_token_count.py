@@ -15,6 +15,7 @@ import tiktoken.registry
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.messages.utils import count_tokens_approximately
 
+from echelons.identity.lineage import MEMORY_KEY
 from echelons.nodes import long_results
 from echelons.nodes.long_results import (
     APPROXIMATION_KEY,
@@ -23,7 +24,6 @@ from echelons.nodes.long_results import (
     TokenCounter,
     find_encoding,
 )
-from echelons.tree.lineage import MEMORY_KEY
 
 PLUGIN = """
 from tiktoken.load import load_tiktoken_bpe

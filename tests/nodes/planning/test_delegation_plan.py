@@ -8,9 +8,9 @@ from dataclasses import replace
 from langchain_core.messages import AIMessage
 
 from echelons.delegation.calls import SubordinateCall
+from echelons.identity.lineage import Identity, derive_subordinate_thread_id
+from echelons.identity.thread_history import Head
 from echelons.nodes.planning.delegation_plan import choose_threads
-from echelons.tree.lineage import Identity, derive_subordinate_thread_id
-from echelons.tree.thread_history import Head
 from tests.notice_marks import without_marks
 
 IDENTITY = Identity(agent="head", path=("head",), thread_id="root", tree="t")

@@ -8,13 +8,13 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
 from echelons.delegation.request import DelegationRequest
+from echelons.identity.lineage import ADDRESSEE_KEY, REQUEST_CONTEXT_KEY, Identity
+from echelons.identity.thread_history import Past
 from echelons.nodes.messages import read_message_usage
 from echelons.nodes.planning.relay import build_addressed_call
 from echelons.nodes.planning.reply_handler import ReplyHandler
 from echelons.nodes.request_queue import QueuedRequest
 from echelons.nodes.subordinate import build_level_input
-from echelons.tree.lineage import ADDRESSEE_KEY, REQUEST_CONTEXT_KEY, Identity
-from echelons.tree.thread_history import Past
 from tests.callable_tools import build_callable_tools
 
 HEAD = Identity(agent="head", path=("head",), thread_id="t", tree="x")

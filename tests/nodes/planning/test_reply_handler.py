@@ -14,9 +14,9 @@ from langchain_core.messages import (
     ToolMessage,
 )
 
+from echelons.identity.lineage import OWN_KEYS, THREADS_KEY, Identity, derive_subordinate_thread_id
+from echelons.identity.thread_history import Head, Past
 from echelons.nodes.planning.reply_handler import ReplyHandler
-from echelons.tree.lineage import OWN_KEYS, THREADS_KEY, Identity, derive_subordinate_thread_id
-from echelons.tree.thread_history import Head, Past
 from tests.callable_tools import build_callable_tools
 from tests.notice_marks import without_marks
 

@@ -8,12 +8,12 @@ from typing import Any
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
 from echelons.guards.gate import Halt
+from echelons.identity.lineage import Identity
 from echelons.nodes.planning.relay import (
     build_halt_update,
     build_late_reply_update,
     build_not_run_message,
 )
-from echelons.tree.lineage import Identity
 
 LIMIT = Halt("limit", "2 of 2 steps")
 STOP = Halt("stopped", "head was told to stop")

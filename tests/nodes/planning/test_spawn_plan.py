@@ -17,9 +17,9 @@ from echelons.delegation.spawned_agents import (
     check_spawnable,
 )
 from echelons.errors import SpawnRefused
+from echelons.identity.lineage import Identity
+from echelons.identity.thread_history import Head
 from echelons.nodes.planning.spawn_plan import SpawnPlan, SpawnRules, SpawnSubordinateArgs
-from echelons.tree.lineage import Identity
-from echelons.tree.thread_history import Head
 
 PROFILES = check_spawnable(
     {"clerk": Agent("clerk"), "team": Agent("team", subordinates=[Agent("aide")])}

@@ -21,10 +21,10 @@ from langchain_core.tools import BaseTool, tool
 from langgraph.types import interrupt
 
 from echelons import Agent, Question, Result, Session
+from echelons.identity.lineage import REQUESTS_KEY
 from echelons.testing import Call, ScriptedModel, delegate
 from echelons.testing.scripts import as_message
 from echelons.testing.steps import as_reply
-from echelons.tree.lineage import REQUESTS_KEY
 
 SCRIPTS: Mapping[str, Sequence[Any]] = {
     "head": [

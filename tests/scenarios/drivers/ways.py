@@ -19,7 +19,7 @@ from langgraph.types import Command
 
 from echelons import Agent, Session, SqliteCheckpointer
 from echelons.checkpoints.langgraph_server import checkpointer
-from echelons.tree.lineage import derive_root_thread_id
+from echelons.identity.lineage import derive_root_thread_id
 
 THREAD = derive_root_thread_id("trip")
 CONFIG: Any = {"configurable": {"thread_id": THREAD}}

@@ -13,8 +13,8 @@ import pytest
 from typer.testing import Result
 
 from echelons import Agent, Session, SqliteCheckpointer
+from echelons.identity.lineage import derive_root_thread_id
 from echelons.testing import ScriptedModel, delegate
-from echelons.tree.lineage import derive_root_thread_id
 
 Call = Callable[..., Result]
 READING = [["inbox"], ["answer", "yes"], ["resume"], ["threads"], ["trace"], ["show"], ["draw"]]

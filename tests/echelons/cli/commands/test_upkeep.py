@@ -14,7 +14,7 @@ from typer.testing import Result
 
 from echelons import SqliteCheckpointer
 from echelons.checkpoints.ledger import build_key
-from echelons.tree.lineage import derive_root_thread_id
+from echelons.identity.lineage import derive_root_thread_id
 
 Call = Callable[..., Result]
 

@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import uuid4
 
+from echelons.identity.lineage import Identity
 from echelons.run_context import get_context
 from echelons.text.error_lines import (
     Redactor,
@@ -24,7 +25,6 @@ from echelons.text.error_lines import (
     note_server,
     redact_secrets,
 )
-from echelons.tree.lineage import Identity
 from echelons.tree.names import PATH_SEPARATOR
 
 LOG = logging.getLogger(__name__)
