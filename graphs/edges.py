@@ -162,7 +162,7 @@ def _build_delegation_sends(
 ) -> list[Send]:
     threads: Mapping[str, str] = message.response_metadata.get(THREADS_KEY) or {}
     heads: Mapping[str, Head] = state.get("heads") or {}
-    notes: Mapping[str, Any] = message.response_metadata.get(REQUESTS_KEY) or {}
+    sent: Mapping[str, Any] = message.response_metadata.get(REQUESTS_KEY) or {}
     forward: Mapping[str, Any] | None = state.get("forward")
     ended: Mapping[str, Any] = state.get("parts") or {}
     beside: Sequence[str] = message.response_metadata.get(SIDE_BY_SIDE_KEY) or ()
@@ -172,7 +172,7 @@ def _build_delegation_sends(
         new_thread = derive_subordinate_thread_id(identity.thread_id, message.id or "", call_id)
         # A call that a person wrote into the state has no thread yet: it starts one.
         thread = threads.get(call_id, new_thread)
-        if call_id in notes:
+        if call_id in sent:
             request = request_as_sent(part, parted, message, identity.agent, identity.thread_id)
         elif forward:
             request_id = derive_request_id(identity.thread_id, message.id or "", call_id)

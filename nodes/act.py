@@ -142,8 +142,8 @@ class Act(Node):
         call = find_call(sent, config)
         if tool := self._built_in.get(call["name"]):
             gate = get_gate(config)
-            verdict = yield build_step(partial(gate.enter, Step.TOOL, config), gate.arun)
-            read_thread, refusal = partial(self._read_thread, config), _build_refusal(verdict, call)
+            halt = yield build_step(partial(gate.enter, Step.TOOL, config), gate.arun)
+            read_thread, refusal = partial(self._read_thread, config), _build_refusal(halt, call)
             scope = ToolScope(config, self._history, read_thread, refusal)
             return (yield from tool.execute(call, scope))
         with InnerCalls(config) as inner:
@@ -193,12 +193,12 @@ class Act(Node):
         if is_held and not (yield build_step(enter, gate.arun)):
             effect = self._build_effect_call(tool_call, config, entry)
             approval = yield from self._approvals.plan(effect, call_config)
-            if approval.answer.verdict != "allowed":
+            if approval.answer.outcome != "allowed":
                 return build_rejected_update(tool_call, approval)
             if entry:
                 entry.approval = approval
-        verdict = yield build_step(partial(gate.enter, Step.TOOL, config), gate.arun)
-        refusal = _build_refusal(verdict, tool_call)
+        halt = yield build_step(partial(gate.enter, Step.TOOL, config), gate.arun)
+        refusal = _build_refusal(halt, tool_call)
         call, call_config = self._build_call(tool_call, call_config, kwargs, approval, entry)
         if tool_call["name"] in self._state_readers and (previous := _read_previous(config)):
             past = yield build_past_step(self._history, previous, config)
@@ -311,10 +311,10 @@ def _read_previous(config: RunnableConfig) -> Head | None:
     return state.get("previous")
 
 
-def _build_refusal(verdict: Halt | Pause | None, call: ToolCall) -> Refusal | None:
-    if not isinstance(verdict, Halt):
+def _build_refusal(halt: Halt | Pause | None, call: ToolCall) -> Refusal | None:
+    if not isinstance(halt, Halt):
         return None
     return Refusal(
-        verdict,
-        lambda begun: {"messages": [build_not_run_message(call, verdict, begun)]},
+        halt,
+        lambda begun: {"messages": [build_not_run_message(call, halt, begun)]},
     )

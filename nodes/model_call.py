@@ -136,14 +136,14 @@ class ModelInput(NamedTuple):
         try:
             return ModelAnswer(run_plan_steps(self.ask(model, config)))
         except CallRefused as refused:
-            return ModelAnswer(refused=refused.verdict)
+            return ModelAnswer(refused=refused.halt)
 
     async def aanswer(self, model: BoundModel, config: RunnableConfig) -> ModelAnswer:
         """Async version of `answer`."""
         try:
             return ModelAnswer(await arun_plan_steps(self.ask(model, config)))
         except CallRefused as refused:
-            return ModelAnswer(refused=refused.verdict)
+            return ModelAnswer(refused=refused.halt)
 
 
 @dataclass(slots=True)

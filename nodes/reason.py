@@ -132,24 +132,24 @@ class Reason(Node):
         """End with an answer that waits, or call the model, if the gate admits either."""
         settings, state, gate = self._settings, joined.state, get_gate(config)
         direct, refused = find_answer(state["messages"], settings.direct_tools, identity)
-        verdict, has_news = None, False
+        halt, has_news = None, False
         if direct:
-            verdict = yield build_step(partial(gate.enter, Step.RETURN, config), gate.arun)
+            halt = yield build_step(partial(gate.enter, Step.RETURN, config), gate.arun)
             has_news = yield from self._has_news(config)
-            if not verdict and (not has_news or state.get("unhooked")):
+            if not halt and (not has_news or state.get("unhooked")):
                 # Hooks before the model that were skipped come first.
                 return joined.rebase_update({"jump_to": "model"} if has_news else direct)
         if has_news and (waiting := find_waiting_report(state["messages"])):
             refused = refuse_report(waiting, WITHDRAWN_REPORT)
         joined = joined.replace_message(refused) if refused else joined
-        halt, repeated = find_loop(state["messages"], settings.max_refusals, settings.repeat_rules)
+        loop, repeated = find_loop(state["messages"], settings.max_refusals, settings.repeat_rules)
         if gate.backpressure:
             yield gate.backpressure.build_start_step(config["configurable"][TASK_ID_KEY])
-        verdict = verdict or halt
-        if not verdict:
-            verdict = yield build_step(partial(gate.enter, Step.MODEL, config), gate.arun)
-        if verdict:
-            return joined.rebase_update(build_halt_update(verdict, state["messages"], identity))
+        halt = halt or loop
+        if not halt:
+            halt = yield build_step(partial(gate.enter, Step.MODEL, config), gate.arun)
+        if halt:
+            return joined.rebase_update(build_halt_update(halt, state["messages"], identity))
         if repeated:
             joined = joined.add_messages([repeated.build_warning(identity)])
         past = yield build_past_step(self._history, state.get("previous"), config)

@@ -360,17 +360,17 @@ def _reject_misplaced(request: DelegationRequest, path: Sequence[str]) -> LevelF
     return None
 
 
-def _reject_halted(verdict: Halt | Pause, begun: Head) -> LevelFailure | None:
+def _reject_halted(halt: Halt | Pause, begun: Head) -> LevelFailure | None:
     """Return the failure of a halted subordinate, or `None` if it runs nevertheless.
 
     When a limit is reached, a subordinate that began before a crash or an interrupt still
     runs, so that it ends by itself with its partial result. A pause takes effect in `reason`.
     """
-    if isinstance(verdict, Pause) or (begun and (verdict.finishes or verdict.is_limit)):
+    if isinstance(halt, Pause) or (begun and (halt.finishes or halt.is_limit)):
         return None
-    if verdict.kind in ("dismissed", "over_grant"):
-        return LevelFailure(verdict.reason, AttemptOutcome.NOTHING)
-    return LevelFailure(verdict.reason if begun else f"not run: {verdict.reason}")
+    if halt.kind in ("dismissed", "over_grant"):
+        return LevelFailure(halt.reason, AttemptOutcome.NOTHING)
+    return LevelFailure(halt.reason if begun else f"not run: {halt.reason}")
 
 
 def build_level_input(order: QueuedRequest, head: Head | None, mark: str = "") -> dict[str, Any]:

@@ -337,14 +337,14 @@ class GuardedCall:
 class ApprovalAnswer(NamedTuple):
     """Whether a call may run: a rule denies it, a human rejects it."""
 
-    verdict: Literal["allowed", "denied", "rejected"]
+    outcome: Literal["allowed", "denied", "rejected"]
     decision: Decision | None = None  # of a human
     was_asked: bool = False  # about this call, as no earlier decision held for it
 
     @property
     def reason(self) -> str:
         """Why the call does not run, for the model."""
-        if self.verdict == "denied":
+        if self.outcome == "denied":
             return "denied: the permissions of this team forbid it"
         reason = self.decision.message if self.decision else None
         return f"rejected by a human: {reason}" if reason else "rejected by a human"

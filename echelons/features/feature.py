@@ -260,7 +260,7 @@ class BuiltIn(ABC):
 
     def accept(self, call: ToolCall, reply: ReplyCalls) -> str:
         """Take a call, before any call of its reply runs; return why it is refused, if it is."""
-        if refusal := reply.reserve_width(1):
+        if refusal := reply.take_width(1):
             return str(refusal.reason)
         if not self.is_silent:
             reply.tool_calls.append(self.name)

@@ -153,16 +153,16 @@ class CallRefused(BaseException):
     No `Exception`: a retry or a fallback would catch that.
     """
 
-    def __init__(self, verdict: Halt | Pause) -> None:
-        super().__init__(verdict)
-        self.verdict = verdict
+    def __init__(self, halt: Halt | Pause) -> None:
+        super().__init__(halt)
+        self.halt = halt
 
     @property
     def reason(self) -> str:
         """Why, in one line."""
-        if isinstance(self.verdict, Halt):
-            return self.verdict.reason
-        return f"{self.verdict.path} is paused"
+        if isinstance(self.halt, Halt):
+            return self.halt.reason
+        return f"{self.halt.path} is paused"
 
 
 class Account(NamedTuple):
@@ -295,14 +295,14 @@ def ask_beside(
     if is_counted(config):
         # A tool asks, whose calls are counted when they end.
         return (yield from _call(model, request, config))
-    verdict = yield build_step(partial(gate.enter, Step.MODEL, config), gate.arun)
-    if isinstance(verdict, Halt) or (verdict and may_pause):
-        raise CallRefused(verdict)
+    halt = yield build_step(partial(gate.enter, Step.MODEL, config), gate.arun)
+    if isinstance(halt, Halt) or (halt and may_pause):
+        raise CallRefused(halt)
     account = Account.find(config, gate)
     reply, is_charged = yield from _send(model, request, config, account)
     allowance = account.allowance if account else None
     call = build_noted_call(model.description, request.messages, reply, allowance)
-    call = call._replace(was_admitted=not verdict, has_record=is_charged, reply_id="")
+    call = call._replace(was_admitted=not halt, has_record=is_charged, reply_id="")
     yield build_step(partial(gate.note_call, call, config), gate.arun)
     return reply
 

@@ -259,7 +259,7 @@ class DelegateMany(DelegatingTool):
         for request in wanted.requests:
             if why := _check_subordinate(request, reply):
                 return why
-        if refusal := reply.reserve_width(len(wanted.requests)):
+        if refusal := reply.take_width(len(wanted.requests)):
             reply.refused.append((SubordinateCall(call_id, "", "", reset=False), refusal))
             return ""
         fields = store_fields(wanted, self.fields)

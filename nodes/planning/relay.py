@@ -43,18 +43,18 @@ from echelons.tree.names import CALL_SUBORDINATE
 
 
 def build_halt_update(
-    verdict: Halt | Pause, messages: Sequence[BaseMessage], identity: Identity
+    halt: Halt | Pause, messages: Sequence[BaseMessage], identity: Identity
 ) -> dict[str, Any]:
     """Return the update that ends a halted segment.
 
     Raises:
         GraphInterrupt: The run is paused. Nothing ends; the node starts again after the pause.
     """
-    while isinstance(verdict, Pause):
-        interrupt(verdict.marker)
+    while isinstance(halt, Pause):
+        interrupt(halt.marker)
     _, calls = find_unanswered(messages)
     return _build_end_update(
-        verdict, messages, [build_not_run_message(call, verdict) for call in calls], identity
+        halt, messages, [build_not_run_message(call, halt) for call in calls], identity
     )
 
 

@@ -369,7 +369,7 @@ def _build_update(
 ) -> dict[str, Any]:
     message, identity = context.message, context.identity
     known_heads = {**context.past.heads, **(context.state.get("heads") or {})}
-    kept = _build_notes(context, plan)
+    kept = _build_call_metadata(context, plan)
     threads, heads = choose_threads(
         plan.requests, targets, known_heads, message, identity, is_person
     )
@@ -383,12 +383,12 @@ def _build_update(
         limits
         and threads
         and (
-            notes := _build_request_notes(
+            fields := _build_request_fields(
                 plan, message, threads, limits, tell, context.spawns.names if context.spawns else ()
             )
         )
     ):
-        kept[REQUESTS_KEY] = notes
+        kept[REQUESTS_KEY] = fields
     if kept:
         metadata = {**message.response_metadata, **kept}
         message = message.model_copy(update={"response_metadata": metadata})
@@ -419,7 +419,7 @@ def _note_specifications(
             heads[thread] = Head(**{**heads[thread], "spawned": made[request.subordinate]})
 
 
-def _build_notes(context: ReplyContext, plan: DelegationPlan) -> dict[str, Any]:
+def _build_call_metadata(context: ReplyContext, plan: DelegationPlan) -> dict[str, Any]:
     """Return what the message's metadata says of its calls, but for the threads and requests."""
     kept: dict[str, Any] = {**context.parsed.metadata}
     if context.spawns:
@@ -437,7 +437,7 @@ def _build_notes(context: ReplyContext, plan: DelegationPlan) -> dict[str, Any]:
     return kept
 
 
-def _build_request_notes(
+def _build_request_fields(
     plan: DelegationPlan,
     message: AIMessage,
     threads: Mapping[str, str],
@@ -449,31 +449,31 @@ def _build_request_notes(
 
     `spawned` are the names of the agents that the superior has made and that are there.
     """
-    notes: dict[str, dict[str, Any]] = {}
+    fields_by_call: dict[str, dict[str, Any]] = {}
     begun: set[str] = set()
     # Of a task that is passed on; a model's reply has none of its own.
     noted: Mapping[str, Any] = message.response_metadata.get(REQUESTS_KEY) or {}
     named = {call["id"]: call["args"].get("subordinate") for call in message.tool_calls}
     for request in plan.requests:
-        note = {**noted.get(request.call_id, {}), **limits(request.subordinate).fields}
+        fields = {**noted.get(request.call_id, {}), **limits(request.subordinate).fields}
         thread = threads[request.call_id]
         if thread in begun:
             # Its deadline is set when the request before it on the same thread has ended.
-            note.pop("deadline", None)
+            fields.pop("deadline", None)
         begun.add(thread)
         name = named.get(request.call_id, request.subordinate)
         if name != request.subordinate and request.call_id not in plan.candidates:
-            note["current"] = request.subordinate
+            fields["current"] = request.subordinate
         for key, added in request.fields.items():
-            note[key] = {**note.get(key, {}), **added}
+            fields[key] = {**fields.get(key, {}), **added}
         if tell and (facts := tell(request)):
             # The facts of the model take precedence over those of the policy.
-            note["context"] = {**facts, **request.context}
+            fields["context"] = {**facts, **request.context}
         if beside := [name for name in spawned if name != request.subordinate]:
-            note["siblings"] = beside[-MAX_LISTED:]
-        if note:
-            notes[request.call_id] = note
-    return notes
+            fields["siblings"] = beside[-MAX_LISTED:]
+        if fields:
+            fields_by_call[request.call_id] = fields
+    return fields_by_call
 
 
 def _answer_refused(

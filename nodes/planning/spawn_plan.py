@@ -300,7 +300,7 @@ def accept_spawn(
     request = SubordinateCall(
         call_id, "", wanted.message, reset=True, tool=call["name"], is_new=True
     )
-    if refusal := reply.reserve_width(1):
+    if refusal := reply.take_width(1):
         reply.refused.append((request, refusal))
         return ""
     try:

@@ -312,7 +312,7 @@ class ReplyCalls:
         elif name not in self.tools.tools:
             names = ", ".join(self.tools.names) or "none"
             self.refuse(call, f"there is no such tool; the tools are: {names}")
-        elif refusal := self.reserve_width(1):
+        elif refusal := self.take_width(1):
             self.refuse(call, refusal.reason)
         elif name not in _SILENT_TOOLS:
             self.tool_calls.append(name)
@@ -323,8 +323,8 @@ class ReplyCalls:
         answer = ToolMessage(f"Error: {why}", tool_call_id=call_id, name=name, status="error")
         self.answers.append(mark_refused(answer, mark))
 
-    def reserve_width(self, wanted: int) -> DelegationError | None:
-        """Reserve room for parallel calls; return the error if there is not enough."""
+    def take_width(self, wanted: int) -> DelegationError | None:
+        """Take room for parallel calls; return the error if there is not enough."""
         if wanted > self.remaining_width:
             width = self.tools.width or 0
             return too_wide(wanted, width - self.remaining_width, width)
@@ -333,7 +333,7 @@ class ReplyCalls:
 
     def add_request(self, request: SubordinateCall) -> None:
         """Add a request, if there is room for it."""
-        if refusal := self.reserve_width(1):
+        if refusal := self.take_width(1):
             self.refused.append((request, refusal))
         else:
             self.requests.append(request)

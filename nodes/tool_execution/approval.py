@@ -147,10 +147,10 @@ def plan_approval(
     Raises:
         GraphInterrupt: A human is asked.
     """
-    verdict = judge_call(rules, call.name, call.arguments)
-    if verdict == "deny":
+    ruling = judge_call(rules, call.name, call.arguments)
+    if ruling == "deny":
         return ApprovalAnswer("denied")
-    if verdict == "allow" and not pad.answer_count:
+    if ruling == "allow" and not pad.answer_count:
         return ApprovalAnswer("allowed")
     if pad.answer_count and _is_not_asked(pad.answers[0]):
         held = read_first_answer(pad.answers[0]).decision
@@ -199,8 +199,8 @@ def _apply_decision(
     edited = decision.edited_action
     if edited and judge_call(rules, call.name, edited["args"]) == "deny":
         return ApprovalAnswer("denied")
-    verdict: Final = "rejected" if decision.type == "reject" else "allowed"
-    return ApprovalAnswer(verdict, decision, was_asked)
+    outcome: Final = "rejected" if decision.type == "reject" else "allowed"
+    return ApprovalAnswer(outcome, decision, was_asked)
 
 
 def _build_tool_approval(

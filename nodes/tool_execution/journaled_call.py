@@ -292,12 +292,12 @@ class JournaledCall:
             return outcome
 
         def add(answer: ToolMessage) -> ToolMessage:
-            notes = [self._build_note()] if self.is_edited else []
+            notices = [self._build_note()] if self.is_edited else []
             if has_schema and answer.status == "error":
-                notes += filter(None, [self._build_advice()])
-            if not notes:
+                notices += filter(None, [self._build_advice()])
+            if not notices:
                 return answer
-            return _add_notices(answer, notes)
+            return _add_notices(answer, notices)
 
         return change_answer(outcome, self.tool_call["id"], add)
 

@@ -21,17 +21,16 @@ SYNONYMS: Final = {
     "spawning": "spawn spawns spawned spawning spawnable mortal mortals drone drones",
     "dismissal": "dismiss dismisses dismissed dismissal dismissals",
     "workspace": "workspace workspaces proposal proposals proposed file_tools",
-    "notes": "notes shared_note note_tools scratchpad",
+    "notes": "notes shared_note note_tools",
     "aliases": "alias aliases theme themes",
     "middleware": "middleware middlewares",
 }
 """What each feature is called: words, and words that follow each other in a name."""
 OTHER_MEANINGS: Final = {
     "memory": "in_memory memory_ledger memory_saver memory_error",
-    "notes": "pregel_scratchpad key_scratchpad",
-    "aliases": "type_alias",
+    "aliases": "type_alias by_alias",
 }
-"""Names of Python's and LangGraph's, and of what is kept in the memory of a process."""
+"""Names of Python's and pydantic's, and of what is kept in the memory of a process."""
 PUBLIC: Final = (
     *("__init__.py", "__main__.py", "agent.py", "human.py", "errors/", "workspace_tools.py"),
     *("runtime/session.py", "runtime/session_requests.py", "runtime/session_run.py"),

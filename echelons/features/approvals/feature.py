@@ -123,7 +123,7 @@ class RequestApprovals(AttemptHooks):
             if race is None or not race.enough or (yield _build_wait_step(race, config)):
                 raise
             return RequestVerdict(LevelFailure(LOST_HALT.reason, AttemptOutcome.NOTHING))
-        if answer.verdict == "allowed":
+        if answer.outcome == "allowed":
             pad.note_answers()
         return _build_verdict(answer, order)
 
@@ -147,7 +147,7 @@ def _build_verdict(answer: ApprovalAnswer, order: QueuedRequest) -> RequestVerdi
     request = order.request
     notice = build_approval_answer("subordinate", request.current, answer)
     failure = (
-        None if answer.verdict == "allowed" else LevelFailure(answer.reason, AttemptOutcome.NOTHING)
+        None if answer.outcome == "allowed" else LevelFailure(answer.reason, AttemptOutcome.NOTHING)
     )
     path = request.path[:-1]
     return RequestVerdict(failure, (notice.model_copy(update={"path": path}),) if notice else ())

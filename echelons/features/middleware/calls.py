@@ -136,7 +136,7 @@ class ModelCalls(AgentHooks):
                 lambda: chain.arun(request, lambda sent: arun_plan_steps(execute(sent)), config),
             )
         except CallRefused as refused:
-            return ModelAnswer(refused=refused.verdict, is_counted=True)
+            return ModelAnswer(refused=refused.halt, is_counted=True)
         finally:
             yield from _note_dropped(heard, done, config)
         replies = [message for message in done.result if isinstance(message, AIMessage)]

@@ -357,7 +357,7 @@ class VerificationMiddleware(DelegationMiddleware):
             try:
                 return handler.once(lambda: run_plan_steps(_ask_model(verify, question)))
             except CallRefused as refused:
-                return refused.verdict
+                return refused.halt
 
         return drive_plan(self._plan(request), run)
 
@@ -383,7 +383,7 @@ class VerificationMiddleware(DelegationMiddleware):
             try:
                 return await handler.once(check)
             except CallRefused as refused:
-                return refused.verdict
+                return refused.halt
 
         return await adrive_plan(self._plan(request), run)
 

@@ -291,7 +291,7 @@ class _Watcher:
         try:
             reply = self._call_model(messages, asked_after)
         except CallRefused as refused:
-            return refused.verdict if isinstance(refused.verdict, Halt) else None
+            return refused.halt if isinstance(refused.halt, Halt) else None
         except Exception as error:  # noqa: BLE001  code of others; it reads the events again
             self.note_failure(error)
             return None

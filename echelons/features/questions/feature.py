@@ -237,7 +237,7 @@ class Question(BuiltIn):
 
     def _leave_to_act(self, call: ToolCall, arguments: AskUserArgs, reply: ReplyCalls) -> str:
         """Leave a question to the user to `act`; return why it is refused, if it is."""
-        if refusal := reply.reserve_width(1):
+        if refusal := reply.take_width(1):
             return str(refusal.reason)
         if arguments.deadline_seconds is not None:
             now = get_gate(reply.scope.config).get_time()
