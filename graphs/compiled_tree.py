@@ -412,13 +412,13 @@ class _LevelFactory:
     def build_level(
         self,
         agent: Agent,
-        rules_above: RulesByName,
+        inherited: RulesByName,
         superior: str = "",
         siblings: tuple[str, ...] = (),
         is_spawned: bool = False,
     ) -> LevelBuilder:
         """Return the level of an agent; `siblings` include itself."""
-        rules = extend_rules(rules_above, agent.permissions)
+        rules = extend_rules(inherited, agent.permissions)
         names = tuple(
             subordinate.name for subordinate in agent.subordinates if isinstance(subordinate, Agent)
         )
@@ -487,10 +487,10 @@ class _LevelFactory:
             tools = list_built_in_tools(place, bind_features(place), names, LongResults(None))
             return [tool.name for tool in choose_shown_tools(agent, tools)]
 
-        above = (superior,) if superior else ()
-        ToolLimits(self.models, self.tools, self.middleware, list_built_in, above).check(root)
+        superiors = (superior,) if superior else ()
+        ToolLimits(self.models, self.tools, self.middleware, list_built_in, superiors).check(root)
 
-    def _build_spawned(self, superior: str, above: RulesByName, spawned: Agent) -> LevelBuilder:
+    def _build_spawned(self, superior: str, inherited: RulesByName, spawned: Agent) -> LevelBuilder:
         """Return the level of an agent that was made at run time, the root of a tree of its own."""
         # Names below it are for itself, so those of two made after the same agent do not meet. What
         # is wrong with it is known when it runs, and is then its failure.
@@ -511,7 +511,7 @@ class _LevelFactory:
             reach=resolve_reach(spawned, policies, superior),
         )
         inner.check_tools(spawned, superior)
-        return inner.build_level(spawned, above, superior, is_spawned=True)
+        return inner.build_level(spawned, inherited, superior, is_spawned=True)
 
 
 def resolve_deriver(tree: str, deriver: Deriver | None) -> tuple[Deriver, Any]:

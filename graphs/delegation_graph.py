@@ -234,11 +234,11 @@ def build_delegation_graph(
         return dict(builder.compile(name="delegate").__dict__)
 
     first = route.choose_first_node
-    own = [name for name, node in queue.nodes.items() if node == name]
-    if len(own) == len(members):
-        return DelegationGraph(entry=first, **compile_nodes(own))
+    names = [name for name, node in queue.nodes.items() if node == name]
+    if len(names) == len(members):
+        return DelegationGraph(entry=first, **compile_nodes(names))
     with_nodes = lru_cache(MAX_RESUMED_GRAPHS)(
-        lambda own: DelegationGraph(entry=first, **compile_nodes(own))
+        lambda names: DelegationGraph(entry=first, **compile_nodes(names))
     )
     return CrowdGraph(entry=first, members=members, with_nodes=with_nodes, **compile_nodes(()))
 

@@ -40,8 +40,8 @@ def resolve_models(root: Agent, inherited: Any = None) -> dict[str, Any]:
         elif agent.model is not None:
             models[agent.name] = agent.model
         else:
-            model_above = models[place.path[-2]] if len(place.path) > 1 else inherited
-            models[agent.name] = resolve_model(None) if model_above is None else model_above
+            default = models[place.path[-2]] if len(place.path) > 1 else inherited
+            models[agent.name] = resolve_model(None) if default is None else default
         if (agent.tools or agent.subordinates) and not supports_tool_calls(models[agent.name]):
             raise model_cannot_call(agent.name, type(models[agent.name]).__name__)
     return models
@@ -54,8 +54,8 @@ def resolve_policies(
     rules: dict[str, DelegationPolicy] = {}
     for place in walk_tree(root):
         if isinstance(place.member, Agent):
-            policy_above = rules[place.path[-2]] if len(place.path) > 1 else inherited
-            rules[place.member.name] = place.member.delegation or policy_above
+            default = rules[place.path[-2]] if len(place.path) > 1 else inherited
+            rules[place.member.name] = place.member.delegation or default
     return rules
 
 
@@ -66,9 +66,9 @@ def resolve_guidance(
     guidance: dict[str, str | Mapping[str, str] | None] = {}
     for place in walk_tree(root):
         if isinstance(place.member, Agent):
-            guidance_above = guidance[place.path[-2]] if len(place.path) > 1 else inherited
+            default = guidance[place.path[-2]] if len(place.path) > 1 else inherited
             text = place.member.guidance
-            guidance[place.member.name] = guidance_above if text is None else text
+            guidance[place.member.name] = default if text is None else text
     return guidance
 
 
@@ -79,9 +79,9 @@ def resolve_middleware(root: Agent, inherited: tuple[Any, ...] = ()) -> dict[str
     for place in walk_tree(root):
         if isinstance(place.member, Agent):
             agent = place.member
-            middleware_above = middleware[place.path[-2]] if len(place.path) > 1 else inherited
+            default = middleware[place.path[-2]] if len(place.path) > 1 else inherited
             names = {layer.name for layer in agent.middleware}
-            kept = middleware_above if agent.inherit_middleware else ()
+            kept = default if agent.inherit_middleware else ()
             left = (layer for layer in kept if layer.name not in names)
             middleware[agent.name] = (*left, *agent.middleware)
             check_middleware_tools(agent, middleware[agent.name])

@@ -339,11 +339,11 @@ def check_checkpoint(
 def find_missing_agents(
     root: Agent,
     waiting: Iterable[OpenAgent],
-    above: tuple[str, ...] = (),
+    superiors: tuple[str, ...] = (),
     spawnable: Mapping[str, SpawnableAgent] = NOTHING_SPAWNABLE,
 ) -> list[str]:
     """Return the paths of the agents and nodes with pending work that the tree lacks."""
-    members = {(*above, *place.path): place.member for place in walk_tree(root)}
+    members = {(*superiors, *place.path): place.member for place in walk_tree(root)}
     lost: dict[str, None] = {}
     spawned: set[tuple[str, ...]] = set()
     profiles: dict[tuple[str, ...], Member] = {}

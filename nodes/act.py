@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 def reads_state(tool: BaseTool) -> bool:
     """Return whether a tool is given the state, as far as LangGraph finds that out."""
     functions = (getattr(tool, "func", None), getattr(tool, "coroutine", None))
-    hints = [_read_hints(each) for each in (*functions, tool.args_schema) if each is not None]
+    hints = [_read_hints(work) for work in (*functions, tool.args_schema) if work is not None]
     return any(_asks_for_state(name, kind) for hint in hints for name, kind in hint.items())
 
 

@@ -81,9 +81,11 @@ class TokenCounter:
             return cls("approximation", count_cautiously, BYTES_PER_TOKEN)
         count = _count_encoded(encoding)
         latest = messages[-10:]
-        characters = sum(len(_read(each)) for each in latest)
-        each_token = characters / max(1, count(latest)) if characters else CHARACTERS_PER_TOKEN
-        return cls("encoding", count, min(CHARACTERS_PER_TOKEN, max(0.25, each_token)))
+        characters = sum(len(_read(message)) for message in latest)
+        characters_per_token = (
+            characters / max(1, count(latest)) if characters else CHARACTERS_PER_TOKEN
+        )
+        return cls("encoding", count, min(CHARACTERS_PER_TOKEN, max(0.25, characters_per_token)))
 
 
 def _find_report(messages: Sequence[BaseMessage], tool_tokens: int) -> tuple[int, float] | None:
@@ -108,15 +110,19 @@ def _count_at_rate(
     rate: float, read: Sequence[BaseMessage]
 ) -> Callable[[Sequence[BaseMessage]], int]:
     """Return what counts at a rate; messages that it was not reported of count cautiously."""
-    known = {id(each) for each in read}
+    read_ids = {id(message) for message in read}
 
     def count(messages: Sequence[BaseMessage]) -> int:
         new = [
-            message for message in messages if message.type != "system" and id(message) not in known
+            message
+            for message in messages
+            if message.type != "system" and id(message) not in read_ids
         ]
         if not new:
             return ceil(count_tokens_approximately(messages) * rate)
-        old = [message for message in messages if message.type == "system" or id(message) in known]
+        old = [
+            message for message in messages if message.type == "system" or id(message) in read_ids
+        ]
         return ceil(count_tokens_approximately(old) * rate) + max(
             ceil(count_tokens_approximately(new) * rate), count_bytes(new)
         )
@@ -142,7 +148,7 @@ def find_encoding() -> Any:
 
     Without it, tiktoken would fetch the file.
     """
-    places = (os.environ.get(each) for each in ("TIKTOKEN_CACHE_DIR", "DATA_GYM_CACHE_DIR"))
+    places = (os.environ.get(variable) for variable in ("TIKTOKEN_CACHE_DIR", "DATA_GYM_CACHE_DIR"))
     folder = next((place for place in places if place is not None), None)
     if folder is None:
         folder = str(Path(tempfile.gettempdir(), "data-gym-cache"))
@@ -214,7 +220,7 @@ class LongResults:
         """Return whether a conversation has results that are not shown whole."""
         if not (shares := self._find_shares(messages)):
             return Examination.WHOLE
-        cut = (self._measures[id(messages[n])].tokens > each for n, each in shares.items())
+        cut = (self._measures[id(messages[n])].tokens > share for n, share in shares.items())
         return Examination.CUT if any(cut) else Examination.FAULTY
 
     def shorten(self, messages: list[BaseMessage]) -> list[BaseMessage]:
@@ -243,26 +249,28 @@ class LongResults:
         Raises:
             LookupError: No result has this id, or it has no character there.
         """
-        results = [each for each in messages if isinstance(each, ToolMessage)]
-        found = next((result for result in reversed(results) if _has_id(result, id.strip())), None)
-        if found is None:
+        results = [message for message in messages if isinstance(message, ToolMessage)]
+        message = next(
+            (result for result in reversed(results) if _has_id(result, id.strip())), None
+        )
+        if message is None:
             raise LookupError(f"id: no result of this conversation has the id {id[:64]!r}")
-        text, texts = _read_whole(found), load_tool_texts(READ_RESULT)
+        text, texts = _read_whole(message), load_tool_texts(READ_RESULT)
         if offset >= len(text):
             raise LookupError(f"offset: the result has {len(text)} characters; give a lower number")
         share = min(self._limit, self._limit * RESULTS_SHARE // beside)
         part = _cut_text(text[offset:], max(1, share), TokenCounter.build([]))
         end = offset + len(part)
-        values = {"begin": offset, "end": end, "length": len(text), "id": build_result_id(found)}
+        values = {"begin": offset, "end": end, "length": len(text), "id": build_result_id(message)}
         note = texts["page"] if end < len(text) else texts["end"]
-        said = fill_text(note, **{key: str(each) for key, each in values.items()})
-        return ResultPage(part, said.strip())
+        filled = fill_text(note, **{key: str(value) for key, value in values.items()})
+        return ResultPage(part, filled.strip())
 
     def _find_shares(self, messages: Sequence[BaseMessage]) -> dict[int, int]:
         """Return how many tokens are shown of the messages that are not shown whole, by place."""
         # A thread may have thousands of messages: nothing is called for one that is short.
         limit, measures = self._limit, self._measures
-        contents = [each.content if each.type == "tool" else "" for each in messages]
+        contents = [message.content if message.type == "tool" else "" for message in messages]
         sizes = [*map(len, contents)]
         if list in {*map(type, contents)}:
             sizes = [len(content) if type(content) is str else limit for content in contents]
@@ -273,10 +281,10 @@ class LongResults:
         large = [place for place, size in enumerate(sizes) if size > small]
         callers = [
             (place, len(calls))
-            for place, each in enumerate(messages)
+            for place, message in enumerate(messages)
             # Two results have at most twice as many tokens as one.
-            if each.type == "ai"
-            and (calls := each.tool_calls)[RESULTS_SHARE:]  # type: ignore[attr-defined]
+            if message.type == "ai"
+            and (calls := message.tool_calls)[RESULTS_SHARE:]  # type: ignore[attr-defined]
             and sums[min(place + len(calls), len(sums) - 1)] - sums[place] > small
         ]
         shares: dict[int, int] = {}
@@ -298,7 +306,7 @@ class LongResults:
 
     def _measure(self, messages: Sequence[BaseMessage], place: int) -> _Measure:
         message = messages[place]
-        owner = next((each for each in reversed(messages[:place]) if each.type == "ai"), None)
+        owner = next((other for other in reversed(messages[:place]) if other.type == "ai"), None)
         counter = TokenCounter.build([owner] if owner else [])
         content: Any = message.content
         is_faulty = not isinstance(content, str) and replace_faulty_blocks(content) != content
@@ -312,10 +320,10 @@ class LongResults:
         places = range(caller + 1, min(caller + 1 + count, len(messages)))
         results = {n: messages[n] for n in places if messages[n].type == "tool"}
         tokens = {
-            n: (self._measures.get(id(each)) or self._measure(messages, n)).tokens
-            for n, each in results.items()
+            n: (self._measures.get(id(result)) or self._measure(messages, n)).tokens
+            for n, result in results.items()
         }
-        pages = {n for n, each in results.items() if PAGE_KEY in each.response_metadata}
+        pages = {n for n, result in results.items() if PAGE_KEY in result.response_metadata}
         left = self._limit * RESULTS_SHARE - sum(tokens[page] for page in pages)
         rest = sorted((tokens[n] for n in results if n not in pages), reverse=True)
         share = self._limit
@@ -324,7 +332,7 @@ class LongResults:
         if rest:
             share = min(share, max(0, left) // len(rest))
         cut = {
-            n - caller - 1: share for n, each in tokens.items() if each > share and n not in pages
+            n - caller - 1: share for n, size in tokens.items() if size > share and n not in pages
         }
         ids, message = [*map(id, (messages[n] for n in places))], messages[caller]
         end = _remove_with(message, self._groups)
@@ -333,8 +341,8 @@ class LongResults:
 
     def _shorten_message(self, message: BaseMessage, share: int) -> BaseMessage:
         key = id(message)
-        if (known := self._shown.get(key)) and known.share == share:
-            return known.message
+        if (cached := self._shown.get(key)) and cached.share == share:
+            return cached.message
         measure = self._measures[key]
         if measure.tokens > share:
             shown = _build_shortened(message, share, measure.counter)
@@ -397,7 +405,7 @@ def _read_whole(message: BaseMessage) -> str:
     content: Any = message.content
     if isinstance(content, str):
         return content
-    parts = (each for each in replace_faulty_blocks(content) if not _is_media(each))
+    parts = (block for block in replace_faulty_blocks(content) if not _is_media(block))
     return "\n".join(
         part
         if isinstance(part, str)
@@ -431,13 +439,13 @@ def _build_shortened(message: BaseMessage, share: int, counter: TokenCounter) ->
     values = {"length": str(len(text)), "id": build_result_id(message)}
     room = _count_tokens(fill_text(note, offset=values["length"], **values), counter)
     head = _cut_text(text, max(0, share - room - MARK_TOKENS), counter)
-    said = fill_text(note, offset=str(len(head)), **values).strip()
+    hint = fill_text(note, offset=str(len(head)), **values).strip()
     metadata, shown = message.response_metadata, head
     if metadata.get(NOTICES_KEY) is True:
         # All of it is a notice.
-        shown = f"{head}\n{said}"
+        shown = f"{head}\n{hint}"
     else:
-        metadata = {**metadata, NOTICES_KEY: [*metadata.get(NOTICES_KEY, ()), said]}
+        metadata = {**metadata, NOTICES_KEY: [*metadata.get(NOTICES_KEY, ()), hint]}
     content: Any = message.content
     blocks = [] if isinstance(content, str) else replace_faulty_blocks(content)
     media = [block for block in blocks if _is_media(block)]

@@ -144,8 +144,8 @@ def _leave_out(value: Any, why: str, serializer: Any) -> Any:
     """Return a value without what cannot be stored of it; of a mapping, part by part."""
     if isinstance(value, Mapping):
         return {
-            str(key): _leave_out(each, fault, serializer) if fault else each
-            for key, each in value.items()
-            for fault in [_find_storage_fault({str(key): each}, serializer)]
+            str(key): _leave_out(item, fault, serializer) if fault else item
+            for key, item in value.items()
+            for fault in [_find_storage_fault({str(key): item}, serializer)]
         }
     return f"[left out: {type(value).__name__}: {why}]"

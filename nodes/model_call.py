@@ -85,7 +85,7 @@ class StateFunction:
     def _bind_arguments(
         self, past: Past, state: Mapping[str, Any], config: Mapping[str, Any]
     ) -> Callable[[], Any]:
-        shown = {key: each for key, each in state.items() if key not in PRIVATE_KEYS}
+        shown = {key: value for key, value in state.items() if key not in PRIVATE_KEYS}
         shown["messages"] = [*past.messages, *state["messages"]]
         payload = find_payload(config, state["messages"])
         # A text that is no input, which a graph around the tree may give, has none.
@@ -244,11 +244,11 @@ class SystemPrompt:
         return prompt if isinstance(prompt, Halt) else self._read_prompt(prompt, config)
 
     def _read_prompt(self, prompt: Any, config: Mapping[str, Any]) -> SystemMessage | None:
-        own = prompt if isinstance(prompt, SystemMessage) else read_text(prompt)
-        if own is None:
+        text = prompt if isinstance(prompt, SystemMessage) else read_text(prompt)
+        if text is None:
             assert self._function is not None  # noqa: S101  a fixed prompt was checked
             raise self._function.refuse(prompt, config)
-        return _join_texts(self._guidance, own)
+        return _join_texts(self._guidance, text)
 
 
 def _append_text(message: SystemMessage | None, text: str) -> SystemMessage:

@@ -95,7 +95,7 @@ class QueuedRequest:
         if self.race_entry:
             kept["part"] = self.race_entry.stored()
         if self.wrap_log:
-            kept["wrap_log"] = [dict(each) for each in self.wrap_log]
+            kept["wrap_log"] = [dict(entry) for entry in self.wrap_log]
         if self.tool != CALL_SUBORDINATE:
             kept["tool"] = self.tool
         if self.spawned:
@@ -127,7 +127,7 @@ class QueuedRequest:
             bool(stored.get("continues")),
             stored.get("message_id", ""),
             Candidates.load(stored["ways"]) if "ways" in stored else NO_CANDIDATES,
-            tuple(DelegationResponse.load(each) for each in stored.get("tried", ())),
+            tuple(DelegationResponse.load(response) for response in stored.get("tried", ())),
             stored.get("reset", False),
             RaceEntry.load(stored["part"]) if "part" in stored else None,
             stored.get("routed", False),
@@ -160,10 +160,10 @@ class QueuedRequest:
 
         All that its middleware asks of one subordinate is on one thread.
         """
-        asked = [each["asked"]["agent"] for each in self.wrap_log if "asked" in each]
+        agents = [entry["asked"]["agent"] for entry in self.wrap_log if "asked" in entry]
         request = self.request.model_copy(
             update={
-                "id": derive_request_id(superior, self.request.id, f"ask/{len(asked)}"),
+                "id": derive_request_id(superior, self.request.id, f"ask/{len(agents)}"),
                 "current": agent,
                 "task": task,
                 "context": {},
@@ -180,7 +180,7 @@ class QueuedRequest:
             request,
             self.call_id,
             thread,
-            continues=agent in asked,
+            continues=agent in agents,
             message_id=self.message_id,
             race_entry=self.race_entry,
             waiting=self,
@@ -232,11 +232,11 @@ class QueuedRequest:
                 return self._with_thread_id(answer)
             if not self.routed:
                 return answer
-        asked = self.request.model_copy(
+        request = self.request.model_copy(
             update={"current": self.request.origin, "path": self.request.path[:1]}
         )
-        responses, known = self.collect_responses(answer) or [answer], self.candidates
-        return settle_responses(asked, responses, known.required, known.abilities)
+        responses, candidates = self.collect_responses(answer) or [answer], self.candidates
+        return settle_responses(request, responses, candidates.required, candidates.abilities)
 
     def collect_responses(self, answer: DelegationResponse) -> tuple[DelegationResponse, ...]:
         """Return the responses of all attempts; empty if this was the only one."""
@@ -248,7 +248,7 @@ class QueuedRequest:
 
 
 def _read_log(stored: object) -> tuple[Mapping[str, Any], ...]:
-    if isinstance(stored, Sequence) and all(isinstance(each, Mapping) for each in stored):
+    if isinstance(stored, Sequence) and all(isinstance(entry, Mapping) for entry in stored):
         return tuple(stored)
     raise UnreadableRecord(QueuedRequest.__name__, "its wrap_log is no list of objects")
 
@@ -287,9 +287,9 @@ def build_tool_message(
     plain = answer.status is Status.FULFILLED
     note = f"[{answer.status}] {answer.reason}".strip()
     # An agent that only asks may give its question as its result and as its reason.
-    asked = "\n".join(question.text for question in answer.questions)
-    is_said = not answer.result or answer.result in (answer.reason, asked)
-    content = answer.result if plain else note if is_said else f"{note}\n{answer.result}"
+    questions = "\n".join(question.text for question in answer.questions)
+    is_repeated = not answer.result or answer.result in (answer.reason, questions)
+    content = answer.result if plain else note if is_repeated else f"{note}\n{answer.result}"
     metadata: dict[str, Any] = {} if tool in DELEGATING_TOOLS else {DELEGATED_KEY: True}
     if warning:
         metadata[WARNING_KEY] = warning
@@ -474,8 +474,8 @@ class RequestQueue:
         """Return the model of an agent, also of one that was made at run time."""
         if (spec := order.spawned.get(name)) is None:
             return self.models.get(name)
-        known = get_spawnable(config)
-        profile = known.get(str(spec.get("profile"))) if isinstance(spec, Mapping) else None
+        profiles = get_spawnable(config)
+        profile = profiles.get(str(spec.get("profile"))) if isinstance(spec, Mapping) else None
         model = getattr(profile.member, "model", None) if profile else None
         # It inherits that of its superior.
         return self.models.get(require_identity(config).agent) if model is None else model

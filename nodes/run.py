@@ -137,12 +137,12 @@ class RunGraph(Node):
         around, previous, channels = config or {}, input.get("previous"), self._graph.channels
         past = self._history.load_past(previous, around)
         held = self._history.carry_state(previous, past, channels, around)
-        given, own = self._prepare_run(past, held, input, around)
+        state, inner = self._prepare_run(past, held, input, around)
         if self._needs_loop:
-            work = partial(self._ainvoke_graph, given, own)
+            work = partial(self._ainvoke_graph, state, inner)
             returned = run_async(work, around)
         else:
-            returned = self._invoke_graph(given, own)
+            returned = self._invoke_graph(state, inner)
         result = self._read_own_result(returned, past, held, input)
         update = _build_end_update(result, config)
         return {**update, **_build_heads_update(self._history.load_head(around), around)}
@@ -164,7 +164,7 @@ class RunGraph(Node):
         before = [*past.messages, *(held.messages if held else ()), *state["messages"]]
         return _read_own_result(returned, self._contract, before)
 
-    def _invoke_graph(self, given: Any, config: RunnableConfig) -> Any:
+    def _invoke_graph(self, state: Any, config: RunnableConfig) -> Any:
         """Invoke the graph, and hold back its steps, which its stream announces.
 
         Raises:
@@ -175,9 +175,9 @@ class RunGraph(Node):
         backpressure = gate.backpressure
         with _lead_commands_out():
             if not backpressure:
-                return self._graph.invoke(given, config)
+                return self._graph.invoke(state, config)
             result, modes = None, ["tasks", "values"]
-            with closing(self._graph.stream(given, config, stream_mode=modes)) as parts:
+            with closing(self._graph.stream(state, config, stream_mode=modes)) as parts:
                 for mode, payload in parts:
                     if mode == "values":
                         result = payload
@@ -187,15 +187,15 @@ class RunGraph(Node):
                         gate.check_hold()
             return result
 
-    async def _ainvoke_graph(self, given: Any, config: RunnableConfig) -> Any:
+    async def _ainvoke_graph(self, state: Any, config: RunnableConfig) -> Any:
         """Async version of `_invoke_graph`."""
         gate = get_gate(config)
         backpressure = gate.backpressure
         with _lead_commands_out():
             if not backpressure:
-                return await self._graph.ainvoke(given, config)
+                return await self._graph.ainvoke(state, config)
             result, modes = None, ["tasks", "values"]
-            async with aclosing(self._graph.astream(given, config, stream_mode=modes)) as parts:
+            async with aclosing(self._graph.astream(state, config, stream_mode=modes)) as parts:
                 async for mode, payload in parts:
                     if mode == "values":
                         result = payload
@@ -217,14 +217,14 @@ class RunGraph(Node):
         messages = answer_open_calls([*past.messages, *state["messages"]])
         fields: dict[str, Any] = {}
         if (payload := find_payload(config, state["messages"])) is not None:
-            fields = {key: each for key, each in payload if key in self._graph.channels}
+            fields = {key: value for key, value in payload if key in self._graph.channels}
         if held is None:
             return {**fields, "messages": messages}, config
         # What has no reducer is replaced, so it is given the whole thread again.
         if not isinstance(self._graph.channels["messages"], LastValue):
-            known = {id(message) for message in held.messages}
+            held_ids = {id(message) for message in held.messages}
             whole = answer_open_calls([*held.messages, *state["messages"]])
-            messages = [each for each in whole if id(each) not in known]
+            messages = [message for message in whole if id(message) not in held_ids]
         # A run that resumes sets this for all its graphs, but this one has not begun.
         configurable = {**config.get("configurable", {}), RESUMING_KEY: False}
         return {**fields, "messages": messages}, {**config, "configurable": configurable}
@@ -272,9 +272,9 @@ class RunHuman(Node):
             str(task.text),
             "\n".join(str(fact.text) for fact in facts),
             [
-                (identity.agent if isinstance(each, AIMessage) else superior, str(each.text))
-                for each in past
-                if not is_notice(each)
+                (identity.agent if isinstance(message, AIMessage) else superior, str(message.text))
+                for message in past
+                if not is_notice(message)
             ],
             deadline,
         )
@@ -292,8 +292,8 @@ class RunHuman(Node):
             # A session has checked it; `Command(resume=...)` of LangGraph has not.
             if not find_mismatch(answer, schema):
                 break
-        said, report = parse_human_answer(answer)
-        update = build_answer_update(said, config)
+        result, report = parse_human_answer(answer)
+        update = build_answer_update(result, config)
         return {**update, "response": report} if report else update
 
 
@@ -332,17 +332,20 @@ def build_answer_update(result: Any, config: RunnableConfig | None) -> dict[str,
         TypeError: The result has no text form.
         UnicodeDecodeError: The result is bytes that are not UTF-8.
     """
-    identity, said = require_identity(config), _get_last_message(result)
+    identity, message = require_identity(config), _get_last_message(result)
     inner = find_inner_calls(config)
-    usage = get_whole_usage(said) if isinstance(said, AIMessage) else None
-    metadata: dict[str, Any] = {} if isinstance(said, AIMessage) else {RETURNED_KEY: True}
+    usage = get_whole_usage(message) if isinstance(message, AIMessage) else None
+    metadata: dict[str, Any] = {} if isinstance(message, AIMessage) else {RETURNED_KEY: True}
     if inner and inner.usage.model_calls:
         # They were counted when they ended.
         usage, metadata = None, {RETURNED_KEY: True, CALLS_KEY: inner.usage.model_dump()}
     refusal = ""
-    if isinstance(said, AIMessage) and said.response_metadata.get(END_KEY) == "empty":
+    if isinstance(message, AIMessage) and message.response_metadata.get(END_KEY) == "empty":
         metadata[END_KEY] = "empty"
-    elif isinstance(said, AIMessage) and (end := read_reply_end(said)).kind not in _ORDINARY_ENDS:
+    elif (
+        isinstance(message, AIMessage)
+        and (end := read_reply_end(message)).kind not in _ORDINARY_ENDS
+    ):
         metadata[END_KEY] = end.kind
         if end.kind == "refused":
             refusal = end.why
@@ -350,7 +353,7 @@ def build_answer_update(result: Any, config: RunnableConfig | None) -> dict[str,
             key, _, word = end.why.partition(": ")
             metadata[key] = word
     answer = AIMessage(
-        _convert_to_text(said),
+        _convert_to_text(message),
         id=derive_message_id(identity.thread_id, f"run/{identity.request_id}"),
         name=identity.agent,
         usage_metadata=usage,
@@ -362,13 +365,17 @@ def build_answer_update(result: Any, config: RunnableConfig | None) -> dict[str,
 
 def _get_last_message(result: Any) -> Any:
     """Return the last message of a state; any other result unchanged."""
-    said = result.get("messages") if isinstance(result, Mapping) else None
-    if not isinstance(said, (list, tuple)):
+    messages = result.get("messages") if isinstance(result, Mapping) else None
+    if not isinstance(messages, (list, tuple)):
         return result
-    if not said or not isinstance(said[-1], BaseMessage):
-        last = f"whose last is {type(said[-1]).__name__}" if said else "of which there are none"
+    if not messages or not isinstance(messages[-1], BaseMessage):
+        last = (
+            f"whose last is {type(messages[-1]).__name__}"
+            if messages
+            else "of which there are none"
+        )
         raise TypeError(f"returned messages {last}")
-    return said[-1]
+    return messages[-1]
 
 
 def _read_own_result(
@@ -383,12 +390,12 @@ def _read_own_result(
     messages = result.get("messages") if isinstance(result, Mapping) else None
     if not isinstance(messages, list | tuple) or not messages or not _are_messages(messages):
         return result
-    if not (own := _find_own(messages, before)):
+    if not (added := _find_own(messages, before)):
         return ""
     last = messages[-1]
     if not isinstance(last, AIMessage) or read_reply_end(last).kind != "empty":
         return result
-    texts = (str(message.text) for message in reversed(own) if isinstance(message, AIMessage))
+    texts = (str(message.text) for message in reversed(added) if isinstance(message, AIMessage))
     text = next(filter(str.strip, texts), "")
     metadata = {**last.response_metadata, END_KEY: "empty"}
     return last.model_copy(update={"content": text, "response_metadata": metadata})
@@ -402,7 +409,7 @@ def _find_own(messages: Sequence[BaseMessage], before: Sequence[BaseMessage]) ->
     """Return the messages that were not there before."""
     ids = {message.id for message in before if message.id}
     texts = Counter((message.type, str(message.text)) for message in before)
-    own: list[BaseMessage] = []
+    added: list[BaseMessage] = []
     for message in messages:
         text = (message.type, str(message.text))
         # A graph within a Runnable has given the task an id of its own.
@@ -410,8 +417,8 @@ def _find_own(messages: Sequence[BaseMessage], before: Sequence[BaseMessage]) ->
         if message.id in ids or (is_copy and (message.type == "human" or texts[text] > 0)):
             texts[text] -= 1
         else:
-            own.append(message)
-    return own
+            added.append(message)
+    return added
 
 
 def _convert_to_text(result: Any) -> str:
@@ -427,8 +434,8 @@ def _convert_to_text(result: Any) -> str:
 
 def _has_text_form(kind: type) -> bool:
     # The default `repr` holds a memory address, which differs in each run.
-    own = {name for each in kind.__mro__ if each is not object for name in vars(each)}
-    return bool(own & {"__str__", "__repr__"})
+    defined = {name for base in kind.__mro__ if base is not object for name in vars(base)}
+    return bool(defined & {"__str__", "__repr__"})
 
 
 def _read_task(state: Mapping[str, Any], config: RunnableConfig | None) -> Any:

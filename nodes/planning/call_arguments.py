@@ -134,10 +134,10 @@ class ToolArguments:
     @cached_property
     def _schema(self) -> Mapping[str, Any]:
         try:
-            given: Any = self._tool.args_schema
+            schema: Any = self._tool.args_schema
             return (
-                given
-                if isinstance(given, Mapping)
+                schema
+                if isinstance(schema, Mapping)
                 else (self._model.model_json_schema() if self._model else {})
             )
         except Exception:  # noqa: BLE001  a type of the tool's may have no JSON Schema
@@ -186,12 +186,14 @@ def describe_refusal(
     }
     text = describe_faults(error)
     if came:
-        text += f"; came: {', '.join(f'{key}={shorten_repr(each)}' for key, each in came.items())}"
+        text += (
+            f"; came: {', '.join(f'{key}={shorten_repr(value)}' for key, value in came.items())}"
+        )
     try:
         whole = inline_references(schema, _PARTS_LIMIT)
         fields: Mapping[str, Any] = whole.get("properties") or {}
         wrong = {str(fault["loc"][0]) for fault in faults if fault["loc"]} & fields.keys()
-        kept = {key: each for key, each in arguments.items() if key in fields.keys() - wrong}
+        kept = {key: value for key, value in arguments.items() if key in fields.keys() - wrong}
         example = {**kept, **{key: build_example(fields[key]) for key in sorted(wrong)}}
         shown = json.dumps(example, ensure_ascii=False, default=str)
     except (ValueError, KeyError, TypeError, RecursionError):

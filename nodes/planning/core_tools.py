@@ -61,9 +61,9 @@ MAX_REQUESTS = 256
 """Most requests of one call, so that a model's slip does not start ten thousand agents."""
 
 
-def _check_context(given: dict[str, Any] | None) -> dict[str, Any]:
+def _check_context(context: dict[str, Any] | None) -> dict[str, Any]:
     try:
-        return check_context(given, "the context")
+        return check_context(context, "the context")
     except InvalidInput as error:
         raise ValueError(str(error)) from error
 
@@ -75,9 +75,9 @@ def _write_result(value: Any) -> Any:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _read_reset(given: Any) -> Any:
+def _read_reset(reset: Any) -> Any:
     """Return an argument, `False` for one that is null: some models name every argument."""
-    return False if given is None else given
+    return False if reset is None else reset
 
 
 class CallSubordinateArgs(BaseModel):
@@ -93,12 +93,16 @@ class CallSubordinateArgs(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _write_message(cls, given: Any) -> Any:
+    def _write_message(cls, arguments: Any) -> Any:
         """Add the message that an input is."""
-        if isinstance(given, dict) and not given.get("message"):
-            fields = given.get("input")
-            return {**given, "message": render_input(fields)} if isinstance(fields, dict) else given
-        return given
+        if isinstance(arguments, dict) and not arguments.get("message"):
+            fields = arguments.get("input")
+            return (
+                {**arguments, "message": render_input(fields)}
+                if isinstance(fields, dict)
+                else arguments
+            )
+        return arguments
 
 
 class DelegateManyArgs(BaseModel):

@@ -97,43 +97,47 @@ class DelegationPlan:
         candidates that have answered a request's task, with their status.
         """
         # An answer to a question is no task, and may be that to another question, too.
-        for each in [
+        for request in [
             request for request in self.requests if not (request.reset or request.thread_id)
         ]:
-            known = answered(each)
-            candidates = self.candidates.get(each.call_id, Candidates(((each.subordinate,),)))
-            able = [way for way in candidates.remaining if known.get(way) is Status.FULFILLED]
-            ahead = tuple(way for way in candidates.remaining if way not in known)
-            if able or not ahead:
-                who = PATH_SEPARATOR.join((able or candidates.remaining)[0])
-                self.requests.remove(each)
-                self.candidates.pop(each.call_id, None)
+            statuses = answered(request)
+            candidates = self.candidates.get(request.call_id, Candidates(((request.subordinate,),)))
+            fulfilled = [
+                way for way in candidates.remaining if statuses.get(way) is Status.FULFILLED
+            ]
+            ahead = tuple(way for way in candidates.remaining if way not in statuses)
+            if fulfilled or not ahead:
+                agent = PATH_SEPARATOR.join((fulfilled or candidates.remaining)[0])
+                self.requests.remove(request)
+                self.candidates.pop(request.call_id, None)
                 error = DelegationError(
                     "{agent!r} has answered {task:short} in this turn already, and nothing else "
                     "has been done since; use that answer, ask for something else, or begin "
                     "anew with reset=true",
                     code="repeated",
-                    agent=who,
-                    task=each.message,
+                    agent=agent,
+                    task=request.message,
                 )
-                self.refused.append((each, error))
+                self.refused.append((request, error))
             elif ahead != candidates.remaining:
-                self.candidates[each.call_id] = replace(candidates, remaining=ahead)
+                self.candidates[request.call_id] = replace(candidates, remaining=ahead)
                 # Replace a request, also where it is a part of a call.
-                new = replace(each, subordinate=ahead[0][0])
-                self.requests = [new if request == each else request for request in self.requests]
+                new = replace(request, subordinate=ahead[0][0])
+                self.requests = [new if other == request else other for other in self.requests]
                 self.fan_outs = [
-                    replace(call, parts=tuple(new if part == each else part for part in call.parts))
+                    replace(
+                        call, parts=tuple(new if part == request else part for part in call.parts)
+                    )
                     for call in self.fan_outs
                 ]
 
 
 def iter_unnamed_tasks(parsed: ParsedReply, policy: DelegationPolicy) -> Iterator[tuple[str, bool]]:
     """Yield the tasks that name no subordinate, and whether each may be split."""
-    for each in parsed.requests:
+    for call in parsed.requests:
         # A call with several requests is a task that the model has split already.
-        whole = policy.splitting and isinstance(each, SubordinateCall)
-        for request in (each,) if isinstance(each, SubordinateCall) else each.parts:
+        whole = policy.splitting and isinstance(call, SubordinateCall)
+        for request in (call,) if isinstance(call, SubordinateCall) else call.parts:
             if not request.subordinate:
                 yield request.message, whole
 
@@ -163,22 +167,22 @@ def build_delegation_plan(
     # Of equal candidates, each request of the message gets another, as long as there are some.
     at_work: set[str] = set()
     if routed:
-        for asked in parsed.requests:
-            whole = (asked,) if isinstance(asked, SubordinateCall) else asked.parts
+        for call in parsed.requests:
+            whole = (call,) if isinstance(call, SubordinateCall) else call.parts
             at_work.update(part.subordinate for part in whole)
     for call in parsed.requests:
         parts: list[tuple[SubordinateCall, RoutedTask | None]] = []
         join: JoinPolicy = JoinAll()
         if isinstance(call, SubordinateCall):
-            own, request = routed.get((call.message, policy.splitting), ()), call
-            if width is not None and len(own) - 1 > room:
+            tasks, request = routed.get((call.message, policy.splitting), ()), call
+            if width is not None and len(tasks) - 1 > room:
                 # The place that its one call had reserved is free again.
                 room += 1
-                plan.refused.append((call, too_wide(len(own), width - room, width)))
+                plan.refused.append((call, too_wide(len(tasks), width - room, width)))
                 continue
-            if not (call.subordinate or any(each.candidates.remaining for each in own)):
+            if not (call.subordinate or any(task.candidates.remaining for task in tasks)):
                 request = replace(call, subordinate=only_subordinate)
-            parts = _expand_request(request, own, policy, room, at_work)
+            parts = _expand_request(request, tasks, policy, room, at_work)
             room -= len(parts) - 1
             if len(parts) == 1:
                 plan.add_request(*parts[0])
@@ -186,14 +190,14 @@ def build_delegation_plan(
         else:
             join = call.join
             for part in call.parts:
-                own = routed.get((part.message, False), ())
-                expanded = _expand_request(part, own, policy, room, at_work)
+                tasks = routed.get((part.message, False), ())
+                expanded = _expand_request(part, tasks, policy, room, at_work)
                 room -= len(expanded) - 1
                 parts += expanded
         numbered: list[SubordinateCall] = []
-        for place, (request, found) in enumerate(parts, start=1):
+        for place, (request, routed_task) in enumerate(parts, start=1):
             numbered.append(replace(request, call_id=build_part_id(call.call_id, place)))
-            plan.add_request(numbered[-1], found)
+            plan.add_request(numbered[-1], routed_task)
         plan.fan_outs.append(FanOutCall(call.call_id, join, tuple(numbered)))
     return plan
 
@@ -201,7 +205,7 @@ def build_delegation_plan(
 def choose_threads(
     delegations: Sequence[SubordinateCall],
     targets: Mapping[str, str],
-    known: Mapping[str, Head],
+    existing: Mapping[str, Head],
     message: AIMessage,
     identity: Identity,
     is_person: IsPerson,
@@ -219,14 +223,14 @@ def choose_threads(
     Args:
         delegations: The calls.
         targets: Relay targets below the subordinate (`way` of a `Head`), by call id.
-        known: The existing threads, in the order of their start.
+        existing: The existing threads, in the order of their start.
         message: The message that contains the calls.
         identity: The agent that calls.
         is_person: Returns whether a person works on the tasks for a subordinate and a target.
     """
     latest = {
         (head["agent"], head.get("way", "")): thread
-        for thread, head in known.items()
+        for thread, head in existing.items()
         if "side" not in head
     }
     threads: dict[str, str] = {}
@@ -246,7 +250,7 @@ def choose_threads(
         if thread == latest.get(recipient):
             begun.add(recipient)
         threads[delegation.call_id] = thread
-        head = known.get(thread) or build_head(*recipient)
+        head = existing.get(thread) or build_head(*recipient)
         if MARK_KEY not in head:
             # Before the thread runs, so that a crash does not change it.
             head = Head(**{**head, "notice_mark": create_mark()})
@@ -262,8 +266,10 @@ def list_side_by_side(threads: Mapping[str, str], heads: Mapping[str, Head]) -> 
         heads: The heads of these threads.
     """
     recipients = [(head["agent"], head.get("way", "")) for head in heads.values()]
-    several = {each for each, count in Counter(recipients).items() if count > 1}
-    shared = {thread for thread, each in zip(heads, recipients, strict=True) if each in several}
+    several = {recipient for recipient, count in Counter(recipients).items() if count > 1}
+    shared = {
+        thread for thread, recipient in zip(heads, recipients, strict=True) if recipient in several
+    }
     return [call_id for call_id, thread in threads.items() if thread in shared]
 
 
@@ -291,9 +297,9 @@ def condense_context(
         for message in reversed(messages)
         if message.type == "human" and MAIL_KEY not in message.response_metadata
     )
-    own = f"{PRIVATE_FOLDER}/{PATH_SEPARATOR.join((*identity.path, call.subordinate))}/"
+    folder = f"{PRIVATE_FOLDER}/{PATH_SEPARATOR.join((*identity.path, call.subordinate))}/"
     whole = DelegationContext(
-        workspace=(own,) if has_workspace and call.subordinate else (),
+        workspace=(folder,) if has_workspace and call.subordinate else (),
         payload=None if call.input is None else dict(call.input),
         recent_events=tuple(_iter_events(messages)),
         preview=next(tasks, ""),
@@ -316,18 +322,18 @@ def build_refusal(
     request: SubordinateCall, error: DelegationError, message: str, identity: Identity
 ) -> tuple[DelegationRequest, DelegationResponse]:
     """Return a request that is not sent, and the response to it."""
-    asked = DelegationRequest(
+    refused = DelegationRequest(
         id=derive_request_id(identity.thread_id, message, request.call_id),
         origin=identity.agent,
         current=identity.agent,
         task=request.message,
         path=(identity.agent,),
     )
-    return asked, DelegationResponse(
-        request_id=asked.id,
+    return refused, DelegationResponse(
+        request_id=refused.id,
         agent=identity.agent,
         status=Status.UNABLE,
-        path=asked.path,
+        path=refused.path,
         reason=error.reason,
         # The same request may be made again in a later message.
         failed=error.code == "width",
@@ -350,14 +356,14 @@ def _expand_request(
         return [(request, None)]
     several: list[tuple[SubordinateCall, RoutedTask | None]] = []
     room -= len(routed) - 1
-    for place, each in enumerate(routed, start=request.group):
-        tried = _split_candidates(each.prefer_idle(at_work).candidates, policy, room + 1)
+    for place, task in enumerate(routed, start=request.group):
+        tried = _split_candidates(task.prefer_idle(at_work).candidates, policy, room + 1)
         room -= len(tried) - 1
-        for own in tried:
-            first = own.remaining[0][0] if own.remaining else ""
-            at_work.update(own.remaining[0][-1:] if own.remaining else ())
-            asked = replace(request, subordinate=first, message=each.task, group=place)
-            several.append((asked, replace(each, candidates=own)))
+        for branch in tried:
+            first = branch.remaining[0][0] if branch.remaining else ""
+            at_work.update(branch.remaining[0][-1:] if branch.remaining else ())
+            expanded = replace(request, subordinate=first, message=task.task, group=place)
+            several.append((expanded, replace(task, candidates=branch)))
     return several
 
 
@@ -375,9 +381,9 @@ def _split_candidates(
 def _iter_events(messages: Sequence[BaseMessage]) -> Iterator[str]:
     """Yield the messages and calls of an agent, a line each."""
     for message in messages:
-        said = " ".join(str(message.text).split())[:MAX_EVENT]
-        who = {"human": "told", "tool": f"{message.name} returned"}.get(message.type, "said")
-        if said:
-            yield f"{who}: {said}"
+        text = " ".join(str(message.text).split())[:MAX_EVENT]
+        verb = {"human": "told", "tool": f"{message.name} returned"}.get(message.type, "said")
+        if text:
+            yield f"{verb}: {text}"
         for call in message.tool_calls if isinstance(message, AIMessage) else ():
             yield f"called: {call['name']}"

@@ -162,8 +162,8 @@ def read_halt(message: BaseMessage) -> Halt | None:
 
 def build_halt_report(halt: Halt, messages: Sequence[BaseMessage]) -> dict[str, Any]:
     """Return the report of a halted agent, with its last text if limits leave a result."""
-    said = (str(message.text) for message in reversed(messages) if isinstance(message, AIMessage))
-    result = next(filter(None, said), "") if halt.status == "partial" else ""
+    texts = (str(message.text) for message in reversed(messages) if isinstance(message, AIMessage))
+    result = next(filter(None, texts), "") if halt.status == "partial" else ""
     return {
         "status": halt.status,
         "result": result,
@@ -186,13 +186,13 @@ def build_unanswered_update(messages: Sequence[BaseMessage]) -> dict[str, Any] |
 
     `None` if there is no such call: the superior is asked what the user was.
     """
-    found: list[AgentQuestion] = []
+    questions: list[AgentQuestion] = []
     for message in reversed(messages):
         if not isinstance(message, ToolMessage):
             break
-        if (asked := message.response_metadata.get(UNANSWERED_KEY)) is not None:
-            found.insert(0, AgentQuestion.load(asked))
-    return {"response": build_question_report(found)} if found else None
+        if (stored := message.response_metadata.get(UNANSWERED_KEY)) is not None:
+            questions.insert(0, AgentQuestion.load(stored))
+    return {"response": build_question_report(questions)} if questions else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,13 +272,13 @@ def build_joint_answer(
     """
     thread, head = identity.thread_id, message.id or ""
     ids = [derive_request_id(thread, head, part.call_id) for part in fan_out.parts]
-    ended = [parts[each] for each in ids if parts.get(each)]
+    ended = [parts[request_id] for request_id in ids if parts.get(request_id)]
     if len(ended) < len(ids):
         return None
     load = DelegationResponse.load
-    responses = [load(each["response"]) for each in ended]
-    attempts = [[load(one) for one in each.get("attempts", ())] for each in ended]
-    places = [each["place"] or len(ended) + 1 for each in ended]
+    responses = [load(entry["response"]) for entry in ended]
+    attempts = [[load(one) for one in entry.get("attempts", ())] for entry in ended]
+    places = [entry["place"] or len(ended) + 1 for entry in ended]
     request = DelegationRequest(
         id=derive_request_id(thread, head, fan_out.call_id),
         origin=identity.agent,
@@ -288,17 +288,17 @@ def build_joint_answer(
     )
     answers: list[tuple[int, int, DelegationResponse]] = []
     for group in fan_out.tasks:
-        own = [n for n, each in enumerate(fan_out.parts) if each.group == group]
-        candidates = load_candidates(message, fan_out.parts[own[0]].call_id)
+        members = [n for n, part in enumerate(fan_out.parts) if part.group == group]
+        candidates = load_candidates(message, fan_out.parts[members[0]].call_id)
         # A request that names a subordinate has one response only.
-        answer = responses[own[0]]
+        answer = responses[members[0]]
         if candidates:
             # For want of width some candidates were tried in sequence: they count like the others.
-            every = [attempt for n in own for attempt in attempts[n] or [responses[n]]]
+            every = [attempt for n in members for attempt in attempts[n] or [responses[n]]]
             answer = settle_responses(request, every, candidates.required, candidates.abilities)
-        answers.append((min(places[n] for n in own), group, answer))
+        answers.append((min(places[n] for n in members), group, answer))
     # The winner of a race comes first; without a race the order of the requests stays.
-    in_order = [answer for *_, answer in sorted(answers, key=lambda each: each[:2])]
+    in_order = [answer for *_, answer in sorted(answers, key=lambda entry: entry[:2])]
     tool = next(call["name"] for call in message.tool_calls if call["id"] == fan_out.call_id)
     order = QueuedRequest(request, fan_out.call_id, thread, continues=False)
     joined = join_call_responses(request, fan_out.join, in_order, responses)
@@ -339,9 +339,9 @@ def build_relay_call(forward: RelayedRequest, identity: Identity) -> AIMessage:
         name=identity.agent,
         tool_calls=[ToolCall(name=CALL_SUBORDINATE, args=args, id=RELAY_CALL_ID, type="tool_call")],
     )
-    [(asked, _)] = iterate_requests(message, message.tool_calls)
-    known = build_request(asked, None, message, identity.agent, identity.thread_id)
-    note = request_diff(forward.build_next_request(known.id).stored(), known)
+    [(call, _)] = iterate_requests(message, message.tool_calls)
+    sent = build_request(call, None, message, identity.agent, identity.thread_id)
+    note = request_diff(forward.build_next_request(sent.id).stored(), sent)
     metadata = {FORWARDED_KEY: True, REQUESTS_KEY: {RELAY_CALL_ID: note}}
     return message.model_copy(update={"response_metadata": metadata})
 
@@ -359,15 +359,15 @@ def build_addressed_call(messages: Sequence[BaseMessage], identity: Identity) ->
     if context := metadata.get(REQUEST_CONTEXT_KEY):
         args["context"] = context
     # Providers refuse a conversation in which two calls have the same id.
-    own = derive_message_id(identity.thread_id, f"addressed/{task.id}")
+    message_id = derive_message_id(identity.thread_id, f"addressed/{task.id}")
     return AIMessage(
         "",
-        id=own,
+        id=message_id,
         name=identity.agent,
-        tool_calls=[ToolCall(name=CALL_SUBORDINATE, args=args, id=own, type="tool_call")],
+        tool_calls=[ToolCall(name=CALL_SUBORDINATE, args=args, id=message_id, type="tool_call")],
         response_metadata={
             FORWARDED_KEY: True,
-            **({REQUESTS_KEY: {own: {"addressee": below}}} if below else {}),
+            **({REQUESTS_KEY: {message_id: {"addressee": below}}} if below else {}),
         },
     )
 
@@ -386,5 +386,5 @@ def build_relay_answer(
         name=identity.agent,
         response_metadata={FORWARDED_KEY: True},
     )
-    said = {"status": str(response.status), RELAYED_RESPONSE_KEY: response.stored()}
-    return {"messages": [last], "response": said}
+    relayed = {"status": str(response.status), RELAYED_RESPONSE_KEY: response.stored()}
+    return {"messages": [last], "response": relayed}

@@ -216,16 +216,16 @@ def find_repeated_call(
     while start and not _begins_request(messages, start - 1):
         start -= 1
     request, reply = messages[start:], messages[place - 1]
-    found: RepeatedCall | None = None
+    repeated: RepeatedCall | None = None
     for result in latest:
         same = _list_same_results(request, result)
         if len(same) < rules.warn_at:
             continue
         count, new = _count_calls(request, same, result, place - start)
-        is_told = count - new < rules.warn_at <= count
-        if (is_told or count >= rules.limit) and (found is None or count > found.count):
-            found = RepeatedCall(str(result.name), count, rules.limit, reply.id or "")
-    return found
+        is_warned = count - new < rules.warn_at <= count
+        if (is_warned or count >= rules.limit) and (repeated is None or count > repeated.count):
+            repeated = RepeatedCall(str(result.name), count, rules.limit, reply.id or "")
+    return repeated
 
 
 def _begins_request(messages: Sequence[BaseMessage], place: int) -> bool:
@@ -272,20 +272,20 @@ def _count_calls(
     wanted = set(map(id, results))
     # Some models give the same id to calls of several replies: the latest reply counts.
     calls: dict[str | None, Mapping[str, Any]] = {}
-    found: list[tuple[int, Mapping[str, Any] | None]] = []
-    own: Mapping[str, Any] | None = None
+    placed: list[tuple[int, Mapping[str, Any] | None]] = []
+    counted: Mapping[str, Any] | None = None
     for place, message in enumerate(messages):
         if type(message) is AIMessage:
             for call in message.tool_calls:
                 calls[call["id"]] = call["args"]
         elif id(message) in wanted and type(message) is ToolMessage:
             arguments = calls.get(message.tool_call_id)
-            found.append((place, arguments))
+            placed.append((place, arguments))
             if message is result:
-                own = arguments
-    if own is None:
+                counted = arguments
+    if counted is None:
         return 0, 0
-    places = [place for place, arguments in found if arguments == own]
+    places = [place for place, arguments in placed if arguments == counted]
     return len(places), sum(place >= first for place in places)
 
 
@@ -304,7 +304,7 @@ def find_answered(
     Raises:
         UnreadableRecord: A stored request or its answer is damaged.
     """
-    known: dict[AgentPath, Status] = {}
+    statuses: dict[AgentPath, Status] = {}
     answers: dict[str, ToolMessage] = {}
     for message in reversed(messages):
         # A message from outside may change the answer.
@@ -317,11 +317,11 @@ def find_answered(
                 honest = response.status is Status.UNABLE and not response.failed
                 if honest or response.status is Status.FULFILLED:
                     # The path leads to the agent that answered, not to those that relayed the task.
-                    known.setdefault(response.path[1:], response.status)
+                    statuses.setdefault(response.path[1:], response.status)
             if _has_other_work(task, message, answers):
                 break
             answers = {}
-    return known
+    return statuses
 
 
 def _has_other_work(
@@ -336,8 +336,8 @@ def _has_other_work(
     if any(call["name"] not in (*DELEGATING_TOOLS, SEND_MESSAGE) for call in run):
         return True
     return any(
-        asked.message != task.message or asked.context != task.context
-        for asked, _ in iterate_requests(message, run)
+        request.message != task.message or request.context != task.context
+        for request, _ in iterate_requests(message, run)
     )
 
 
@@ -346,18 +346,18 @@ def _iter_responses(
 ) -> Iterator[DelegationResponse]:
     """Yield the responses to a message's requests for a task, each followed by its attempts."""
     calls = [call for call in message.tool_calls if call["name"] in DELEGATING_TOOLS]
-    for asked, parted in iterate_requests(message, calls):
-        answer = answers.get(parted.call_id if parted else asked.call_id)
-        if asked.message != task.message or asked.context != task.context:
+    for sent, parted in iterate_requests(message, calls):
+        answer = answers.get(parted.call_id if parted else sent.call_id)
+        if sent.message != task.message or sent.context != task.context:
             continue
         if answer and answer.artifact is not None:
-            request = derive_request_id(thread, message.id or "", asked.call_id)
+            request = derive_request_id(thread, message.id or "", sent.call_id)
             whole = DelegationResponse.load(answer.artifact)
-            for own in [whole] if parted is None else whole.subordinate_responses:
-                if own.request_id == request:
-                    yield own
+            for joined in [whole] if parted is None else whole.subordinate_responses:
+                if joined.request_id == request:
+                    yield joined
                     yield from (
                         response
-                        for response in own.subordinate_responses
+                        for response in joined.subordinate_responses
                         if response.request_id == request
                     )

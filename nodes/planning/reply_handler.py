@@ -368,11 +368,9 @@ def _build_update(
     tell: Callable[[SubordinateCall], Mapping[str, Any]] | None = None,
 ) -> dict[str, Any]:
     message, identity = context.message, context.identity
-    known_heads = {**context.past.heads, **(context.state.get("heads") or {})}
+    all_heads = {**context.past.heads, **(context.state.get("heads") or {})}
     kept = _build_call_metadata(context, plan)
-    threads, heads = choose_threads(
-        plan.requests, targets, known_heads, message, identity, is_person
-    )
+    threads, heads = choose_threads(plan.requests, targets, all_heads, message, identity, is_person)
     if threads:
         kept[THREADS_KEY] = threads
     if len(heads) > 1 and (beside := list_side_by_side(threads, heads)):

@@ -53,9 +53,9 @@ MAX_SPAWN_MESSAGE = 64 * 1024
 
 def _check_role(role: str) -> str:
     """Return a role in one line, which must say something."""
-    if not (said := join_printable(role)):
+    if not (text := join_printable(role)):
         raise ValueError("say in a few words what it is for")
-    return said
+    return text
 
 
 def _check_spawn_message(text: str) -> str:
@@ -122,11 +122,11 @@ class SpawnPlan:
     def __post_init__(self) -> None:
         self.known = collect_spawned(self.heads)
         self.living = {
-            name: each.spec
-            for name, each in self.known.items()
+            name: agent.spec
+            for name, agent in self.known.items()
             if name not in self.dismissed
-            and not each.is_dismissed(self._segment)
-            and self._may_have_profile(each)
+            and not agent.is_dismissed(self._segment)
+            and self._may_have_profile(agent)
         }
 
     @classmethod
@@ -135,11 +135,11 @@ class SpawnPlan:
     ) -> SpawnPlan:
         """Return the plan of the agent of a node's config."""
         heads: dict[str, Head] = {**past.heads, **(state.get("heads") or {})}
-        given = find_given_agents(chain(past.messages, state["messages"]))
+        adopted = find_given_agents(chain(past.messages, state["messages"]))
         identity, spawnable = require_identity(config), get_spawnable(config)
         path = PATH_SEPARATOR.join(identity.path)
         dismissed = get_dismissals(get_gate(config)).list_below(path)
-        return cls(rules, {**given, **heads}, identity, spawnable, dismissed)
+        return cls(rules, {**adopted, **heads}, identity, spawnable, dismissed)
 
     @property
     def _segment(self) -> str:
@@ -148,7 +148,7 @@ class SpawnPlan:
     @property
     def names(self) -> list[str]:
         """The names of the agents that are there, those that the reply makes included."""
-        return [*self.living, *(each.name for each in self.new.values())]
+        return [*self.living, *(spec.name for spec in self.new.values())]
 
     def spawn(
         self, call_id: str, message_id: str, wanted: SpawnSubordinateArgs
@@ -159,8 +159,8 @@ class SpawnPlan:
             SpawnRefused: It must not be made.
         """
         self._check_numbers()
-        taken = {*self.known, *self.rules.declared, *(each.name for each in self.new.values())}
-        own, name = derive_spawned_agent(
+        taken = {*self.known, *self.rules.declared, *(new.name for new in self.new.values())}
+        agent_id, name = derive_spawned_agent(
             self.identity.thread_id, message_id, call_id, wanted.role, taken
         )
         allowed = self.rules.allowed.kinds
@@ -173,16 +173,16 @@ class SpawnPlan:
             raise SpawnRefused("contact_user: you may not ask the user yourself; leave it out")
         profile, tools = self._check_profile(wanted), self._check_tools(wanted)
         levels = self.profiles[profile].levels if profile and kind != "drone" else 1
-        deepest, most = len(self.identity.path) + levels, self.rules.max_depth
-        if deepest > most:
+        deepest, limit = len(self.identity.path) + levels, self.rules.max_depth
+        if deepest > limit:
             below = ", with those below it," if levels > 1 else ""
             raise SpawnRefused(
-                f"it{below} would be at level {deepest}, and the tree's limit is {most} levels; "
+                f"it{below} would be at level {deepest}, and the tree's limit is {limit} levels; "
                 "do it yourself, or tell your superior"
             )
         inner = self.rules.allowed.narrow() if kind == "mortal" else None
         spec = AgentSpecification(
-            id=own,
+            id=agent_id,
             name=name,
             role=wanted.role,
             kind=kind,
@@ -200,9 +200,9 @@ class SpawnPlan:
 
     def count_levels(self, name: str) -> int:
         """Return the number of levels from a spawned agent down; 0 for one that is none."""
-        made = next((each for each in self.new.values() if each.name == name), None)
-        known = self.known[name].spec if name in self.known else made
-        return count_levels(known.stored(), self.profiles) if known else 0
+        made = next((new for new in self.new.values() if new.name == name), None)
+        spec = self.known[name].spec if name in self.known else made
+        return count_levels(spec.stored(), self.profiles) if spec else 0
 
     def find_fault(self, name: str) -> str:
         """Return why a spawned agent cannot be called; empty if it can, or is none."""
@@ -222,15 +222,15 @@ class SpawnPlan:
         self, requests: Iterable[SubordinateCall], candidates: Mapping[str, Candidates]
     ) -> dict[str, dict[str, Any]]:
         """Return the specifications of the agents that requests may go to, by call id and name."""
-        known = {name: each.spec for name, each in self.known.items()}
-        known |= {each.name: each for each in self.new.values()}
+        specs = {name: agent.spec for name, agent in self.known.items()}
+        specs |= {new.name: new for new in self.new.values()}
         listed: dict[str, dict[str, Any]] = {}
-        for each in requests:
-            names = {each.subordinate}
-            if each.call_id in candidates:
-                names.update(way[0] for way in candidates[each.call_id].remaining)
-            if found := {name: known[name].stored() for name in sorted(names & known.keys())}:
-                listed[each.call_id] = found
+        for request in requests:
+            names = {request.subordinate}
+            if request.call_id in candidates:
+                names.update(way[0] for way in candidates[request.call_id].remaining)
+            if stored := {name: specs[name].stored() for name in sorted(names & specs.keys())}:
+                listed[request.call_id] = stored
         return listed
 
     def _may_have_profile(self, made: SpawnedAgent) -> bool:
@@ -317,9 +317,9 @@ def accept_spawn(
 def build_given_agent(profile: str, message_id: str, identity: Identity) -> AgentSpecification:
     """Return the specification of an agent that the user gives another, which then keeps it."""
     role = join_printable(profile)[:MAX_ROLE]
-    own, name = derive_spawned_agent(identity.thread_id, message_id, GIVEN, role)
+    agent_id, name = derive_spawned_agent(identity.thread_id, message_id, GIVEN, role)
     segment = identity.request_id or identity.turn
-    return AgentSpecification(own, name, role, "mortal", segment, profile, keep=True)
+    return AgentSpecification(agent_id, name, role, "mortal", segment, profile, keep=True)
 
 
 def _list(names: Sequence[str]) -> str:

@@ -48,8 +48,8 @@ class RoutedTask:
 
     def prefer_idle(self, at_work: Collection[str]) -> RoutedTask:
         """Return it with the agents in `at_work` behind all others of the same score."""
-        above, ahead = len(self.route.receiver), self.candidates.remaining
-        scores = {candidate.path[above:]: candidate.score for candidate in self.route.candidates}
+        depth, ahead = len(self.route.receiver), self.candidates.remaining
+        scores = {candidate.path[depth:]: candidate.score for candidate in self.route.candidates}
         idle_first = tuple(
             way
             for _, equals in groupby(ahead, scores.__getitem__)
@@ -105,10 +105,10 @@ class TaskRouter:
             return routers.route_task(task, receiver, max_parts=max_parts, dismissed=dismissed)
         router = self._get_router(*self._resolve_deriver())
         without = self._list_left_out(receiver, dismissed)
-        found = router.split(task, receiver, without=without) if max_parts > 1 else ()
-        if not 1 < len(found) <= max_parts:
+        parts = router.split(task, receiver, without=without) if max_parts > 1 else ()
+        if not 1 < len(parts) <= max_parts:
             return (_build_routed_task(router, router.route(task, receiver, without=without)),)
-        return tuple(_build_routed_task(router, each.route, each) for each in found)
+        return tuple(_build_routed_task(router, part.route, part) for part in parts)
 
     async def aroute_task(
         self,
@@ -131,12 +131,12 @@ class TaskRouter:
             await deriver.alearn(self._root)
         router = self._get_router(deriver, saver)
         without = self._list_left_out(receiver, dismissed)
-        found = await router.asplit(task, receiver, without=without) if max_parts > 1 else ()
-        if not 1 < len(found) <= max_parts:
+        parts = await router.asplit(task, receiver, without=without) if max_parts > 1 else ()
+        if not 1 < len(parts) <= max_parts:
             return (
                 _build_routed_task(router, await router.aroute(task, receiver, without=without)),
             )
-        return tuple(_build_routed_task(router, each.route, each) for each in found)
+        return tuple(_build_routed_task(router, part.route, part) for part in parts)
 
     def _list_left_out(self, receiver: str, dismissed: Collection[str]) -> set[str]:
         """Return the names of the agents that are no candidates: the receiver, and who is gone."""
@@ -153,22 +153,24 @@ class TaskRouter:
 
     def _with_spawned(self, receiver: str, spawned: Sequence[AgentSpecification]) -> TaskRouter:
         """Return the router of a receiver's subtree, with the agents that it has made."""
-        known = get_spawnable(get_config())
-        return self._extend(receiver, tuple((each, known.get(each.profile)) for each in spawned))
+        profiles = get_spawnable(get_config())
+        return self._extend(receiver, tuple((spec, profiles.get(spec.profile)) for spec in spawned))
 
     def _build_extended(
         self,
         receiver: str,
         spawned: tuple[tuple[AgentSpecification, SpawnableAgent | None], ...],
     ) -> TaskRouter:
-        made = [_build_routed_member(*each) for each in spawned]
-        [above] = (each.member for each in walk_tree(self._root) if each.member.name == receiver)
-        assert isinstance(above, Agent)  # noqa: S101  only an agent delegates
+        made = [_build_routed_member(spec, profile) for spec, profile in spawned]
+        [superior] = (
+            place.member for place in walk_tree(self._root) if place.member.name == receiver
+        )
+        assert isinstance(superior, Agent)  # noqa: S101  only an agent delegates
         extended = Agent(
             receiver,
-            above.description,
-            subordinates=[*above.subordinates, *made],
-            capabilities=above.capabilities,
+            superior.description,
+            subordinates=[*superior.subordinates, *made],
+            capabilities=superior.capabilities,
         )
         return self.for_tree(extended)
 
@@ -180,8 +182,8 @@ class TaskRouter:
         lazy = self._get_lazy(saver)
         with lazy.lock:
             if lazy.router is None:
-                known, policy = CapabilityMap.discover(self._root, deriver), self._policy
-                lazy.router = Router(known, policy.matcher, policy.threshold, _redact_in_run)
+                capabilities, policy = CapabilityMap.discover(self._root, deriver), self._policy
+                lazy.router = Router(capabilities, policy.matcher, policy.threshold, _redact_in_run)
             return lazy.router
 
     def _get_lazy(self, saver: object | None) -> _LazyRouter:
@@ -213,17 +215,17 @@ def _build_routed_task(router: Router, route: Route, part: Part | None = None) -
     """Return a route as candidates; for a part of a task, its own candidate comes first."""
     ranked = list(route.candidates)
     if part:
-        ranked.sort(key=lambda each: each.agent != part.candidate.agent)
-    task, above = part.task if part else route.task, len(route.receiver)
+        ranked.sort(key=lambda candidate: candidate.agent != part.candidate.agent)
+    task, depth = part.task if part else route.task, len(route.receiver)
     needs = router.needs(task, route.receiver)
-    able = {
-        each.agent: tuple(name for name in needs if name in router.able(each.agent))
-        for each in ranked
+    abilities = {
+        candidate.agent: tuple(name for name in needs if name in router.able(candidate.agent))
+        for candidate in ranked
         if needs
     }
     reasons = {
-        each.agent: shorten(route.explain_candidate(each), MAX_REASON, placeholder="…")
-        for each in ranked[:MAX_EXPLAINED]
+        candidate.agent: shorten(route.explain_candidate(candidate), MAX_REASON, placeholder="…")
+        for candidate in ranked[:MAX_EXPLAINED]
     }
-    paths = tuple(each.path[above:] for each in ranked)
-    return RoutedTask(task, route, Candidates(paths, needs, able, reasons))
+    paths = tuple(candidate.path[depth:] for candidate in ranked)
+    return RoutedTask(task, route, Candidates(paths, needs, abilities, reasons))

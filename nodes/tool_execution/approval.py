@@ -116,10 +116,10 @@ class ToolApprovals:
             # The tool itself has asked since then.
             return _build_tool_approval(call, read_first_answer(pad.answers[0]), pad.answers[:1])
         rules, schema = self._rules.get(call.tool, ()), _build_edit_schema(self._tools[call.tool])
-        asked = GuardedCall(
+        guarded = GuardedCall(
             call.thread_id, call.path, "tool", call.tool, call.arguments, call.call_id
         )
-        answer = yield from plan_approval(asked, rules, self._decisions, pad, config, schema)
+        answer = yield from plan_approval(guarded, rules, self._decisions, pad, config, schema)
         if not pad.answer_count and not is_journaled:
             # Nothing else would tell an answer to the tool's first question from an approval.
             pad.set_first_answer(NOT_ASKED)
@@ -156,10 +156,10 @@ def plan_approval(
         held = read_first_answer(pad.answers[0]).decision
         return _apply_decision(held, call, rules) if held else ApprovalAnswer("allowed")
     schema, fault = build_approval_schema(call, edit_schema), ""
-    if (given := pad.take_answer(0)) is not MISSING:
+    if (reply := pad.take_answer(0)) is not MISSING:
         # A session has checked it; LangGraph's `Command(resume=...)` has not.
         try:
-            decision = parse_decision(call, schema, given)
+            decision = parse_decision(call, schema, reply)
         except ValueError as error:
             fault = str(error)
             pad.discard_answers(0)
@@ -168,7 +168,7 @@ def plan_approval(
                 keep = partial(decisions.keep, call, decision, config)
                 yield PlanStep(keep, partial(decisions.arun, keep, config))
             pad.set_first_answer(decision.to_json())
-            return _apply_decision(decision, call, rules, was_asked=True)
+            return _apply_decision(decision, call, rules, by_person=True)
     elif standing := (
         yield PlanStep(
             partial(decisions.find, call, config), partial(decisions.afind, call, config)
@@ -194,20 +194,20 @@ def build_rejected_update(call: ToolCall, approval: ToolApproval) -> Any:
 
 
 def _apply_decision(
-    decision: Decision, call: GuardedCall, rules: Sequence[ApprovalRule], was_asked: bool = False
+    decision: Decision, call: GuardedCall, rules: Sequence[ApprovalRule], by_person: bool = False
 ) -> ApprovalAnswer:
     edited = decision.edited_action
     if edited and judge_call(rules, call.name, edited["args"]) == "deny":
         return ApprovalAnswer("denied")
     outcome: Final = "rejected" if decision.type == "reject" else "allowed"
-    return ApprovalAnswer(outcome, decision, was_asked)
+    return ApprovalAnswer(outcome, decision, by_person)
 
 
 def _build_tool_approval(
     call: EffectCall, answer: ApprovalAnswer, places: Sequence[Any] = ()
 ) -> ToolApproval:
-    told = build_approval_answer("tool", call.tool, answer)
-    return ToolApproval(answer, places, (told,) if told else ())
+    report = build_approval_answer("tool", call.tool, answer)
+    return ToolApproval(answer, places, (report,) if report else ())
 
 
 def _is_not_asked(answer: object) -> bool:
@@ -216,10 +216,10 @@ def _is_not_asked(answer: object) -> bool:
 
 def read_first_answer(answer: object) -> ApprovalAnswer:
     """Return the approval with which a call has begun, from the first answer of its task."""
-    was_asked = not _is_not_asked(answer)
-    given = answer if was_asked or not isinstance(answer, Mapping) else answer.get("decision")
+    by_person = not _is_not_asked(answer)
+    decision = answer if by_person or not isinstance(answer, Mapping) else answer.get("decision")
     try:
-        return ApprovalAnswer("allowed", Decision.from_json(given), was_asked)
+        return ApprovalAnswer("allowed", Decision.from_json(decision), by_person)
     except InvalidSetting:
         # It answers something else, or there is no decision.
         return ApprovalAnswer("allowed")

@@ -95,12 +95,12 @@ def is_async_only(work: Any) -> bool:
     seen: set[int] = set()
     rest = [work]
     while rest:
-        each = rest.pop()
-        if id(each) not in seen:
-            seen.add(id(each))
-            if not _has_sync_form(each):
+        part = rest.pop()
+        if id(part) not in seen:
+            seen.add(id(part))
+            if not _has_sync_form(part):
                 return True
-            rest += _iterate_parts(each)
+            rest += _iterate_parts(part)
     return False
 
 
@@ -131,9 +131,9 @@ def _has_sync_form(work: Any) -> bool:
     if inspect.isroutine(work):
         return not inspect.iscoroutinefunction(inspect.unwrap(work))
     # LangChain's lambdas and LangGraph's nodes have the first two, generators the others.
-    own = getattr(work, "__dict__", {})
+    attributes = getattr(work, "__dict__", {})
     return not any(
-        own.get(sync) is None and own.get(other) is not None
+        attributes.get(sync) is None and attributes.get(other) is not None
         for sync, other in (("func", "afunc"), ("_transform", "_atransform"))
     )
 
@@ -144,7 +144,7 @@ def _iterate_parts(work: Any) -> Iterator[Any]:
         return
     if isinstance(agent := vars(work).get("agent"), Agent):
         # A compiled tree of ours, whose levels are compiled when they are first used.
-        yield from (each for _, each in _iterate_work(agent))
+        yield from (part for _, part in _iterate_work(agent))
     elif isinstance(work, Pregel):
         yield from (node.bound for node in work.nodes.values())
     else:
@@ -156,5 +156,5 @@ def _flatten(value: Any) -> Iterator[Runnable[Any, Any]]:
     if isinstance(value, Runnable):
         yield value
     elif isinstance(value, (list, tuple, Mapping)):
-        for each in value.values() if isinstance(value, Mapping) else value:
-            yield from _flatten(each)
+        for item in value.values() if isinstance(value, Mapping) else value:
+            yield from _flatten(item)

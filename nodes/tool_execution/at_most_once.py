@@ -99,15 +99,15 @@ class _Execution:
                 return refusal.build_update(False)
             prior = self.journaled_call.prior_answers
             pad = Scratchpad(self.config)
-            own = pad.skip_places(range(len(prior)))
+            inner = pad.skip_places(range(len(prior)))
             try:
-                result = yield self._build_run_step(own, lambda _: None)
+                result = yield self._build_run_step(inner, lambda _: None)
             except CallCutShort as error:
                 result = self.journaled_call.build_cut_short_result(error)
             if self.journaled_call.places:
                 self.journaled_call.places.note_answers(len(prior))
-            told = build_unjournaled_answers(call.tool, pad.answers[len(prior) :])
-            return self._mark(result, told=told)
+            answers = build_unjournaled_answers(call.tool, pad.answers[len(prior) :])
+            return self._mark(result, answers=answers)
         begun: CallStart = yield self._step(
             partial(journal.begin, call, self.config, self.journaled_call.prior_answers)
         )
@@ -163,7 +163,7 @@ class _Execution:
                 pad.discard_answers(entry.asked)
             raise pad.build_interrupt(entry.asked or 0, question, build_outcome_schema())
         place = entry.asked or 0
-        told = note_outcome(entry, question, pad.build_interrupt_id(place), outcome)
+        questions = note_outcome(entry, question, pad.build_interrupt_id(place), outcome)
         if isinstance(outcome, RunAgain):
             again = JournalEntry(
                 CallState.STARTED,
@@ -171,7 +171,7 @@ class _Execution:
                 entry.version,
                 answers=pad.answers,
                 ours=(*entry.ours, place),
-                told=told,
+                told=questions,
             )
             entry = yield self._build_note_step(again)
             return (yield from self._plan_run(entry, entry, pad))
@@ -179,7 +179,7 @@ class _Execution:
             result = self.journaled_call.build_reported_result(outcome.result)
         else:
             result = self.journaled_call.build_not_happened_result()
-        result = self._mark(result, replace(entry, told=told))
+        result = self._mark(result, replace(entry, told=questions))
         yield self._build_end_step(entry, result)
         return result
 
@@ -217,12 +217,12 @@ class _Execution:
         return result
 
     def _mark(
-        self, result: Any, entry: JournalEntry | None = None, told: Sequence[UserAnswer] = ()
+        self, result: Any, entry: JournalEntry | None = None, answers: Sequence[UserAnswer] = ()
     ) -> Any:
         """Return the call's update, marked with the report to the superior of its agent."""
         call = self.journaled_call
-        asked = entry.told if entry else ()
-        return mark_user_answers(result, call.call.call_id, (*call.told, *told), asked)
+        questions = entry.told if entry else ()
+        return mark_user_answers(result, call.call.call_id, (*call.told, *answers), questions)
 
     def _record_late_result(self, entry: JournalEntry, pad: Scratchpad, result: Any) -> None:
         """Record the result of a call that ended after its task was cancelled."""
@@ -240,8 +240,8 @@ class _Execution:
     def _build_run_step(self, config: RunnableConfig, late: LateCallback) -> PlanStep:
         work = self.journaled_call
         configurable = {**config["configurable"], IDEMPOTENCY_KEY: work.call.id}
-        own: RunnableConfig = {**config, "configurable": configurable}
-        return PlanStep(partial(work.invoke, own), partial(work.ainvoke, own, late))
+        inner: RunnableConfig = {**config, "configurable": configurable}
+        return PlanStep(partial(work.invoke, inner), partial(work.ainvoke, inner, late))
 
     def _build_note_step(self, entry: JournalEntry) -> PlanStep:
         return self._step(partial(self.journal.note, self.journaled_call.call, entry, self.config))
@@ -258,14 +258,14 @@ def _build_suspended_entry(
     entry: JournalEntry, stop: GraphInterrupt, pad: Scratchpad
 ) -> JournalEntry:
     """Return the journal entry of a call that waits for answers."""
-    asked = stop.args[0] if stop.args else ()
+    interrupts = stop.args[0] if stop.args else ()
     return replace(
         entry,
         state=CallState.SUSPENDED,
         answers=pad.answers,
-        waits_for=tuple(each.id for each in asked),
+        waits_for=tuple(interrupt.id for interrupt in interrupts),
         heard=pad.answer_count,
-        told=note_questions(entry.told, asked),
+        told=note_questions(entry.told, interrupts),
     )
 
 

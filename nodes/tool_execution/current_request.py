@@ -71,8 +71,8 @@ def get_logger() -> logging.LoggerAdapter[logging.Logger]:
         identity = None
     if identity is None:
         raise _no_request("get_logger")
-    own = {"agent_path": PATH_SEPARATOR.join(identity.path), "thread_id": identity.thread_id}
-    return logging.LoggerAdapter(logging.getLogger(".".join((AGENTS, *identity.path))), own)
+    fields = {"agent_path": PATH_SEPARATOR.join(identity.path), "thread_id": identity.thread_id}
+    return logging.LoggerAdapter(logging.getLogger(".".join((AGENTS, *identity.path))), fields)
 
 
 def find_payload(config: Mapping[str, Any], messages: Sequence[BaseMessage]) -> BaseModel | None:

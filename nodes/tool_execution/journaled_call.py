@@ -63,7 +63,7 @@ def find_failure(update: Any) -> Mapping[str, Any] | None:
 def remove_failure(update: Any) -> Any:
     """Return the update of a failed call without what `note_failure` has noted."""
     [answer] = update["messages"]
-    metadata = {key: each for key, each in answer.response_metadata.items() if key != FAILURE_KEY}
+    metadata = {key: value for key, value in answer.response_metadata.items() if key != FAILURE_KEY}
     return {"messages": [answer.model_copy(update={"response_metadata": metadata})]}
 
 
@@ -75,12 +75,12 @@ def rebuild_exception(noted: Mapping[str, Any]) -> Exception:
     """
     module, _, name = str(noted.get("class")).partition(":")
     text = str(noted.get("text", ""))
-    found: Any = builtins if module == "builtins" else sys.modules.get(module)
+    kind: Any = builtins if module == "builtins" else sys.modules.get(module)
     for part in name.split("."):
-        found = getattr(found, "__dict__", {}).get(part)
-    if isinstance(found, type) and issubclass(found, Exception):
+        kind = getattr(kind, "__dict__", {}).get(part)
+    if isinstance(kind, type) and issubclass(kind, Exception):
         with suppress(Exception):  # it may need more to be made
-            error: Exception = found.__new__(found, text)
+            error: Exception = kind.__new__(kind, text)
             error.args = (text,)
             return error
     return RuntimeError(f"{name}: {text}")
@@ -108,8 +108,8 @@ class DetachedCall:
         with self._lock:
             self._is_detached = True
             came = list(self._results)
-        for each in came:
-            self._on_late_result(each)
+        for result in came:
+            self._on_late_result(result)
 
     async def ainvoke(self, tool: BaseTool, input: Any, config: RunnableConfig | None) -> Any:
         """Run the tool in a thread, as LangChain would."""
@@ -210,15 +210,15 @@ class JournaledCall:
     async def ainvoke(self, config: RunnableConfig, on_late_result: LateCallback) -> Any:
         """Async version of `invoke`."""
         detached: DetachedCall | None = None
-        own: RunnableConfig = config
+        inner: RunnableConfig = config
         if self.is_threaded:
             # The call may be cancelled and go on in its thread, whose result comes late.
             detached = DetachedCall(
                 lambda late: on_late_result(self._convert_late_result(late, config))
             )
-            own = with_context(config, get_context(config)._replace(detached_call=detached))
+            inner = with_context(config, get_context(config)._replace(detached_call=detached))
         try:
-            work = partial(self.tools.ainvoke, self._input, own, **self.kwargs)
+            work = partial(self.tools.ainvoke, self._input, inner, **self.kwargs)
             done = await _await_tool(work)
             return self._accept(done, config)
         except CancelledError:
@@ -364,9 +364,9 @@ class JournaledCall:
         return {"messages": [answer]}
 
     def _build_message(self, text: str, status: Any) -> ToolMessage:
-        given = self.tool_call
+        call = self.tool_call
         text = f"{text}\n{self._build_note()}" if self.is_edited else text
-        return ToolMessage(text, tool_call_id=given["id"], name=given["name"], status=status)
+        return ToolMessage(text, tool_call_id=call["id"], name=call["name"], status=status)
 
 
 async def _await_tool(work: Callable[[], Awaitable[Any]]) -> Any:
@@ -409,7 +409,7 @@ def change_answer(
 ) -> Any:
     """Return the update of a call with its answer changed."""
     if isinstance(outcome, list):
-        return [change_answer(each, call_id, change) for each in outcome]
+        return [change_answer(item, call_id, change) for item in outcome]
     if isinstance(outcome, Mapping) and "messages" in outcome:
         return {**outcome, "messages": change_answer(outcome["messages"], call_id, change)}
     if isinstance(outcome, Command):
@@ -427,11 +427,11 @@ def build_journal_call(
     nature: EffectKind,
 ) -> EffectCall:
     """Return the journal's description of the call that a LangGraph task executes."""
-    given, metadata = config["configurable"], config.get("metadata") or {}
+    configurable, metadata = config["configurable"], config.get("metadata") or {}
     # The namespace of a task ends with its node and its id.
-    task_id = str(given.get("checkpoint_ns", "")).rpartition(":")[2]
+    task_id = str(configurable.get("checkpoint_ns", "")).rpartition(":")[2]
     path = str(metadata.get("agent_path", ""))
-    thread_id = str(given.get("thread_id", ""))
+    thread_id = str(configurable.get("thread_id", ""))
     request_id = str(metadata.get("request_id", ""))
     return EffectCall(thread_id, task_id, call_id, tool, path, arguments, nature, request_id)
 
@@ -475,11 +475,11 @@ def sanitize_output(outcome: Any, config: Mapping[str, Any], *, was_recorded: bo
             if text != outcome.text:
                 outcome = outcome.model_copy(update={"content": text})
         if not (was_recorded or OWN_KEYS.isdisjoint(outcome.response_metadata)):
-            own = strip_own_metadata(outcome)
-            outcome = outcome.model_copy(update={"response_metadata": own})
+            metadata = strip_own_metadata(outcome)
+            outcome = outcome.model_copy(update={"response_metadata": metadata})
         return accept_message(outcome, config)
     if isinstance(outcome, list):
-        return [sanitize_output(each, config, was_recorded=was_recorded) for each in outcome]
+        return [sanitize_output(item, config, was_recorded=was_recorded) for item in outcome]
     if isinstance(outcome, Mapping):
         return {
             key: sanitize_output(value, config, was_recorded=was_recorded)
@@ -489,8 +489,8 @@ def sanitize_output(outcome: Any, config: Mapping[str, Any], *, was_recorded: bo
     if isinstance(outcome, Command):
         if outcome.graph or outcome.goto or not isinstance(outcome.update, Mapping):
             raise _refuse_command(outcome)
-        known = list_state_keys(config)
-        if known and (unknown := outcome.update.keys() - known):
+        keys = list_state_keys(config)
+        if keys and (unknown := outcome.update.keys() - keys):
             raise _refuse_update(unknown)
         update = sanitize_output(outcome.update, config, was_recorded=was_recorded)
         return replace(outcome, update=update)
@@ -499,9 +499,9 @@ def sanitize_output(outcome: Any, config: Mapping[str, Any], *, was_recorded: bo
 
 def _refuse_update(keys: Iterable[Any]) -> ToolException:
     """Return the error of a tool whose command updates keys that are not in its agent's state."""
-    given = ", ".join(sorted(map(shorten_repr, keys)))
+    names = ", ".join(sorted(map(shorten_repr, keys)))
     return ToolException(
-        f"the tool has run, and its result is lost: its Command updates {given}, which the state "
+        f"the tool has run, and its result is lost: its Command updates {names}, which the state "
         "of its agent does not have; return what the model is to know in a ToolMessage, and keep "
         "the rest in the store"
     )
@@ -512,13 +512,13 @@ def _refuse_command(command: Command[Any]) -> ToolException:
 
     It would lead past the steps of a level, and out of a root's into no graph at all.
     """
-    given = ", ".join(
+    shown = ", ".join(
         f"{name}={shorten_repr(value)}"
         for name, value in (("graph", command.graph), ("goto", command.goto))
         if value
     )
     return ToolException(
-        f"the tool has run, and its result is lost: it returned Command({given or 'no update'}), "
+        f"the tool has run, and its result is lost: it returned Command({shown or 'no update'}), "
         "and a tool can only update the messages of its agent; return a text, or "
         'Command(update={"messages": […]}) with a ToolMessage for the call'
     )

@@ -70,13 +70,13 @@ class Scratchpad:
     """
 
     def __init__(self, config: RunnableConfig) -> None:
-        given = config["configurable"]
+        configurable = config["configurable"]
         self._first = get_context(config).first_place
         self._config = config
-        self._pad = given[SCRATCHPAD_KEY]
-        self._send = given[SEND_KEY]
-        self._namespace = str(given["checkpoint_ns"])
-        self._by_id = given.get(RESUME_MAP_KEY) or {}
+        self._pad = configurable[SCRATCHPAD_KEY]
+        self._send = configurable[SEND_KEY]
+        self._namespace = str(configurable["checkpoint_ns"])
+        self._by_id = configurable.get(RESUME_MAP_KEY) or {}
 
     @property
     def answer_count(self) -> int:
@@ -98,7 +98,7 @@ class Scratchpad:
 
         Any answer in the tree runs every other waiting call again, up to its question.
         """
-        answered = any(each in self._by_id for each in entry.waits_for)
+        answered = any(question_id in self._by_id for question_id in entry.waits_for)
         if answered or self.answer_count > entry.heard or self._peek_unaddressed() is not MISSING:
             return True
         # An answer that a crash undid may have been given again, with another value.
@@ -108,11 +108,11 @@ class Scratchpad:
         """Return the answers with which a suspended call goes on."""
         loose = self._peek_unaddressed()
         # It may be for a graph that the tool runs, which has a scratchpad of its own.
-        own = (
+        is_ours = (
             self.answer_count == entry.heard
             and self.build_interrupt_id(entry.heard) in entry.waits_for
         )
-        return (*self.answers, loose) if own and loose is not MISSING else self.answers
+        return (*self.answers, loose) if is_ours and loose is not MISSING else self.answers
 
     def find_inner_answer(self, question: CallQuestion) -> Any:
         """Return the answer to a question of a graph that the tool runs, or `MISSING`."""
@@ -174,8 +174,8 @@ class Scratchpad:
 
     def _peek_unaddressed(self) -> Any:
         """Return an answer without the id of its question, or `MISSING`."""
-        found = self._pad.get_null_resume(False)
-        return MISSING if found is None else found
+        answer = self._pad.get_null_resume(False)
+        return MISSING if answer is None else answer
 
     def build_interrupt_id(self, place: int) -> str:
         """Return the id of the question of the task at a place."""

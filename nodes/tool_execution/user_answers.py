@@ -46,12 +46,16 @@ from echelons.text.input_limits import shorten_repr
 
 
 def note_questions(
-    told: Iterable[CallQuestion], asked: Iterable[Interrupt]
+    earlier: Iterable[CallQuestion], interrupts: Iterable[Interrupt]
 ) -> tuple[CallQuestion, ...]:
     """Return the questions of a call that is suspended: those answered, and those it waits for."""
-    waiting = [_describe_interrupt(each) for each in asked if not is_pause(each.value)]
-    ids = {each.id for each in waiting}
-    answered = [each for each in told if each.answer is not None and each.id not in ids]
+    waiting = [
+        _describe_interrupt(interrupt) for interrupt in interrupts if not is_pause(interrupt.value)
+    ]
+    ids = {question.id for question in waiting}
+    answered = [
+        question for question in earlier if question.answer is not None and question.id not in ids
+    ]
     return (*answered, *waiting)[-MAX_SHOWN:]
 
 
@@ -59,16 +63,18 @@ def note_answers(
     entry: JournalEntry, pad: Scratchpad, answers: Sequence[Any]
 ) -> tuple[CallQuestion, ...]:
     """Return the questions of a suspended call that goes on with some answers."""
-    found = {
+    by_id = {
         pad.build_interrupt_id(place): answer
         for place, answer in enumerate(answers)
         if place not in entry.ours
     }
     return tuple(
-        each if answer is MISSING else replace(each, answer=_format_answer(answer, each.is_review))
-        for each in entry.told
-        for answer in [found.get(each.id, MISSING)]
-        for answer in [pad.find_inner_answer(each) if answer is MISSING else answer]
+        question
+        if answer is MISSING
+        else replace(question, answer=_format_answer(answer, question.is_review))
+        for question in entry.told
+        for answer in [by_id.get(question.id, MISSING)]
+        for answer in [pad.find_inner_answer(question) if answer is MISSING else answer]
     )
 
 
@@ -76,20 +82,20 @@ def note_outcome(
     entry: JournalEntry, question: OutcomeUnknown, id: str, outcome: CallOutcome
 ) -> tuple[CallQuestion, ...]:
     """Return the questions of a call with the one whether it has happened, and its answer."""
-    said = f"{outcome.outcome}: {outcome.result}" if isinstance(outcome, Happened) else None
-    answer = shorten_user_text(said or outcome.outcome)
-    asked = CallQuestion(id, shorten_user_text(question["question"]), answer)
-    return (*entry.told, asked)[-MAX_SHOWN:]
+    report = f"{outcome.outcome}: {outcome.result}" if isinstance(outcome, Happened) else None
+    answer = shorten_user_text(report or outcome.outcome)
+    answered = CallQuestion(id, shorten_user_text(question["question"]), answer)
+    return (*entry.told, answered)[-MAX_SHOWN:]
 
 
 def mark_user_answers(
     outcome: Any,
     call_id: str | None,
-    told: Iterable[UserAnswer] = (),
+    answers: Iterable[UserAnswer] = (),
     questions: Iterable[CallQuestion] = (),
 ) -> Any:
     """Return the update of a call, its answer marked with the report to the superior."""
-    marks = list_user_answers(told, questions)
+    marks = list_user_answers(answers, questions)
     if not marks:
         return outcome
 
@@ -101,18 +107,18 @@ def mark_user_answers(
 
 
 def list_user_answers(
-    told: Iterable[UserAnswer], questions: Iterable[CallQuestion]
+    answers: Iterable[UserAnswer], questions: Iterable[CallQuestion]
 ) -> list[dict[str, Any]]:
     """Return the marks of an answer: the report to its superior, as JSON."""
-    asked = [
-        *told,
+    reported = [
+        *answers,
         *(
             UserAnswer(question=question.text, answer=question.answer)
             for question in questions
             if question.answer is not None
         ),
     ]
-    return [each.stored() for each in asked[-MAX_SHOWN:]]
+    return [answer.stored() for answer in reported[-MAX_SHOWN:]]
 
 
 def build_unjournaled_answers(tool: str, answers: Iterable[Any]) -> list[UserAnswer]:
@@ -129,8 +135,8 @@ def _describe_interrupt(interrupt: Interrupt) -> CallQuestion:
         text = f"May {tools} run?"
     elif is_outcome_question(value):
         text = str(value["question"])
-    elif asked := read_question_value(value):
-        text = asked.text
+    elif question := read_question_value(value):
+        text = question.text
     else:
         text = _format_value(value)
     text = shorten_user_text(sanitize_value(text))
@@ -195,17 +201,17 @@ class ToldRun(Node):
         return await arun_plan_steps(plan)
 
     def _build_step(
-        self, given: Any, config: RunnableConfig | None, kwargs: dict[str, Any]
+        self, state: Any, config: RunnableConfig | None, kwargs: dict[str, Any]
     ) -> PlanStep:
         node, around = self._node, config or {}
 
         def run() -> Any:
             with InnerCalls(around):
-                return node.invoke(given, config, **kwargs)
+                return node.invoke(state, config, **kwargs)
 
         async def arun() -> Any:
             with InnerCalls(around):
-                return await node.ainvoke(given, config, **kwargs)
+                return await node.ainvoke(state, config, **kwargs)
 
         return PlanStep(run, arun)
 
@@ -217,23 +223,25 @@ class ToldRun(Node):
         if keeps and config["configurable"].get(RESUMING_KEY):
             entry = yield step(partial(journal.find, call, config))
         if entry and entry.state is not CallState.DONE:
-            told = note_answers(entry, pad, pad.answers)
-            if told != entry.told:
+            questions = note_answers(entry, pad, pad.answers)
+            if questions != entry.told:
                 # Before it goes on: the answers are known now alone.
-                now = replace(entry, at="", told=told)
+                now = replace(entry, at="", told=questions)
                 entry = yield step(partial(journal.note, call, now, config))
         try:
             update = yield run
         except GraphInterrupt as stop:
-            told = note_questions(entry.told if entry else (), stop.args[0] if stop.args else ())
-            if keeps and told and (entry is None or told != entry.told):
-                yield from self._suspend(call, entry, told, config)
+            questions = note_questions(
+                entry.told if entry else (), stop.args[0] if stop.args else ()
+            )
+            if keeps and questions and (entry is None or questions != entry.told):
+                yield from self._suspend(call, entry, questions, config)
             raise
         if entry and entry.state is CallState.DONE:
             # Death has undone the step that was marked with them.
             return _mark(update, entry.result)
-        told_unkept = [] if keeps else build_unjournaled_answers(self._member, pad.answers)
-        marks = list_user_answers(told_unkept, entry.told if entry else ())
+        unjournaled = [] if keeps else build_unjournaled_answers(self._member, pad.answers)
+        marks = list_user_answers(unjournaled, entry.told if entry else ())
         if entry:
             yield step(partial(journal.end, call, entry, marks, config))
         return _mark(update, marks)
@@ -242,7 +250,7 @@ class ToldRun(Node):
         self,
         call: EffectCall,
         entry: JournalEntry | None,
-        told: tuple[CallQuestion, ...],
+        questions: tuple[CallQuestion, ...],
         config: RunnableConfig,
     ) -> Generator[PlanStep, Any, None]:
         """Keep the questions of a run that waits, unless its agent was dismissed meanwhile."""
@@ -253,7 +261,7 @@ class ToldRun(Node):
             if begun.halt:
                 return
             entry = begun.entry
-        now = replace(entry, state=CallState.SUSPENDED, at="", told=told)
+        now = replace(entry, state=CallState.SUSPENDED, at="", told=questions)
         yield self._build_journal_step(partial(self._journal.note, call, now, config), config)
 
     def _build_journal_step(self, work: Any, config: RunnableConfig) -> PlanStep:
