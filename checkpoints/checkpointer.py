@@ -8,9 +8,10 @@ it to another thread.
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime
 from functools import partial
@@ -68,6 +69,7 @@ from echelons.checkpoints.storage.rows import (
     SELECT_AGENT_TIMES,
     SELECT_CALL_ROWS,
     SELECT_ROOT_CHECKPOINTS,
+    SELECT_SHARING_ROOTS,
     CallRow,
     CheckpointRow,
     ParentMap,
@@ -429,6 +431,12 @@ class SqliteCheckpointer(AsyncMethods, Backups):
     async def aread_agent_threads(self, thread_id: str) -> dict[str, AgentThread]:
         """Async version of `read_agent_threads`."""
         return await self._run(self.read_agent_threads, thread_id)
+
+    def list_sharing_roots(self, thread_ids: Collection[str]) -> list[str]:
+        """Return the roots' threads in which some agents' threads stand: copies have the same."""
+        names = json.dumps(sorted(thread_ids))
+        with self._hold_for_reading() as cursor:
+            return [root for (root,) in cursor.execute(SELECT_SHARING_ROOTS, (names,))]
 
     def read_call_rows(self, thread_id: str | None) -> list[CallRow]:
         """Return the replies of models and the calls of tools of a root's thread, or of all.

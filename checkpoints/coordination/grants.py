@@ -85,6 +85,7 @@ class ChargeRecord:
     cached_tokens: int = 0  # tokens of those read that its provider had in its cache
     thread_id: str = ""  # LangGraph's id of the thread, for SQL
     reply_id: str = ""  # id of the reply, if that may stand in a thread and is not to count again
+    inherited: bool = False  # whether it was copied with the thread, in which it was made first
 
     @property
     def amounts(self) -> dict[Unit, Amount]:
@@ -120,12 +121,16 @@ class ChargeRecord:
             kept["currency"] = self.currency
         if self.reply_id:
             kept["reply_id"] = self.reply_id
+        if self.inherited:
+            kept["inherited"] = True
         return kept
 
 
 GRANT: Final = Records[GrantRecord]("grant", GrantRecord, raw=2, names_thread=True)
 """What a request may spend, by the turn and the id of the grant."""
-CHARGE: Final = Records[ChargeRecord]("charge", ChargeRecord, raw=2, names_thread=True)
+CHARGE: Final = Records[ChargeRecord](
+    "charge", ChargeRecord, raw=2, names_thread=True, marks_copies=True
+)
 """What a call of a model or a tool is charged, by the turn and the call."""
 
 

@@ -168,6 +168,7 @@ class Records(RecordKind[T]):
         to_json: Callable[[T], Json] | None = None,
         is_copied: bool = True,
         names_thread: bool = False,
+        marks_copies: bool = False,
     ) -> None:
         super().__init__(name, shape)
         # Where a record has the checkpoint after which it was written.
@@ -178,6 +179,8 @@ class Records(RecordKind[T]):
         self.is_copied = is_copied
         # Whether a record has `thread_id` and `agent_thread_id`, for SQL.
         self.names_thread = names_thread
+        # Whether a record has `inherited`, which is true in a copy of the thread.
+        self.marks_copies = marks_copies
         # Makes one of two records that pruning gives the same key.
         self._merge = merge
         # Is called after pruning has deleted a record that no branch sees.

@@ -117,7 +117,7 @@ def copy_thread_rows(
     The root's id is replaced in all columns. Subordinates' threads keep their ids, because their
     superiors' messages name them, and the copy has no name.
     """
-    for statement in (_COPY_CHECKPOINTS, _COPY_WRITES, _COPY_EVENTS):
+    for statement in (_COPY_CHECKPOINTS, _COPY_WRITES, _COPY_EVENTS, _MARK_CALLS):
         cursor.execute(statement, {"source": source, "target": target})
     cursor.execute(
         "INSERT INTO ledger_values (key, version, at, value)"
@@ -133,6 +133,8 @@ def copy_thread_rows(
             cursor.execute(
                 _RENAME_THREAD, {"source": source, "target": target, "first": first, "end": end}
             )
+        if kind.marks_copies:
+            cursor.execute(_MARK_COPIES, (first, end))
 
 
 def _get_key_range(thread_id: str, *parts: str) -> tuple[str, str]:
@@ -182,6 +184,14 @@ SELECT
     key, data
 FROM events WHERE thread_id = :source ORDER BY id
 """  # noqa: S608
+_MARK_CALLS = """
+INSERT INTO inherited_calls
+SELECT id FROM events WHERE thread_id = :target AND kind IN ('message', 'tool_call')
+"""
+_MARK_COPIES = """
+UPDATE ledger_values SET value = json_set(value, '$.inherited', json('true'))
+WHERE key >= ? AND key < ? AND json_valid(value)
+"""
 
 
 T = TypeVar("T")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain
 from typing import Any, NamedTuple, cast
 
@@ -319,6 +320,13 @@ def load_agent_threads(
     }
 
 
+SELECT_SHARING_ROOTS = """
+SELECT DISTINCT thread_id FROM checkpoints
+WHERE json_extract(CAST(metadata AS TEXT), '$.agent_thread_id') IN (SELECT value FROM json_each(?))
+ORDER BY thread_id
+"""
+"""Selects the roots' threads in which some agents' threads stand."""
+
 _FIELDS = (
     "$.usage.input_tokens",
     "$.usage.output_tokens",
@@ -335,7 +343,8 @@ _EXTRACTED_USAGE = ", ".join(
 # whose model reports none has `null`; SQLite's `json_type` distinguishes them.
 SELECT_CALL_ROWS = f"""
 SELECT id, thread_id, checkpoint_ns, checkpoint_id, agent_thread_id, agent_path, at, key, kind,
-    iif(json_valid(data), json_type(data, '$.usage'), 'damaged') AS held, {_EXTRACTED_USAGE}
+    iif(json_valid(data), json_type(data, '$.usage'), 'damaged') AS held, {_EXTRACTED_USAGE},
+    id IN (SELECT event_id FROM inherited_calls)
 FROM events
 WHERE kind IN ('message', 'tool_call') AND (?1 IS NULL OR thread_id = ?1)
     AND (kind = 'tool_call' OR held IS NOT NULL)
@@ -377,7 +386,7 @@ def load_call_rows(rows: Iterable[tuple[Any, ...]]) -> Iterator[CallRow]:
     Raises:
         CheckpointTampered: A row is not valid.
     """
-    for number, *texts, kind, held, read, written, cached, model, tool, is_built_in in rows:
+    for number, *texts, kind, held, read, written, cached, model, tool, is_built_in, copied in rows:
         where = f"event {number}"
         if not {str}.issuperset(map(type, texts)) or held == "damaged":
             raise CheckpointTampered(where, "it is no event of a thread")
@@ -398,6 +407,8 @@ def load_call_rows(rows: Iterable[tuple[Any, ...]]) -> Iterator[CallRow]:
             call = StoredCall(
                 "model", "reported", thread_id, agent_thread_id, path, at, str(model or ""), *tokens
             )
+        if copied:
+            call = replace(call, inherited=True)
         yield CallRow(call, namespace, checkpoint_id, key)
 
 
@@ -411,4 +422,4 @@ def build_call_row(
     held, details = "object" if usage else "null", usage.get("input_token_details") or {}
     tokens = usage.get("input_tokens"), usage.get("output_tokens"), details.get("cache_read")
     names = event.data.get("model"), event.data.get("intent"), event.data.get("is_built_in")
-    return (number, *location, at, event.key, event.kind, held, *tokens, *names)
+    return (number, *location, at, event.key, event.kind, held, *tokens, *names, False)

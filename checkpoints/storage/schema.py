@@ -473,6 +473,25 @@ NOTED_CALLS = "DROP VIEW IF EXISTS usage;" + (
 )
 """The view `usage`, in which a reply that was noted when its call ended counts once."""
 
+# A column of `events` would make SQLite read the whole schema again, for each new database. The
+# numbers of deleted rows are used again, so a mark goes with its event.
+INHERITED_CALLS = """
+CREATE TABLE IF NOT EXISTS inherited_calls (event_id INTEGER PRIMARY KEY);
+CREATE TRIGGER IF NOT EXISTS forget_inherited_call AFTER DELETE ON events BEGIN
+    DELETE FROM inherited_calls WHERE event_id = OLD.id;
+END;
+""" + NOTED_CALLS.replace(  # noqa: S608
+    "WHERE iif(kind = 'tool',",
+    "WHERE id NOT IN (SELECT event_id FROM inherited_calls) AND iif(kind = 'tool',",
+).replace(
+    "AS reply_id\n",
+    "AS reply_id,\n        coalesce(json_extract(record, '$.inherited'), 0) AS inherited\n",
+).replace(
+    "FROM charges WHERE kind <> 'tool' OR",
+    "FROM charges WHERE NOT inherited AND (kind <> 'tool' OR",
+).replace("('lost', 'damaged');", "('lost', 'damaged'));")
+"""The calls that a copied thread got with its copy, which the view `usage` leaves out."""
+
 
 # Databases from before the steps were counted have all of step 1, so it must be idempotent.
 MIGRATION_STEPS = (
@@ -491,6 +510,7 @@ MIGRATION_STEPS = (
     USAGE_VIEWS,
     NOTED_CALLS,
     DELEGATIONS_WITH_ENDS,
+    INHERITED_CALLS,
 )
 
 # Not `PRAGMA user_version`: an app may use that number for its own tables in the same file.

@@ -237,6 +237,7 @@ def _build_charged_call(
         charged_tokens=max(charge.tokens - charge.input_tokens - charge.output_tokens, 0),
         money=Decimal(charged["money"]) if charged else None,
         currency=charge.currency,
+        inherited=charge.inherited,
     )
 
 

@@ -5,8 +5,8 @@ Only `run` and `serve-mcp` create a database; the other commands refuse one that
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
@@ -19,8 +19,15 @@ from echelons.checkpoints.default_path import (
     make_database_folder,
 )
 from echelons.cli.command import ThreadOptions
-from echelons.cli.output import print_remark
-from echelons.errors import StorageError, ThreadNotFound, no_open_thread, thread_not_named
+from echelons.cli.output import build_command_line, print_remark
+from echelons.errors import (
+    StorageError,
+    ThreadNotFound,
+    UnknownPath,
+    no_open_thread,
+    thread_ambiguous,
+    thread_not_named,
+)
 from echelons.identity.lineage import derive_root_thread_id
 
 if TYPE_CHECKING:
@@ -131,6 +138,44 @@ def open_thread(place: ThreadOptions, *, quietly: bool) -> Iterator[OpenThread]:
     """Open the named root thread, else the latest."""
     with open_database(place.db) as saver:
         yield OpenThread(saver, choose_shown_root(saver, place.thread, quietly=quietly))
+
+
+@contextmanager
+def open_agent_thread(
+    place: ThreadOptions, agent: str, command: Sequence[str], *, quietly: bool
+) -> Iterator[OpenThread]:
+    """Open the named root thread, else the latest, in which a command is for an agent.
+
+    Raises:
+        ThreadError: None is named, and the agent's own thread is in several: some are copies.
+    """
+    from echelons.checkpoints.threads.agent_states import read_registry
+
+    with open_thread(place, quietly=quietly) as thread:
+        if place.thread is None and agent != thread.root.agent:
+            registry = thread.run(read_registry(thread.id, {}))
+            with suppress(UnknownPath):  # it has not begun, so it is in no copy
+                threads = thread.saver.list_sharing_roots(registry.get(agent).thread_ids)
+                refuse_copies(f"agent {agent!r}", thread.saver, threads, command, place.db)
+        yield thread
+
+
+def refuse_copies(
+    what: str,
+    saver: SqliteCheckpointer,
+    thread_ids: Collection[str],
+    command: Sequence[str],
+    db: Path | None,
+) -> None:
+    """Refuse a command without a thread for something that is in several.
+
+    Raises:
+        ThreadError: It is; with the command for each.
+    """
+    if len(thread_ids) > 1:
+        labels = [root_label(root) for root in list_roots(saver) if root.id in thread_ids]
+        commands = [build_command_line(*command, "--thread", label, db=db) for label in labels]
+        raise thread_ambiguous(what, commands)
 
 
 @contextmanager

@@ -326,6 +326,22 @@ def thread_not_named(known: Sequence[str]) -> ThreadError:
     )
 
 
+def thread_ambiguous(what: str, commands: Sequence[str]) -> ThreadError:
+    """Return the error of something that stands in a thread and in its copies.
+
+    Args:
+        what: What was named.
+        commands: The command for it of each of the threads.
+    """
+    return ThreadError(
+        "{what} is in several threads, one of which is a copy; nothing was changed. Name the one "
+        f"that is meant: {'; or '.join(commands)}",
+        code="thread_ambiguous",
+        what=what,
+        commands=tuple(commands),
+    )
+
+
 def no_open_thread(database: str, state: str) -> ThreadError:
     """Return the error of a database in which no thread is in a state."""
     return ThreadError(

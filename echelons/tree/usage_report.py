@@ -41,6 +41,7 @@ class StoredCall:
         charged_tokens: Tokens that were charged, and that no model has reported.
         money: The charge; `None` if no price was known then.
         currency: That of the money.
+        inherited: Whether it came with the copy of a thread, in which it was made.
     """
 
     kind: Literal["model", "tool"]
@@ -56,6 +57,7 @@ class StoredCall:
     charged_tokens: int = 0
     money: Decimal | None = None
     currency: str = ""
+    inherited: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +170,10 @@ _COUNTS = tuple(name for name in UsageTotals.__dataclass_fields__ if name != "co
 class UsageReport:
     """The usage of agents: calls of models and tools, and grants.
 
+    A copied thread has the calls of its original as `inherited` ones. They count against its
+    limits and grants, but in no sum, except for `inherited`: so the sums of several threads have
+    each call once.
+
     Attributes:
         calls: The stored calls, oldest first for each thread.
         grants: The grants by id and unit, superiors first.
@@ -180,8 +186,13 @@ class UsageReport:
 
     @property
     def total(self) -> UsageTotals:
-        """The sum of all."""
+        """The sum of all, without inherited ones."""
         return self._sum(lambda _: "").get("", UsageTotals())
+
+    @property
+    def inherited(self) -> UsageTotals:
+        """The sum of the calls that came with the copy of a thread."""
+        return self._sum(lambda _: "", inherited=True).get("", UsageTotals())
 
     @property
     def currency(self) -> str:
@@ -238,11 +249,13 @@ class UsageReport:
             raise UnknownPath(path, sorted({*known, *paths}))
         return replace(self, calls=calls, grants=grants)
 
-    def _sum(self, key: Callable[[StoredCall], str | None]) -> dict[str, UsageTotals]:
+    def _sum(
+        self, key: Callable[[StoredCall], str | None], *, inherited: bool = False
+    ) -> dict[str, UsageTotals]:
         """Return the sums by a key, in its order; in one pass."""
         currency, sums = self.currency, dict[str, _Sum]()
         for call in self.calls:
-            if (group := key(call)) is not None:
+            if call.inherited == inherited and (group := key(call)) is not None:
                 cost = self._find_cost(call, currency) if call.kind == "model" else None
                 sums.setdefault(group, _Sum()).add(call, cost)
         return {group: sums[group].get_totals() for group in sorted(sums)}

@@ -15,7 +15,7 @@ day and without the session's metadata.
 `step_N.db` is a database of each step of the schema, `migrations.MIGRATION_STEPS`, written by the
 script `drivers/schema_steps.py` with the code of these commits: 1 by a0cb0da, 2 by 02c98db, 3 by
 f78a464 (`step_3_without_journal.db` by 385ab98, as the effect journal came between), 4 by b926a22,
-5 by 64cc5b1, 6 by c9fab48, and 7 to 13 each by the commit that made it. From step 10 on there are
+5 by 64cc5b1, 6 by c9fab48, and 7 to 14 each by the commit that made it. From step 10 on there are
 agents that were made at run time. Steps 1 and 2 and the
 earlier one of step 3 know no pause. CONTRIBUTING says when there is to be another.
 

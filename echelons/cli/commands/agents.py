@@ -370,6 +370,7 @@ def usage(  # noqa: PLR0913  its options
                 "thread": root and database.root_label(root),
                 "currency": report.currency,
                 "total": report.total.to_json(),
+                "inherited": report.inherited.to_json(),
                 "by": group,
                 "groups": [{by: name, **sums.to_json()} for name, sums in groups.items()],
                 "unpriced_models": report.unpriced_models,
@@ -380,6 +381,11 @@ def usage(  # noqa: PLR0913  its options
         output.print_remark("nothing was used yet")
     else:
         _print_usage(report, groups, group)
+    if not how.json and (calls := report.inherited.model_calls):
+        tokens = output.format_number(report.inherited.tokens)
+        output.print_remark(
+            f"without what came with the copy: {calls} model calls, {tokens} tokens"
+        )
 
 
 def _load_stored_prices(root: RootThread) -> Prices | None:

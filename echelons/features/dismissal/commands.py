@@ -63,7 +63,8 @@ def dismiss(  # noqa: PLR0913  its options
     from echelons.features.workspace.feature import add_changes
     from echelons.tree.agent_registry import AgentKind, AgentState
 
-    with database.open_thread(place, quietly=how.json) as thread:
+    command = ("dismiss", agent, *(["--graceful"] if graceful else []))
+    with database.open_agent_thread(place, agent, command, quietly=how.json) as thread:
         kinds = dict[str, AgentKind]()
         try:
             subtree = thread.run(read_registry(thread.id, kinds)).subtree(agent)

@@ -74,7 +74,8 @@ def _send_mail(
     from echelons.cli.team_loader import list_agent_paths
 
     words = read_text(text)
-    with database.open_thread(place, quietly=how.json) as thread:
+    command = ("steer" if kind == "intervention" else "message", path, text)
+    with database.open_agent_thread(place, path, command, quietly=how.json) as thread:
         try:
             sent_to = thread.run(post_mail(thread.id, path, words, kind=kind))
         except UnknownPath:

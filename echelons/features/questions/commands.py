@@ -202,7 +202,6 @@ def answer(  # noqa: PLR0913  its options
 
     with database.open_database(place.db) as saver:
         statuses = database.list_statuses(saver, place.thread)
-        roots = {question.id: status.root for status in statuses for question in status.questions}
         questions = [question for status in statuses for question in status.questions]
         try:
             path = str(database.resolve_path(place.db))
@@ -211,6 +210,16 @@ def answer(  # noqa: PLR0913  its options
             if error.code == "unknown_question":
                 _explain_closed_question(saver, statuses, error.id)
             raise
+        asking = {
+            status.root.id: status.root
+            for status in statuses
+            if any(pending.id == question.id for pending in status.questions)
+        }
+        options = {"--result": result, "--message": message, "--by": by, "--team": remaking.team}
+        given = [part for name, text in options.items() if text for part in (name, text)]
+        line = ("answer", question.id, words, *(["--json-value"] if json_value else []), *given)
+        database.refuse_copies(f"question {question.id}", saver, asking.keys(), line, place.db)
+        [root] = asking.values()
     value = _build_value(question, words, json_value, result, message)
 
     async def send_answer(session: Session) -> AsyncRun:
@@ -222,7 +231,7 @@ def answer(  # noqa: PLR0913  its options
             hint = "if it is meant as JSON, add --json-value"
             raise WrongAnswer(error.id, error.value, f"{error.why} ({hint})") from error
 
-    return run_stored_turn(roots[question.id], send_answer, place, remaking, how)
+    return run_stored_turn(root, send_answer, place, remaking, how)
 
 
 def _match_answer(
@@ -249,7 +258,7 @@ def _match_answer(
         return questions[0], first
     if first in pending:
         return pending[first], second
-    matches = [question for question in questions if question.id.startswith(first)]
+    matches = [question for id_, question in pending.items() if id_.startswith(first)]
     if len(matches) != 1 or len(first) < SHORTEST_PREFIX:
         raise unknown_question(first, list(pending))
     return matches[0], second

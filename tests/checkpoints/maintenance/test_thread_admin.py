@@ -15,12 +15,12 @@ from langgraph.graph import START, StateGraph
 from langgraph.types import interrupt
 from typing_extensions import TypedDict
 
-from echelons import Agent, Session
+from echelons import Agent, Budget, Session
 from echelons.checkpoints.checkpointer import SqliteCheckpointer
 from echelons.checkpoints.ledger import build_key
 from echelons.checkpoints.threads.store import ThreadStore
 from echelons.identity.lineage import derive_root_thread_id
-from echelons.testing import Call, ScriptedModel, delegate
+from echelons.testing import Call, Reply, ScriptedModel, delegate
 from tests.error_codes import raises_code
 
 TABLES = ("checkpoints", "writes", "events")
@@ -184,6 +184,37 @@ def test_a_question_is_answered_in_the_copy_and_stays_open_in_the_source(
     [question] = copy.inbox()
     assert copy.answer(question.id, "yes").result().finished
     assert [each.value for each in session.inbox()] == ["north?"]
+
+
+@pytest.mark.parametrize("budget", [None, Budget(tokens=1000)])
+def test_inherited_calls_count_in_no_sum(saver: SqliteCheckpointer, budget: Budget | None) -> None:
+    replies = [Reply("", [Call("ask", {"question": "north?"})], usage=(40, 10))]
+    model = ScriptedModel([*replies, Reply("done", usage=(30, 5))])
+    tree = Agent("head", model=model, tools=[ask])
+    source = Session(tree, saver, thread="trip")
+    source.send("First.", budget=budget).result()
+    saver.copy_thread(source.thread_id, OTHER)
+    saver.copy_thread(OTHER, "third")
+    copy = Session(tree, saver, thread=OTHER)
+
+    [question] = copy.inbox()
+    copy.answer(question.id, "yes").result()
+
+    store = ThreadStore(saver)
+    tokens = {root: store.usage(root).total.tokens for root in (source.thread_id, OTHER, "third")}
+    assert tokens == {source.thread_id: 50, OTHER: 35, "third": 0}
+    assert store.usage(OTHER).inherited.tokens == store.usage("third").inherited.tokens == 50
+    assert store.usage().total.tokens == 85
+    view = "SELECT sum(input_tokens + output_tokens) FROM usage"
+    assert saver.conn.execute(view).fetchone() == (85,)
+    if budget:
+        [grant] = store.usage(OTHER).grants
+        assert grant.spent == 85
+    saver.prune([OTHER])
+    saver.delete_thread("third")
+    assert store.usage(OTHER).total.tokens == 35
+    saver.delete_thread(OTHER)
+    assert saver.conn.execute("SELECT count(*) FROM inherited_calls").fetchone() == (0,)
 
 
 def test_a_copy_has_no_name_and_its_events_are_its_own(saver: SqliteCheckpointer) -> None:

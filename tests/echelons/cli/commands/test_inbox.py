@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 from typer.testing import Result
 
-from echelons import Session
+from echelons import Session, SqliteCheckpointer
 from echelons.cli.team_loader import TeamSpec, load_team
+from echelons.identity.lineage import derive_root_thread_id
 from tests.fork_server import Ended, ForkedProcess
 
 Call = Callable[..., Result]
@@ -541,3 +542,46 @@ def test_a_watched_inbox_shows_each_question_once_as_it_is_asked(
     }
     assert (watching.returncode, rest) == (130, "")
     assert remark == "watching for questions; Ctrl-C ends this\n"
+
+
+COPY = "11111111-2222-4333-8444-555555555555"
+
+
+@pytest.fixture
+def copied(echelons: Call, folder: Path) -> str:
+    """The id of a question that is open in the thread `rome` and in a copy of it."""
+    asked = echelons("run", "trips:growing", "A table", "--thread", "rome")
+    with SqliteCheckpointer(folder / "trips.sqlite") as saver:
+        saver.copy_thread(derive_root_thread_id("rome"), COPY)
+    return ids(asked.stdout)[0]
+
+
+def test_question_of_copy_is_answered_only_by_thread(echelons: Call, copied: str) -> None:
+    refused = echelons("answer", copied[:8], "yes, do", "--by", "anna")
+
+    assert refused.exit_code == 3
+    assert f"question {copied} is in several threads" in refused.stderr
+    for name in ("rome", COPY):
+        command = f"echelons answer {copied} 'yes, do' --by anna --thread {name} --db trips.sqlite"
+        assert command in refused.stderr
+    assert "is in several threads" in echelons("answer", "yes").stderr
+    assert len(ids(echelons("inbox").stdout)) == 2
+    assert echelons("answer", copied, "yes", "--thread", COPY).exit_code == 0
+    assert ids(echelons("inbox").stdout) == [copied]
+    assert echelons("answer", copied, "yes").exit_code == 0
+
+
+@pytest.mark.parametrize("words", [("dismiss",), ("message", "north"), ("steer", "north")])
+def test_agent_of_copy_is_reached_only_by_thread(
+    echelons: Call, copied: str, words: tuple[str, ...]
+) -> None:
+    command, *text = words
+    yes = ["--yes"] * (command == "dismiss")
+    scout = json.loads(echelons("inbox", "--json").stdout.splitlines()[0])["path"]
+    refused = echelons(command, scout, *text, *yes, "--json")
+
+    error = json.loads(refused.stderr.splitlines()[-1])
+    assert (refused.exit_code, error["error"]) == (3, "ThreadAmbiguous")
+    assert f"{' '.join([command, scout, *text])} --thread rome" in error["message"]
+    done = echelons(command, scout, *text, *yes, "--thread", "rome")
+    assert done.exit_code == 0
