@@ -51,11 +51,11 @@ class AsyncMethods(BaseCheckpointSaver[str]):
         limit: int | None = None,
     ) -> AsyncIterator[CheckpointTuple]:
         """Async version of `list`."""
-        found = await self._run(
+        rows = await self._run(
             lambda: [*self.list(config, filter=filter, before=before, limit=limit)]
         )
-        for each in found:
-            yield each
+        for saved in rows:
+            yield saved
 
     async def aput(
         self,

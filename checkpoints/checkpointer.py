@@ -261,8 +261,8 @@ class SqliteCheckpointer(AsyncMethods, Backups):
         kept = filter_metadata(config, metadata)
         parents = kept.get("parents", {})
         rows = self._build_write_rows(*task_writes) if task_writes else None
-        given = config["configurable"]
-        turn = get_turn(given)
+        configurable = config["configurable"]
+        turn = get_turn(configurable)
         failures = turn.failures if turn else None
         with HeldConnection(self._connection_lock, failures=failures) as cursor:
             if turn:
@@ -272,7 +272,9 @@ class SqliteCheckpointer(AsyncMethods, Backups):
             if parents:
                 kept["parents"] = dict(self._parent_map.shorten(where.thread_id, parents))
             stored_metadata = to_json_text(kept).encode()
-            row = CheckpointRow(*place, given.get("checkpoint_id"), kind, blob, stored_metadata)
+            row = CheckpointRow(
+                *place, configurable.get("checkpoint_id"), kind, blob, stored_metadata
+            )
             self._history_cache.note_checkpoint(
                 place[:2],
                 where.checkpoint_id,
@@ -291,8 +293,8 @@ class SqliteCheckpointer(AsyncMethods, Backups):
         if self.task_changes.has_news:
             self.task_changes.signal(self.ledger)
         self._parent_map.remember(place, parents)
-        own = {"checkpoint_ns": where.checkpoint_ns, "checkpoint_id": where.checkpoint_id}
-        return {"configurable": {"thread_id": given["thread_id"], **own}}
+        stored = {"checkpoint_ns": where.checkpoint_ns, "checkpoint_id": where.checkpoint_id}
+        return {"configurable": {"thread_id": configurable["thread_id"], **stored}}
 
     async def aput_step(
         self,
@@ -344,12 +346,12 @@ class SqliteCheckpointer(AsyncMethods, Backups):
         task_id: str,
         task_path: str,
     ) -> list[WriteRow]:
-        given = config["configurable"]
-        place = str(given["thread_id"]), str(given.get("checkpoint_ns", ""))
+        configurable = config["configurable"]
+        place = str(configurable["thread_id"]), str(configurable.get("checkpoint_ns", ""))
         return [
             WriteRow(
                 *place,
-                str(given["checkpoint_id"]),
+                str(configurable["checkpoint_id"]),
                 task_id,
                 task_path,
                 WRITES_IDX_MAP.get(channel, number),
@@ -360,9 +362,9 @@ class SqliteCheckpointer(AsyncMethods, Backups):
         ]
 
     def _insert_writes(
-        self, cursor: sqlite3.Cursor, rows: Sequence[WriteRow], given: TaskWrites
+        self, cursor: sqlite3.Cursor, rows: Sequence[WriteRow], task_writes: TaskWrites
     ) -> None:
-        config, writes, task_id, task_path = given
+        config, writes, task_id, task_path = task_writes
         where = WriteLocation.from_config(config, str(config["configurable"]["checkpoint_id"]))
         # LangGraph's indexes of special channels are negative.
         special = all(row.idx < 0 for row in rows)
@@ -382,8 +384,8 @@ class SqliteCheckpointer(AsyncMethods, Backups):
     def find_asker(self, thread_id: str, question_id: str) -> str | None:
         """Return the path of the agent that has asked a question; `None` if it was never asked."""
         with self.cursor(transaction=False) as cursor:
-            found = cursor.execute(FIND_QUESTION, (thread_id, question_id)).fetchone()
-        return str(found[0]) if found else None
+            row = cursor.execute(FIND_QUESTION, (thread_id, question_id)).fetchone()
+        return str(row[0]) if row else None
 
     def read_events(self, thread_id: str, after: int | None = None) -> list[StoredEvent]:
         """Return the events under a root's thread, in the order in which they were stored.
@@ -487,8 +489,8 @@ class SqliteCheckpointer(AsyncMethods, Backups):
     def list_thread_ids(self) -> list[str]:
         """Return LangGraph's id of every thread, without reading any of their rows."""
         with self._open_cursor(None) as cursor:
-            found = cursor.execute("SELECT DISTINCT thread_id FROM checkpoints").fetchall()
-        return [str(each) for (each,) in found]
+            rows = cursor.execute("SELECT DISTINCT thread_id FROM checkpoints").fetchall()
+        return [str(thread_id) for (thread_id,) in rows]
 
     async def alist_thread_ids(self) -> list[str]:
         """Async version of `list_thread_ids`."""

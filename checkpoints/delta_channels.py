@@ -73,10 +73,10 @@ def reduce_messages(held: Sequence[BaseMessage] | None, writes: Sequence[Any]) -
         return [*(held or ()), *new]
     messages = list(held or ())
     places: dict[str, int] | None = None
-    for given in new:
+    for write in new:
         if places is None:
-            places = {each.id: place for place, each in enumerate(messages) if each.id}
-        message = given if given.id else _assign_id(given, messages, places)
+            places = {message.id: place for place, message in enumerate(messages) if message.id}
+        message = write if write.id else _assign_id(write, messages, places)
         if isinstance(message, RemoveMessage):
             messages = _remove_message(message.id, messages, places)
             places = None
@@ -158,10 +158,10 @@ def normalize_messages(values: Any) -> Any:
     Raises:
         InvalidInput: LangChain cannot convert the value under `messages`.
     """
-    given = values.get(MESSAGES) if isinstance(values, Mapping) else None
-    if given is None or isinstance(given, Overwrite):
+    value = values.get(MESSAGES) if isinstance(values, Mapping) else None
+    if value is None or isinstance(value, Overwrite):
         return values
-    messages = convert_messages(given)
+    messages = convert_messages(value)
     named = [
         message if message.id else message.model_copy(update={"id": str(uuid4())})
         for message in messages
@@ -169,17 +169,17 @@ def normalize_messages(values: Any) -> Any:
     return {**values, MESSAGES: named}
 
 
-def convert_messages(given: Any) -> list[BaseMessage]:
+def convert_messages(value: Any) -> list[BaseMessage]:
     """Return what a caller gives as messages as LangChain's.
 
     Raises:
         InvalidInput: LangChain cannot convert it.
     """
-    with refuse_unreadable(lambda why: invalid_messages(given, why)):
+    with refuse_unreadable(lambda why: invalid_messages(value, why)):
         try:
-            return list(_coerce_messages([given]))
+            return list(_coerce_messages([value]))
         except (ValueError, TypeError, KeyError, NotImplementedError) as error:
-            raise invalid_messages(given, _error_line(error)) from error
+            raise invalid_messages(value, _error_line(error)) from error
 
 
 def reduce_entries(

@@ -53,8 +53,10 @@ def open_existing(path: str | Path) -> SqliteCheckpointer:
             # Opening a pipe would wait for its other end.
             raise StorageError(str(path), f"it is {'a folder' if file.is_dir() else 'no file'}")
         # Read-only: opening another program's database as ours would add our tables to it.
-        with closing(sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True)) as found:
-            ours = found.execute("SELECT 1 FROM sqlite_master WHERE name = 'checkpoints'")
+        with closing(
+            sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True)
+        ) as connection:
+            ours = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'checkpoints'")
             if ours.fetchone() is None:
                 raise StorageError(str(path), "it holds no threads")
     return SqliteCheckpointer(path)

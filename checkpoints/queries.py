@@ -54,10 +54,10 @@ class OneCheckpoint:
     @property
     def config(self) -> RunnableConfig:
         """The config that addresses it."""
-        given = {"thread_id": self.thread_id, "checkpoint_ns": self.checkpoint_ns}
+        configurable = {"thread_id": self.thread_id, "checkpoint_ns": self.checkpoint_ns}
         if self.checkpoint_id:
-            given["checkpoint_id"] = self.checkpoint_id
-        return {"configurable": given}
+            configurable["checkpoint_id"] = self.checkpoint_id
+        return {"configurable": configurable}
 
     def get(self, saver: Saver) -> CheckpointTuple | None:
         """Return the result."""
@@ -238,8 +238,8 @@ class AllCheckpoints:
 
     async def aget(self, saver: Saver) -> list[CheckpointTuple]:
         """Async version of `get`."""
-        found = [each async for each in saver.alist(self.config, filter=dict(self.metadata))]
-        return _sort_newest_first(found)
+        rows = [row async for row in saver.alist(self.config, filter=dict(self.metadata))]
+        return _sort_newest_first(rows)
 
 
 class AgentThread(NamedTuple):
@@ -301,24 +301,28 @@ def select_latest(rows: Iterable[tuple[str, OneCheckpoint]]) -> dict[str, OneChe
     Args:
         rows: Checkpoints, each with the id of the agent's thread that it belongs to.
     """
-    found: dict[str, tuple[tuple[int, str], OneCheckpoint]] = {}
+    latest: dict[str, tuple[tuple[int, str], OneCheckpoint]] = {}
     for thread_id, row in rows:
         rank = -get_namespace_depth(row.checkpoint_ns), row.checkpoint_id or ""
-        if thread_id not in found or rank > found[thread_id][0]:
-            found[thread_id] = rank, row
-    return {thread_id: row for thread_id, (_, row) in found.items()}
+        if thread_id not in latest or rank > latest[thread_id][0]:
+            latest[thread_id] = rank, row
+    return {thread_id: row for thread_id, (_, row) in latest.items()}
 
 
 def _index_agent_threads(rows: Iterable[CheckpointTuple]) -> dict[str, AgentThread]:
     """Return the threads to which checkpoints belong, given newest first."""
     places: list[tuple[str, OneCheckpoint]] = []
-    known: dict[str, tuple[Identity, str]] = {}
+    identities: dict[str, tuple[Identity, str]] = {}
     for row in rows:
         if identity := Identity.from_metadata(row.metadata):
-            given = row.config["configurable"]
-            at = OneCheckpoint(given["thread_id"], given["checkpoint_ns"], given["checkpoint_id"])
+            configurable = row.config["configurable"]
+            at = OneCheckpoint(
+                configurable["thread_id"],
+                configurable["checkpoint_ns"],
+                configurable["checkpoint_id"],
+            )
             places.append((identity.thread_id, at))
-            known[identity.thread_id] = identity, row.checkpoint["ts"]
+            identities[identity.thread_id] = identity, row.checkpoint["ts"]
     return {
         thread_id: AgentThread(
             PATH_SEPARATOR.join(identity.path),
@@ -328,7 +332,7 @@ def _index_agent_threads(rows: Iterable[CheckpointTuple]) -> dict[str, AgentThre
             calls=True,
         )
         for thread_id, latest in select_latest(places).items()
-        for identity, begun_at in [known[thread_id]]
+        for identity, begun_at in [identities[thread_id]]
     }
 
 
@@ -354,19 +358,21 @@ def list_named_checkpoints(configurable: Mapping[str, Any]) -> list[OneCheckpoin
     Raises:
         InvalidInput: Its map of checkpoints is no mapping.
     """
-    given: Any = configurable.get(CHECKPOINT_MAP_KEY, {})
+    mapped: Any = configurable.get(CHECKPOINT_MAP_KEY, {})
     checkpoint_id = configurable.get("checkpoint_id")
-    if type(given) is dict and not given and not checkpoint_id:
+    if type(mapped) is dict and not mapped and not checkpoint_id:
         return []
-    if not isinstance(given, Mapping):
+    if not isinstance(mapped, Mapping):
         why = "it is no mapping of namespaces to ids of checkpoints; leave it out"
-        raise invalid_option("configurable", f"{CHECKPOINT_MAP_KEY}={shorten_repr(given)}", why)
+        raise invalid_option("configurable", f"{CHECKPOINT_MAP_KEY}={shorten_repr(mapped)}", why)
     with refuse_unreadable(partial(invalid_option, "configurable", CHECKPOINT_MAP_KEY)):
-        named = {str(namespace): each for namespace, each in list_items(given.items())}
+        named = {str(namespace): checkpoint for namespace, checkpoint in list_items(mapped.items())}
     if checkpoint_id:
         named[str(configurable.get("checkpoint_ns") or "")] = checkpoint_id
     thread_id = str(configurable["thread_id"])
-    return [OneCheckpoint(thread_id, namespace, each) for namespace, each in named.items()]
+    return [
+        OneCheckpoint(thread_id, namespace, checkpoint) for namespace, checkpoint in named.items()
+    ]
 
 
 def check_named_checkpoints(named: Iterable[OneCheckpoint]) -> ReadPlan[None]:
@@ -375,23 +381,25 @@ def check_named_checkpoints(named: Iterable[OneCheckpoint]) -> ReadPlan[None]:
     Raises:
         ThreadError: One does not, or is another thread's.
     """
-    for each in named:
-        if not isinstance(each.checkpoint_id, str) or not (yield each):
-            raise checkpoint_not_found(each.checkpoint_id, each.thread_id, each.checkpoint_ns)
+    for checkpoint in named:
+        if not isinstance(checkpoint.checkpoint_id, str) or not (yield checkpoint):
+            raise checkpoint_not_found(
+                checkpoint.checkpoint_id, checkpoint.thread_id, checkpoint.checkpoint_ns
+            )
 
 
-def _map_parents(found: Iterable[CheckpointTuple]) -> dict[str, str | None]:
+def _map_parents(rows: Iterable[CheckpointTuple]) -> dict[str, str | None]:
     return {
         row.config["configurable"]["checkpoint_id"]: (
             row.parent_config["configurable"]["checkpoint_id"] if row.parent_config else None
         )
-        for row in found
+        for row in rows
     }
 
 
-def _sort_newest_first(found: Iterable[CheckpointTuple]) -> list[CheckpointTuple]:
+def _sort_newest_first(rows: Iterable[CheckpointTuple]) -> list[CheckpointTuple]:
     # LangGraph's in-memory saver lists one namespace after the other. Ids grow with time.
-    return sorted(found, key=lambda row: row.config["configurable"]["checkpoint_id"], reverse=True)
+    return sorted(rows, key=lambda row: row.config["configurable"]["checkpoint_id"], reverse=True)
 
 
 def run_plan(saver: Saver, plan: ReadPlan[T]) -> T:

@@ -120,7 +120,9 @@ def describe_user_action(kind: EventKind, data: Mapping[str, Any]) -> str:
         'reject pay, approve mail'
     """
     if kind is EventKind.APPROVAL:
-        return ", ".join(f"{each.get('type')} {each.get('tool')}" for each in data["decisions"])
+        return ", ".join(
+            f"{decision.get('type')} {decision.get('tool')}" for decision in data["decisions"]
+        )
     return str(data["order"] if kind is EventKind.ORDER else data.get("value"))
 
 
@@ -141,10 +143,10 @@ class WriteLocation(NamedTuple):
     @classmethod
     def from_config(cls, config: RunnableConfig, checkpoint_id: str) -> WriteLocation:
         """Return the location of a write under a run's config."""
-        given, metadata = config["configurable"], config.get("metadata") or {}
+        configurable, metadata = config["configurable"], config.get("metadata") or {}
         return cls(
-            str(given["thread_id"]),
-            str(given.get("checkpoint_ns", "")),
+            str(configurable["thread_id"]),
+            str(configurable.get("checkpoint_ns", "")),
             checkpoint_id,
             str(metadata.get("agent_thread_id", "")),
             str(metadata.get("agent_path", "")),
@@ -152,11 +154,11 @@ class WriteLocation(NamedTuple):
 
 
 def build_thread_events(
-    messages: Iterable[Any], agent: str, thread_id: str, *, given: bool = False
+    messages: Iterable[Any], agent: str, thread_id: str, *, is_input: bool = False
 ) -> Iterator[ThreadEvent]:
     """Yield the events of an agent's messages, in order; other values are skipped.
 
-    `given` says that they are an input: what models have written elsewhere has no usage here.
+    `is_input` says that they are an input: what models have written elsewhere has no usage here.
 
     Their data are as in the messages: values that a caller wrote into a state directly were not
     sanitized by any node.
@@ -166,23 +168,23 @@ def build_thread_events(
     """
     for message in messages:
         if isinstance(message, BaseMessage):
-            said = _describe_message(message)
-            if not given and isinstance(message, AIMessage):
-                said |= _describe_usage(message)
-            yield ThreadEvent(EventKind.MESSAGE, message.id or "", said)
+            data = _describe_message(message)
+            if not is_input and isinstance(message, AIMessage):
+                data |= _describe_usage(message)
+            yield ThreadEvent(EventKind.MESSAGE, message.id or "", data)
             if isinstance(message, AIMessage):
                 yield from _build_call_events(message, agent, thread_id)
 
 
 def pair_events(events: Iterable[ThreadEvent]) -> tuple[ThreadEvent, ...]:
     """Return the events of a whole thread, sanitized, with each call and its answer paired."""
-    found = [
+    paired = [
         ThreadEvent(event.kind, sanitize_value(event.key), sanitize_value(event.data))
         for event in events
     ]
     calls: dict[str, tuple[str, list[int]]] = {}
     caller = ""
-    for place, event in enumerate(found):
+    for place, event in enumerate(paired):
         if event.kind in (EventKind.TOOL_CALL, EventKind.DELEGATION):
             call_id = event.data["call_id"]
             # Some models use the id of an earlier call again.
@@ -190,13 +192,13 @@ def pair_events(events: Iterable[ThreadEvent]) -> tuple[ThreadEvent, ...]:
                 calls[call_id] = (caller, [])
             calls[call_id][1].append(place)
         elif event.data.get("tool_call_id") in calls:
-            _, asked = calls.pop(event.data["tool_call_id"])
-            found[place] = replace(event, paired_with=found[asked[0]].key)
-            for each in asked:
-                found[each] = replace(found[each], paired_with=event.key)
+            _, places = calls.pop(event.data["tool_call_id"])
+            paired[place] = replace(event, paired_with=paired[places[0]].key)
+            for begun in places:
+                paired[begun] = replace(paired[begun], paired_with=event.key)
         else:
             caller = event.key
-    return tuple(found)
+    return tuple(paired)
 
 
 def build_question_event(interrupt_id: str, value: Any) -> ThreadEvent:
@@ -208,28 +210,28 @@ def build_question_event(interrupt_id: str, value: Any) -> ThreadEvent:
 
 def build_later_question_event(question_id: str, stored: Mapping[str, Any]) -> ThreadEvent:
     """Return the event of a question for whose answer no agent waits, from its stored form."""
-    asked = AgentQuestion.load(stored)
-    data = {"value": asked.text, **asked.facts, "later": True}
+    question = AgentQuestion.load(stored)
+    data = {"value": question.text, **question.facts, "later": True}
     return ThreadEvent(EventKind.QUESTION, question_id, data)
 
 
 def _describe_message(message: BaseMessage) -> dict[str, Any]:
-    said: dict[str, Any] = {"role": message.type, "content": message.content}
+    data: dict[str, Any] = {"role": message.type, "content": message.content}
     if MAIL_KEY in message.response_metadata and message.type == "human":
-        said["mail"] = message.response_metadata[MAIL_KEY]
+        data["mail"] = message.response_metadata[MAIL_KEY]
     if CUT_KEY in message.response_metadata:
-        said["cut"] = message.response_metadata[CUT_KEY]
+        data["cut"] = message.response_metadata[CUT_KEY]
     if END_KEY in message.response_metadata and message.type == "ai":
-        said["end"] = message.response_metadata[END_KEY]
+        data["end"] = message.response_metadata[END_KEY]
     if isinstance(message, ToolMessage):
-        said |= {"tool_call_id": message.tool_call_id, "status": message.status}
+        data |= {"tool_call_id": message.tool_call_id, "status": message.status}
         if WARNING_KEY in message.response_metadata:
-            said["warning"] = message.response_metadata[WARNING_KEY]
+            data["warning"] = message.response_metadata[WARNING_KEY]
         if notices := list_notices(message):
-            said["notices"] = notices
+            data["notices"] = notices
         if message.artifact is not None:
-            said["artifact"] = message.artifact
-    return said
+            data["artifact"] = message.artifact
+    return data
 
 
 def _describe_usage(message: AIMessage) -> dict[str, Any]:
@@ -246,7 +248,7 @@ def _build_call_events(message: AIMessage, agent: str, thread_id: str) -> Iterat
     threads: Mapping[str, str] = message.response_metadata.get(THREADS_KEY) or {}
     begun: dict[str, dict[str, Any]] = {}
     for call_id, request in load_sent_requests(message, agent, thread_id).items():
-        fields = {key: each for key, each in request.stored().items() if key not in _LEFT_OUT}
+        fields = {key: value for key, value in request.stored().items() if key not in _LEFT_OUT}
         begun[call_id] = {"sub_agent_thread_id": threads[call_id], "request": fields}
         if SPAWNED_KEY in message.response_metadata:
             spec = load_specifications(message, call_id).get(request.current)

@@ -83,9 +83,10 @@ class CopyOnReadMessages:
         count = len(self._shown)
         if len(messages) >= count and all(map(is_, self._shown, messages)):
             return self._held
-        own = dict(zip(map(id, self._shown), zip(*self._held, strict=True), strict=True))
+        copies = dict(zip(map(id, self._shown), zip(*self._held, strict=True), strict=True))
         held = [
-            own.get(id(message)) or (_copy_value(vars(message)), _copy_value(_get_extra(message)))
+            copies.get(id(message))
+            or (_copy_value(vars(message)), _copy_value(_get_extra(message)))
             for message in messages
         ]
         return [fields for fields, _ in held], [extra for _, extra in held]
@@ -115,11 +116,11 @@ def _copy_value(value: Any) -> Any:
     """Return a copy that shares only what cannot change, such as texts, which compare at once."""
     if type(value) is dict:
         return {
-            key: each if type(each) in _IMMUTABLE else _copy_value(each)
-            for key, each in value.items()
+            key: item if type(item) in _IMMUTABLE else _copy_value(item)
+            for key, item in value.items()
         }
     if type(value) is list:
-        return [each if type(each) in _IMMUTABLE else _copy_value(each) for each in value]
+        return [item if type(item) in _IMMUTABLE else _copy_value(item) for item in value]
     return deepcopy(value)
 
 
@@ -193,7 +194,7 @@ class HistoryCache:
         self,
         place: ConversationPlace,
         checkpoint_id: str,
-        above: str | None,
+        parent_id: str | None,
         *,
         holds_snapshot: bool,
     ) -> None:
@@ -201,7 +202,7 @@ class HistoryCache:
         entry = self._entries.get(place)
         if entry is None:
             return
-        follows = above == entry.point.checkpoint_id or above in entry.later_ids
+        follows = parent_id == entry.point.checkpoint_id or parent_id in entry.later_ids
         if follows and len(entry.later_ids) < MAX_LATER_CHECKPOINTS:
             entry.later_ids.add(checkpoint_id)
             # It may be stored again, and otherwise than before.
@@ -253,42 +254,42 @@ class CachedSaver(VerifiedSaver):
             if begins:
                 cursor.execute("BEGIN")
             point = self._history_cache.find_point(place, read_data_version(self.conn))
-            known = _get_known_values(point, wanted)
+            values = _get_known_values(point, wanted)
             # Of the channels of foreign graphs they may hold snapshots.
             is_level = DELTA_CHANNELS.keys() >= set(channels)
             plain_ids = self._history_cache.get_plain_ids(place) if is_level else frozenset()
-            walk = DeltaWalk(channels, self.serde, *known, plain_ids)
-            found = self._read_history(cursor, place, wanted, walk)
+            walk = DeltaWalk(channels, self.serde, *values, plain_ids)
+            histories = self._read_history(cursor, place, wanted, walk)
             if point is not None or walk.length >= self.shortest_cached:
-                found = self._replay(place, walk.first_row, found, point)
+                histories = self._replay(place, walk.first_row, histories, point)
             if begins:
                 cursor.execute("COMMIT")
-            return found
+            return histories
 
     def _replay(
         self,
         place: ConversationPlace,
         row: CheckpointRow | None,
-        found: dict[str, DeltaChannelHistory],
+        histories: dict[str, DeltaChannelHistory],
         point: HistoryPoint | None,
     ) -> dict[str, DeltaChannelHistory]:
         if row is None:
-            return found
+            return histories
         if point is None or point.checkpoint_id != row.checkpoint_id:
-            point = self._build_point(row, found, point)
-        if point is None or point.snapshot_channels.intersection(found):
-            return found
+            point = self._build_point(row, histories, point)
+        if point is None or point.snapshot_channels.intersection(histories):
+            return histories
         self._history_cache.keep_point(place, point)
         values = {MESSAGES: point.messages.messages(), HEADS: deepcopy(point.heads)}
         # LangGraph may ask for further channels that a checkpoint does not have.
-        for channel in found.keys() & values.keys():
-            found[channel] = {"seed": DeltaSnapshot(values[channel]), "writes": []}
-        return found
+        for channel in histories.keys() & values.keys():
+            histories[channel] = {"seed": DeltaSnapshot(values[channel]), "writes": []}
+        return histories
 
     def _build_point(
         self,
         row: CheckpointRow,
-        found: Mapping[str, DeltaChannelHistory],
+        histories: Mapping[str, DeltaChannelHistory],
         before: HistoryPoint | None,
     ) -> HistoryPoint | None:
         """Return the channels' values at a checkpoint, if it is a level's and all are known."""
@@ -301,8 +302,8 @@ class CachedSaver(VerifiedSaver):
             history: DeltaChannelHistory = {"writes": []}
             if channel in whole:
                 history["seed"] = whole[channel]
-            elif channel in found:
-                history = found[channel]
+            elif channel in histories:
+                history = histories[channel]
             elif channel in held["channel_versions"]:
                 return None
             values[channel] = rebuild_channel(annotated, history.get("seed"), history["writes"])
@@ -318,10 +319,10 @@ def _get_known_values(
 ) -> tuple[Mapping[str, Any], str | None]:
     if point is None:
         return {}, None
-    known = {MESSAGES: point.messages.messages(), HEADS: point.heads}
+    values = {MESSAGES: point.messages.messages(), HEADS: point.heads}
     # Where a checkpoint holds a snapshot, the history before it may be that of another fork.
     gone = point.snapshot_channels if point.checkpoint_id == wanted else ()
-    return {key: value for key, value in known.items() if key not in gone}, point.checkpoint_id
+    return {key: value for key, value in values.items() if key not in gone}, point.checkpoint_id
 
 
 def _is_level_row(row: CheckpointRow, versions: Mapping[str, Any]) -> bool:

@@ -112,9 +112,9 @@ def load_user_action(row: tuple[Any, ...]) -> UserAction:
         CheckpointTampered: The row is not valid.
     """
     *columns, checkpoint_id = row
-    found = load_event(tuple(columns))
-    event = found.event
-    return UserAction(event.kind, event.data, found.at, found.agent_thread_id, str(checkpoint_id))
+    stored = load_event(tuple(columns))
+    event = stored.event
+    return UserAction(event.kind, event.data, stored.at, stored.agent_thread_id, str(checkpoint_id))
 
 
 def load_event(row: tuple[Any, ...]) -> StoredEvent:
@@ -128,11 +128,11 @@ def load_event(row: tuple[Any, ...]) -> StoredEvent:
     try:
         if not {str}.issuperset(map(type, (agent, path, at, key, data))):
             raise CheckpointTampered(where, "its ids or its time are no texts")
-        known = EventKind(kind)
-        _EVENT_SHAPES[known].decode(where, data)
+        event_kind = EventKind(kind)
+        _EVENT_SHAPES[event_kind].decode(where, data)
     except (ValueError, LedgerDamaged) as error:
         raise CheckpointTampered(where, getattr(error, "why", str(error))) from None
-    return StoredEvent(number, agent, path, at, ThreadEvent(known, key, load_event_data(data)))
+    return StoredEvent(number, agent, path, at, ThreadEvent(event_kind, key, load_event_data(data)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,12 +224,12 @@ def filter_metadata(config: RunnableConfig, metadata: CheckpointMetadata) -> dic
     """
     configurable = config["configurable"]
     around: Mapping[str, Any] = config.get("metadata") or {}
-    own: Mapping[str, Any] = metadata
+    fields: Mapping[str, Any] = metadata
     copied = _COPIED_KEY in configurable and _COPIED_KEY in around
     left_out = copied and _COPIED_KEY not in str(around.get(STORED_KEYS_KEY)).split()
     kept: dict[str, Any] = {}
     # One loop each, and types compared before `isinstance`: this is part of every checkpoint.
-    for key, value in own.items():
+    for key, value in fields.items():
         if key in LANGGRAPH_METADATA_KEYS or key not in configurable:
             is_nul_text = type(value) is str and _NUL in value
             kept[key] = str(value).replace(_NUL, "") if is_nul_text else value
@@ -250,7 +250,7 @@ def build_input_events(location: WriteLocation, checkpoint: Checkpoint) -> Itera
     # The first input of a delta channel is stored as a snapshot, without a write.
     held = checkpoint["channel_values"].get(MESSAGES)
     messages = held.value if isinstance(held, DeltaSnapshot) else ()
-    return build_thread_events(messages, location.agent, location.agent_thread_id, given=True)
+    return build_thread_events(messages, location.agent, location.agent_thread_id, is_input=True)
 
 
 def build_write_events(
@@ -262,15 +262,17 @@ def build_write_events(
             messages = value if isinstance(value, (list, tuple)) else [value]
             # A level writes its own replies one at a time, so most need no look at their task.
             replies = [message for message in messages if isinstance(message, AIMessage)]
-            given = (
+            is_input = (
                 bool(replies) and (len(messages) > 1 or replies[0].name != location.agent)
             ) and is_input_task(location.checkpoint_id, task_id, task_path)
             yield from build_thread_events(
-                messages, location.agent, location.agent_thread_id, given=given
+                messages, location.agent, location.agent_thread_id, is_input=is_input
             )
         elif channel == INTERRUPT:
-            asked = (each for each in value if not is_pause(each.value))
-            yield from (build_question_event(each.id, each.value) for each in asked)
+            interrupts = (interrupt for interrupt in value if not is_pause(interrupt.value))
+            yield from (
+                build_question_event(interrupt.id, interrupt.value) for interrupt in interrupts
+            )
 
 
 def is_input_task(checkpoint_id: str, task_id: str, task_path: str) -> bool:

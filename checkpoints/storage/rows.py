@@ -100,10 +100,12 @@ def load_checkpoint_tuple(
     """Return the `CheckpointTuple` of a row and its pending writes."""
     place = {"thread_id": row.thread_id, "checkpoint_ns": row.checkpoint_ns}
     config: RunnableConfig = {"configurable": {**place, "checkpoint_id": row.checkpoint_id}}
-    above: RunnableConfig | None = None
+    parent_config: RunnableConfig | None = None
     if row.parent_checkpoint_id:
-        above = {"configurable": {**place, "checkpoint_id": row.parent_checkpoint_id}}
-    return CheckpointTuple(config, load_checkpoint(row, serde), load_metadata(row), above, writes)
+        parent_config = {"configurable": {**place, "checkpoint_id": row.parent_checkpoint_id}}
+    return CheckpointTuple(
+        config, load_checkpoint(row, serde), load_metadata(row), parent_config, writes
+    )
 
 
 def load_checkpoint(row: CheckpointRow, serde: SerializerProtocol) -> Checkpoint:
@@ -154,8 +156,8 @@ def load_metadata(row: CheckpointRow) -> CheckpointMetadata:
         # Of a caller's config, which earlier versions stored; LangGraph then counts from 0.
         del held[DELTA_COUNTERS_KEY]
         counters = {}
-    for key, each in (("parents", parents), (DELTA_COUNTERS_KEY, counters)):
-        if type(each) is not dict:
+    for key, value in (("parents", parents), (DELTA_COUNTERS_KEY, counters)):
+        if type(value) is not dict:
             raise CheckpointTampered(row.description, f"{key!r} in its metadata is no JSON object")
     # Other programs may leave it out; LangGraph counts from it.
     if type(held.setdefault("step", -1)) is not int:
@@ -183,7 +185,7 @@ def load_write(row: WriteRow, serde: SerializerProtocol) -> PendingWrite:
         fits = isinstance(held, Send)
     elif row.channel == INTERRUPT:
         # LangGraph's conformance suite stores a mapping there.
-        many = isinstance(held, list) and all(isinstance(each, Interrupt) for each in held)
+        many = isinstance(held, list) and all(isinstance(item, Interrupt) for item in held)
         fits = many or isinstance(held, dict)
     else:
         fits = row.channel != ERROR or isinstance(held, str)
@@ -231,8 +233,8 @@ class ParentMap:
         if len(parents) < 2:
             return parents
         nearest = max(parents, key=len)
-        above = self._maps.get((thread_id, nearest, parents[nearest]))
-        if above is None or {**above, nearest: parents[nearest]} != parents:
+        grandparents = self._maps.get((thread_id, nearest, parents[nearest]))
+        if grandparents is None or {**grandparents, nearest: parents[nearest]} != parents:
             return parents
         return {nearest: parents[nearest]}
 
@@ -247,24 +249,24 @@ class ParentMap:
         self._maps.clear()
 
 
-def complete_parents(parents: Parents, above: Callable[[str, str], Parents]) -> dict[str, str]:
+def complete_parents(parents: Parents, lookup: Callable[[str, str], Parents]) -> dict[str, str]:
     """Return a stored map, completed with the parents above those in it.
 
     Args:
         parents: The stored map.
-        above: Returns the stored map of the checkpoint with a namespace and id; an empty one if
+        lookup: Returns the stored map of the checkpoint with a namespace and id; an empty one if
             there is none.
     """
-    found = dict(parents)
-    while found and ROOT_NAMESPACE not in found:
-        highest = min(found, key=len)
+    complete = dict(parents)
+    while complete and ROOT_NAMESPACE not in complete:
+        highest = min(complete, key=len)
         # A damaged map may lead back down.
-        higher = above(highest, found[highest])
-        new = {name: each for name, each in higher.items() if name < highest}
+        higher = lookup(highest, complete[highest])
+        new = {name: parent for name, parent in higher.items() if name < highest}
         if not new:
             break
-        found = {**new, **found}
-    return found
+        complete = {**new, **complete}
+    return complete
 
 
 _KEYS = ("agent_thread_id", "agent_path", "superior_thread_id")
@@ -302,7 +304,7 @@ def load_agent_threads(
         CheckpointTampered: A row is not valid.
     """
     places: list[tuple[str, OneCheckpoint]] = []
-    known: dict[str, tuple[str, str]] = {}
+    superiors: dict[str, tuple[str, str]] = {}
     for row in rows:
         namespace, checkpoint_id, thread_id, path, superior = row
         if thread_id is None:
@@ -311,10 +313,10 @@ def load_agent_threads(
             where = f"checkpoint {checkpoint_id!r} of thread {root!r}"
             raise CheckpointTampered(where, "its metadata names no agent")
         places.append((thread_id, OneCheckpoint(root, namespace, checkpoint_id)))
-        known[thread_id] = path, superior
+        superiors[thread_id] = path, superior
     begun = {thread_id: (at, calls) for thread_id, at, calls in times}
     return {
-        thread_id: AgentThread(*known[thread_id], latest, str(at or ""), bool(calls))
+        thread_id: AgentThread(*superiors[thread_id], latest, str(at or ""), bool(calls))
         for thread_id, latest in select_latest(places).items()
         for at, calls in [begun.get(thread_id, ("", True))]
     }

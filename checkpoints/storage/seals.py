@@ -131,7 +131,7 @@ class KeyedSeals(Seals):
                 "to seal=[...], behind the one that is to sign",
                 code="unknown_seal_key",
                 key=key.hex(),
-                known=tuple(each.hex() for each in self._keys),
+                known=tuple(key.hex() for key in self._keys),
             )
         if not hmac.compare_digest(seal, self._compute_seal(key, row)):
             raise CheckpointTampered(
@@ -203,8 +203,8 @@ def _load_sealed_rows(connection: Connection, thread_id: str) -> Iterator[tuple[
     kinds: dict[Any, str] = {CheckpointRow: SELECT_CHECKPOINTS, WriteRow: SELECT_WRITES}
     for kind, select in kinds.items():
         # Fetched at once, because the caller changes the seals while it iterates.
-        found = connection.execute(f"{select} WHERE thread_id = ?", (thread_id,)).fetchall()
-        for *columns, seal in found:
+        rows = connection.execute(f"{select} WHERE thread_id = ?", (thread_id,)).fetchall()
+        for *columns, seal in rows:
             yield kind(*columns), seal
 
 

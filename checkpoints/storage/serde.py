@@ -94,18 +94,20 @@ def make_message_codec(kind: type[messages.BaseMessage]) -> TypeCodec:
 
     Older rows, and those of LangGraph's own saver, have all fields.
     """
-    given = {name: each for name, each in kind.model_fields.items() if not each.is_required()}
-    defaults = {name: each.get_default(call_default_factory=True) for name, each in given.items()}
+    optional = {name: field for name, field in kind.model_fields.items() if not field.is_required()}
+    defaults = {
+        name: field.get_default(call_default_factory=True) for name, field in optional.items()
+    }
     # By identity: an artifact may be anything, also what cannot be compared with `None`.
     nulls = {name for name, default in defaults.items() if default is None}
     others = {name: default for name, default in defaults.items() if default is not None}
 
     def take_fields(value: messages.BaseMessage) -> dict[str, Any]:
         return {
-            name: each
-            for name, each in value.model_dump().items()
-            if (each is not None or name not in nulls)
-            and (name not in others or each != others[name])
+            name: item
+            for name, item in value.model_dump().items()
+            if (item is not None or name not in nulls)
+            and (name not in others or item != others[name])
         }
 
     if kind is not messages.ToolMessage:
@@ -265,8 +267,8 @@ class AllowlistSerializer(SerializerProtocol):
         with refuse_unreadable(lambda why: _invalid_type(shorten_repr(types), why)):
             if not isinstance(types, Iterable):
                 raise _invalid_type(shorten_repr(types), "it is no list of types")
-            own = {kind: _build_codec(kind) for kind in list_items(types)}
-        self._by_type = {**CODECS_BY_TYPE, **own}
+            codecs = {kind: _build_codec(kind) for kind in list_items(types)}
+        self._by_type = {**CODECS_BY_TYPE, **codecs}
         self._by_key: Mapping[CodecKey, TypeCodec] = {
             **index_by_key(self._by_type.values()),
             **CODECS_BY_KEY,
@@ -529,7 +531,7 @@ def _encode(encoder: json.JSONEncoder, value: Any) -> str:
 
 def _make_serializable(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {str(key): _make_serializable(each) for key, each in value.items()}
+        return {str(key): _make_serializable(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_make_serializable(each) for each in value]
+        return [_make_serializable(item) for item in value]
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value

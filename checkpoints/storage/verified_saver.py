@@ -53,15 +53,15 @@ class DeltaWalk:
         self,
         channels: Iterable[str],
         serde: SerializerProtocol,
-        known: Mapping[str, Any] | None = None,
-        known_at: str | None = None,
+        cached: Mapping[str, Any] | None = None,
+        cached_at: str | None = None,
         plain_ids: Set[str] = frozenset(),
     ) -> None:
         self.checkpoint_ids: dict[str, list[str]] = {channel: [] for channel in channels}
         self.first_row: CheckpointRow | None = None
         self._serde = serde
-        self._known = known or {}
-        self._known_at = known_at
+        self._cached = cached or {}
+        self._cached_at = cached_at
         self._plain_ids = plain_ids
         self._snapshots: dict[str, Any] = {}
         self._unresolved = list(self.checkpoint_ids)
@@ -85,10 +85,10 @@ class DeltaWalk:
         else:
             for channel in self._unresolved:
                 self.checkpoint_ids[channel].append(row.checkpoint_id)
-            if row.checkpoint_id != self._known_at and row.checkpoint_id not in self._plain_ids:
+            if row.checkpoint_id != self._cached_at and row.checkpoint_id not in self._plain_ids:
                 self._take_snapshots(load_checkpoint(row, self._serde)["channel_values"])
-        if row.checkpoint_id == self._known_at:
-            self._take_snapshots(self._known)
+        if row.checkpoint_id == self._cached_at:
+            self._take_snapshots(self._cached)
         return bool(self._unresolved)
 
     def check_complete(self) -> None:
@@ -112,17 +112,17 @@ class DeltaWalk:
         by_checkpoint: dict[str, list[WriteRow]] = {}
         for row in rows:
             by_checkpoint.setdefault(row.checkpoint_id, []).append(row)
-        found: DeltaChannelHistory = {
+        history: DeltaChannelHistory = {
             "writes": [
                 write
-                for each in reversed(self.checkpoint_ids[channel])
-                if each in by_checkpoint
-                for write in load_writes(by_checkpoint[each], self._serde)
+                for checkpoint_id in reversed(self.checkpoint_ids[channel])
+                if checkpoint_id in by_checkpoint
+                for write in load_writes(by_checkpoint[checkpoint_id], self._serde)
             ]
         }
         if channel in self._snapshots:
-            found["seed"] = self._snapshots[channel]
-        return found
+            history["seed"] = self._snapshots[channel]
+        return history
 
     def _take_snapshots(self, values: Mapping[str, Any]) -> None:
         for channel in values.keys() & self._unresolved:
@@ -134,7 +134,9 @@ def load_writes(rows: Iterable[WriteRow], serde: SerializerProtocol) -> list[Pen
     """Return the writes at a checkpoint, in LangGraph's order."""
     # Each is checked before sorting: damaged values may not be comparable.
     checked = [(row, load_write(row, serde)) for row in rows]
-    checked.sort(key=lambda each: writes_sort_key(each[0].task_path, each[0].task_id, each[0].idx))
+    checked.sort(
+        key=lambda entry: writes_sort_key(entry[0].task_path, entry[0].task_id, entry[0].idx)
+    )
     return [write for _, write in checked]
 
 
@@ -202,9 +204,9 @@ class VerifiedSaver(SqliteSaver):
                 cursor.execute(f"{_SELECT_AT} AND checkpoint_id = ?", (*place, wanted))
             else:
                 cursor.execute(f"{_SELECT_AT} ORDER BY checkpoint_id DESC LIMIT 1", place)
-            found = cursor.fetchone()
-            saved = self._load_checkpoint_tuple(cursor, found) if found else None
-            last = found and found[2]
+            values = cursor.fetchone()
+            saved = self._load_checkpoint_tuple(cursor, values) if values else None
+            last = values and values[2]
             if wanted:
                 (last,) = cursor.execute(_SELECT_LAST_ID, place).fetchone()
         if last:
@@ -230,14 +232,14 @@ class VerifiedSaver(SqliteSaver):
         Raises:
             CheckpointTampered: A row is damaged.
         """
-        where, given = search_where(config, filter, before)
+        where, parameters = search_where(config, filter, before)
         query = f"{SELECT_CHECKPOINTS} {where} ORDER BY checkpoint_id DESC"
         if limit is not None:
-            query, given = f"{query} LIMIT ?", (*given, limit)
+            query, parameters = f"{query} LIMIT ?", (*parameters, limit)
         with self._open_cursor(config) as cursor:
-            found = cursor.execute(query, given).fetchall()
-            known: KnownParents = {}
-            return iter([self._load_checkpoint_tuple(cursor, each, known) for each in found])
+            rows = cursor.execute(query, parameters).fetchall()
+            parents: KnownParents = {}
+            return iter([self._load_checkpoint_tuple(cursor, values, parents) for values in rows])
 
     def get_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
@@ -257,42 +259,42 @@ class VerifiedSaver(SqliteSaver):
         self, cursor: sqlite3.Cursor, place: tuple[str, str], wanted: str | None, walk: DeltaWalk
     ) -> dict[str, DeltaChannelHistory]:
         cursor.execute(_SELECT_CHAIN, (*place, wanted, *place, *place))
-        while (found := cursor.fetchone()) and walk.visit(self._check_row(CheckpointRow, found)):
+        while (values := cursor.fetchone()) and walk.visit(self._check_row(CheckpointRow, values)):
             pass
         walk.check_complete()
         histories: dict[str, DeltaChannelHistory] = {}
         for channel, passed in walk.checkpoint_ids.items():
             cursor.execute(_SELECT_CHANNEL_WRITES, (*place, channel, json.dumps(passed)))
-            rows = [self._check_row(WriteRow, each) for each in cursor.fetchall()]
+            rows = [self._check_row(WriteRow, columns) for columns in cursor.fetchall()]
             histories[channel] = walk.build_history(channel, rows)
         return histories
 
     def _load_checkpoint_tuple(
-        self, cursor: sqlite3.Cursor, found: Sequence[Any], known: KnownParents | None = None
+        self, cursor: sqlite3.Cursor, values: Sequence[Any], maps: KnownParents | None = None
     ) -> CheckpointTuple:
-        row = self._check_row(CheckpointRow, found)
+        row = self._check_row(CheckpointRow, values)
         cursor.execute(_SELECT_WRITES_AT, row[:3])
-        rows = [self._check_row(WriteRow, each) for each in cursor.fetchall()]
+        rows = [self._check_row(WriteRow, columns) for columns in cursor.fetchall()]
         saved = load_checkpoint_tuple(row, load_writes(rows, self.serde), self.serde)
         if parents := saved.metadata.get("parents"):
-            above = partial(
-                self._load_parents, cursor, {} if known is None else known, row.thread_id
+            read_parents = partial(
+                self._load_parents, cursor, {} if maps is None else maps, row.thread_id
             )
-            saved.metadata["parents"] = complete_parents(parents, above)
+            saved.metadata["parents"] = complete_parents(parents, read_parents)
         return saved
 
     def _load_parents(
-        self, cursor: sqlite3.Cursor, known: KnownParents, thread_id: str, namespace: str, name: str
+        self, cursor: sqlite3.Cursor, maps: KnownParents, thread_id: str, namespace: str, name: str
     ) -> Parents:
         place = (thread_id, namespace, name)
-        if place not in known:
-            found = cursor.execute(f"{_SELECT_AT} AND checkpoint_id = ?", place).fetchone()
-            row = self._check_row(CheckpointRow, found) if found else None
-            known[place] = (load_metadata(row).get("parents") or {}) if row else {}
-        return known[place]
+        if place not in maps:
+            values = cursor.execute(f"{_SELECT_AT} AND checkpoint_id = ?", place).fetchone()
+            row = self._check_row(CheckpointRow, values) if values else None
+            maps[place] = (load_metadata(row).get("parents") or {}) if row else {}
+        return maps[place]
 
-    def _check_row(self, kind: Any, found: Sequence[Any]) -> Any:
-        *columns, seal = found
+    def _check_row(self, kind: Any, values: Sequence[Any]) -> Any:
+        *columns, seal = values
         row = kind(*columns)
         self._seals.check_row(row, seal)
         return row
@@ -342,18 +344,18 @@ def advance_past(checkpoint_id: str) -> None:
     behind that of an earlier writer would store checkpoints that are never read.
     """
     try:
-        found = UUID(checkpoint_id)
+        uuid = UUID(checkpoint_id)
     except ValueError:
         return
-    ticks = (found.int >> 80) << 12 | (found.int >> 64) & 0xFFF
-    if found.version == _UUID_VERSION and ticks < _LATEST_TICKS:
+    ticks = (uuid.int >> 80) << 12 | (uuid.int >> 64) & 0xFFF
+    if uuid.version == _UUID_VERSION and ticks < _LATEST_TICKS:
         advance_checkpoint_ids(ticks)
 
 
 def get_conversation_place(config: RunnableConfig) -> tuple[str, str]:
     """Return the thread id and the namespace of a config."""
-    given = config["configurable"]
-    return str(given["thread_id"]), str(given.get("checkpoint_ns", ""))
+    configurable = config["configurable"]
+    return str(configurable["thread_id"]), str(configurable.get("checkpoint_ns", ""))
 
 
 _SELECT_AT = f"{SELECT_CHECKPOINTS} WHERE thread_id = ? AND checkpoint_ns = ?"

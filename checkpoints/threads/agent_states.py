@@ -89,15 +89,15 @@ class TreeSnapshot:
     turn: str = ""
     beside: Mapping[str, AgentKind] = field(default_factory=dict)
 
-    def build_registry(self, known: Mapping[str, AgentKind] | None = None) -> AgentRegistry:
+    def build_registry(self, kinds: Mapping[str, AgentKind] | None = None) -> AgentRegistry:
         """Return the agents of the thread.
 
         Args:
-            known: Kinds of the members of the tree by path, superiors first; agents that were
+            kinds: Kinds of the members of the tree by path, superiors first; agents that were
                 called come after them.
         """
-        known = {**self.beside, **(known or {})}
-        traces: dict[str, list[Trace]] = {path: [] for path in known if path not in self.beside}
+        kinds = {**self.beside, **(kinds or {})}
+        traces: dict[str, list[Trace]] = {path: [] for path in kinds if path not in self.beside}
         spawned: dict[str, AgentSpecification] = {}
         dismissed = set[str]()
         for path, trace in _walk(self.trace, self.root_path) if self.trace else ():
@@ -110,48 +110,52 @@ class TreeSnapshot:
                 for subordinate in trace.subordinates
                 if self._is_open(subordinate)
             }
-            for name, each in made.items():
-                spawned[_join(path, name)] = each.spec
-                if GIVEN in each.statuses:
+            for name, agent in made.items():
+                spawned[_join(path, name)] = agent.spec
+                if GIVEN in agent.statuses:
                     # It is there before it is called.
                     traces.setdefault(_join(path, name), [])
-                if name not in at_work and each.is_dismissed(self._find_segment(trace)):
+                if name not in at_work and agent.is_dismissed(self._find_segment(trace)):
                     dismissed.add(_join(path, name))
         self._add_beside(traces)
         below: dict[str, list[str]] = {path: [] for path in traces}
         roots: list[str] = []
         for path in traces:
             below.get(path.rpartition(PATH_SEPARATOR)[0], roots).append(path)
-        asked: dict[str, list[Question]] = {}
+        questions_by_path: dict[str, list[Question]] = {}
         for question in self.questions:
-            asked.setdefault(PATH_SEPARATOR.join(question.path), []).append(question)
+            questions_by_path.setdefault(PATH_SEPARATOR.join(question.path), []).append(question)
         ids = {path: derive_agent_id(self.root_thread_id, path) for path in traces}
         records: list[AgentRecord] = []
         left = roots[::-1]
         while left:
             path = left.pop()
             left += reversed(below[path])
-            own, questions = traces[path], asked.get(path, ())
-            above = path.rpartition(PATH_SEPARATOR)[0]
+            agent_traces, questions = traces[path], questions_by_path.get(path, ())
+            superior = path.rpartition(PATH_SEPARATOR)[0]
             dismissal = self.dismissals.find(path)
-            finishes = dismissal and dismissal.graceful and any(map(self._is_open, own))
-            if above in dismissed or (dismissal and not finishes):
+            finishes = dismissal and dismissal.graceful and any(map(self._is_open, agent_traces))
+            if superior in dismissed or (dismissal and not finishes):
                 dismissed.add(path)
-            state, whom = self._find_state(path, own, questions)
+            state, whom = self._find_state(path, agent_traces, questions)
             if path in dismissed:
                 state, whom = AgentState.DISMISSED, ()
-            times = [self.begun[each.thread_id] for each in own if each.thread_id in self.begun]
+            times = [
+                self.begun[trace.thread_id]
+                for trace in agent_traces
+                if trace.thread_id in self.begun
+            ]
             made_as = spawned.get(path)
             record = AgentRecord(
                 id=ids[path],
                 path=path,
-                kind=AgentKind(made_as.kind) if made_as else known.get(path, AgentKind.DECLARED),
-                superior_id=ids.get(above, ""),
+                kind=AgentKind(made_as.kind) if made_as else kinds.get(path, AgentKind.DECLARED),
+                superior_id=ids.get(superior, ""),
                 role=made_as.role if made_as else "",
                 spawn_levels=made_as.levels if made_as else 0,
                 alias=self.aliases.get(ids[path], ""),
-                subordinate_ids=tuple(ids[each] for each in below[path]),
-                thread_ids=tuple(each.thread_id for each in own),
+                subordinate_ids=tuple(ids[subordinate] for subordinate in below[path]),
+                thread_ids=tuple(trace.thread_id for trace in agent_traces),
                 since=min(times, default=""),
                 state=state,
                 waiting_for=whom,
@@ -167,29 +171,29 @@ class TreeSnapshot:
                 traces[path] = []
 
     def _find_state(
-        self, path: str, traces: Sequence[Trace], asked: Sequence[Question]
+        self, path: str, traces: Sequence[Trace], questions: Sequence[Question]
     ) -> tuple[AgentState, tuple[str, ...]]:
         """Return the first state that fits a thread of an agent, and for which agent it waits."""
         if path in self.beside and self.running and not self.finished:
             return AgentState.WORKING, ()
-        working = [each for each in traces if self._is_open(each)]
+        working = [trace for trace in traces if self._is_open(trace)]
         if working and isinstance(self.orders.find_order(path), Pause):
             return AgentState.PAUSED, ()
-        whom = [each.addressee or USER for each in asked]
-        for each in working:
+        whom = [question.addressee or USER for question in questions]
+        for trace in working:
             below = (
                 _join(path, subordinate.agent)
-                for subordinate in each.subordinates
+                for subordinate in trace.subordinates
                 if self._is_open(subordinate)
             )
             whom += [one for one in below if not self._is_ended(one)]
-        if any(each.status == Status.NEEDS_INPUT for each in traces):
+        if any(trace.status == Status.NEEDS_INPUT for trace in traces):
             whom.append(path.rpartition(PATH_SEPARATOR)[0])
         if whom:
             return AgentState.WAITING, tuple(dict.fromkeys(whom))
         if working:
             return (AgentState.WORKING if self.running else AgentState.IDLE), ()
-        if any(each.status == Status.UNABLE for each in traces):
+        if any(trace.status == Status.UNABLE for trace in traces):
             return AgentState.FAILED, ()
         return (AgentState.DONE if traces else AgentState.IDLE), ()
 
@@ -209,28 +213,28 @@ class TreeSnapshot:
         return not self.finished and trace.status in ("root", "open")
 
 
-def read_registry(root: str, known: Mapping[str, AgentKind]) -> ReadPlan[AgentRegistry]:
+def read_registry(root: str, kinds: Mapping[str, AgentKind]) -> ReadPlan[AgentRegistry]:
     """Return the agents of a root's thread, on the branch of its latest checkpoint.
 
     Args:
         root: The root's thread.
-        known: Kinds of the members of the tree by path, superiors first.
+        kinds: Kinds of the members of the tree by path, superiors first.
 
     Raises:
         ThreadNotFound: The thread has never run, and no agent is known.
     """
     index: dict[str, AgentThread] = yield AgentThreads(root)
-    tops = {id_: each.latest for id_, each in index.items() if not each.superior_thread_id}
+    tops = {id_: thread.latest for id_, thread in index.items() if not thread.superior_thread_id}
     if not tops:
-        if known:
+        if kinds:
             dismissals = yield from read_dismissals(root)
-            return TreeSnapshot(root, dismissals=dismissals).build_registry(known)
+            return TreeSnapshot(root, dismissals=dismissals).build_registry(kinds)
         raise ThreadNotFound(root)
     # In a tree embedded in another graph, each run is a root of its own: show the latest.
     top = root if root in tops else max(tops, key=lambda id_: tops[id_].checkpoint_id or "")
     branch = yield from _read_branch(top, index)
     status = yield from read_thread_status(root)
-    given = yield from read_stored_answers(root, status)
+    answers = yield from read_stored_answers(root, status)
     orders = yield from read_control_orders(root)
     dismissals = yield from read_dismissals(root)
     holder = yield LedgerQuery(lambda ledger: ledger.get_holder(build_key(root)))
@@ -243,8 +247,8 @@ def read_registry(root: str, known: Mapping[str, AgentKind]) -> ReadPlan[AgentRe
         root,
         index[top].path,
         build_trace(top, branch.threads),
-        {id_: each.begun_at for id_, each in index.items() if each.begun_at},
-        status.without_questions(given).questions,
+        {id_: thread.begun_at for id_, thread in index.items() if thread.begun_at},
+        status.without_questions(answers).questions,
         orders,
         status.finished,
         running=holder is not None,
@@ -254,7 +258,7 @@ def read_registry(root: str, known: Mapping[str, AgentKind]) -> ReadPlan[AgentRe
         turn=branch.turn,
         beside=beside,
     )
-    return snapshot.build_registry(known)
+    return snapshot.build_registry(kinds)
 
 
 @dataclass(slots=True)
@@ -279,30 +283,30 @@ def _read_branch(top: str, index: Mapping[str, AgentThread]) -> ReadPlan[Branch]
     A thread that has called no subordinates comes without its messages, which are not shown.
     """
     below: dict[str, list[str]] = {}
-    for thread_id, known in index.items():
-        below.setdefault(known.superior_thread_id, []).append(thread_id)
+    for thread_id, thread in index.items():
+        below.setdefault(thread.superior_thread_id, []).append(thread_id)
     branch = Branch()
     left = [(top, index[top].latest)]
     while left:
         thread_id, end = left.pop()
-        known = index[thread_id]
+        thread = index[thread_id]
         messages: tuple[BaseMessage, ...] = ()
-        saved: CheckpointTuple | None = (yield end) if known.calls else None
+        saved: CheckpointTuple | None = (yield end) if thread.calls else None
         if saved is not None:
             messages, heads = yield from _read_conversation(saved, end.thread_id)
             branch.heads[thread_id] = {**find_given_agents(messages), **heads}
             identity = Identity.from_metadata(saved.metadata)
             branch.turn = branch.turn or (identity.turn if identity else "")
             left += (
-                (each, choose_branch_end(saved, heads.get(each), index[each].latest))
-                for each in below.get(thread_id, ())
+                (called, choose_branch_end(saved, heads.get(called), index[called].latest))
+                for called in below.get(thread_id, ())
             )
         else:
-            left += ((each, index[each].latest) for each in below.get(thread_id, ()))
-        names = tuple(known.path.split(PATH_SEPARATOR))
-        above, begun = known.superior_thread_id, known.begun_at
+            left += ((called, index[called].latest) for called in below.get(thread_id, ()))
+        names = tuple(thread.path.split(PATH_SEPARATOR))
+        superior, begun = thread.superior_thread_id, thread.begun_at
         branch.threads[thread_id] = Thread(
-            thread_id, names[-1], names, end.thread_id, above, "", 1, begun, messages, end
+            thread_id, names[-1], names, end.thread_id, superior, "", 1, begun, messages, end
         )
     return branch
 
@@ -328,12 +332,12 @@ def _read_conversation(
 def _format_question(question: Question) -> str:
     """Return what a question asks, in one line."""
     if calls := question.reviewed_calls:
-        asked = f"may it call {', '.join(call.tool for call in calls)}?"
+        text = f"may it call {', '.join(call.tool for call in calls)}?"
     else:
         held = question.value
         held = held.get("question", held) if isinstance(held, Mapping) else held
-        asked = held if isinstance(held, str) else to_json_text(held)
-    return shorten(asked, MAX_QUESTION_LENGTH, placeholder="…")
+        text = held if isinstance(held, str) else to_json_text(held)
+    return shorten(text, MAX_QUESTION_LENGTH, placeholder="…")
 
 
 def _walk(trace: Trace, path: str) -> Iterator[tuple[str, Trace]]:

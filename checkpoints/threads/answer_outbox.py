@@ -40,11 +40,11 @@ def read_later_questions(thread_id: str) -> ReadPlan[dict[str, Question]]:
     if not waiting:
         return {}
     # A fork of the past has not asked what was asked after it.
-    asked = yield from BranchView(thread_id).select(LATER, waiting)
+    visible = yield from BranchView(thread_id).select(LATER, waiting)
     dismissals = yield from read_dismissals(thread_id)
     return {
         record.last_part: _build_question(record.last_part, record.value)
-        for record in asked
+        for record in visible
         if not dismissals.find(record.value.path)
     }
 
@@ -59,7 +59,7 @@ def store_later_answers(
         QuestionClosed: Another caller has answered one of them first.
         ControlError: The agent that has asked has too many unread messages.
     """
-    texts = {key: _render_answer(questions[key], each) for key, each in answers.items()}
+    texts = {key: _render_answer(questions[key], answer) for key, answer in answers.items()}
     for key, text in texts.items():
         measure_size(text, f"the answer to {key!r} with its question", MAIL_BYTES)
     latest: str | None = yield LatestCheckpointId(thread_id)
@@ -84,23 +84,23 @@ def store_later_answers(
 
 
 def _render_answer(question: Question, answer: Any) -> str:
-    said = answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False)
-    return f"{question.value}\n{said}"
+    text = answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False)
+    return f"{question.value}\n{text}"
 
 
 def _build_question(key: str, stored: LaterQuestion) -> Question:
-    asked = AgentQuestion.load(stored.question)
+    question = AgentQuestion.load(stored.question)
     path = tuple(stored.path.split(PATH_SEPARATOR))
     return Question(
         id=key,
-        value=asked.text,
+        value=question.text,
         path=path,
         thread_id=stored.agent_thread_id,
         asked_at=stored.at,
-        schema=asked.response_schema,
-        choices=asked.choices,
-        urgent=asked.urgent,
-        addressee=asked.addressee,
+        schema=question.response_schema,
+        choices=question.choices,
+        urgent=question.urgent,
+        addressee=question.addressee,
         asker=path[-1],
     )
 
@@ -139,8 +139,8 @@ ANSWER: Final = Records[StoredAnswer]("answer", StoredAnswer, raw=1, to_json=_to
 def read_open_questions(thread_id: str) -> ReadPlan[list[Question]]:
     """Return the unanswered questions of a root's thread, also those that no agent waits for."""
     standing = yield from read_thread_status(thread_id)
-    given = yield from read_stored_answers(thread_id, standing)
-    waiting = [question for question in standing.questions if question.id not in given]
+    answers = yield from read_stored_answers(thread_id, standing)
+    waiting = [question for question in standing.questions if question.id not in answers]
     later = yield from read_later_questions(thread_id)
     return [*sort_questions([*waiting, *later.values()])] if later else waiting
 
@@ -168,13 +168,13 @@ def read_missed_answers(questions: Sequence[Question]) -> ReadPlan[dict[str, Any
     By question id.
     """
     # Few questions have a deadline: else no time is asked for.
-    if all(each.deadline is None for each in questions):
+    if all(question.deadline is None for question in questions):
         return {}
     now: datetime = yield LedgerQuery(lambda ledger: ledger.get_time())
     return {
-        each.id: build_missed_answer(each.deadline, each.default)
-        for each in questions
-        if each.deadline is not None and datetime.fromisoformat(each.deadline) <= now
+        question.id: build_missed_answer(question.deadline, question.default)
+        for question in questions
+        if question.deadline is not None and datetime.fromisoformat(question.deadline) <= now
     }
 
 
@@ -201,21 +201,23 @@ def check_answers(
             its tool calls.
     """
     standing = yield from read_thread_status(thread_id)
-    given = yield from read_stored_answers(thread_id, standing)
-    asked = {each.id: each for each in standing.questions if each.id not in given}
+    stored = yield from read_stored_answers(thread_id, standing)
+    open_questions = {
+        question.id: question for question in standing.questions if question.id not in stored
+    }
     for question in answers:
-        if question not in asked:
+        if question not in open_questions:
             asker: str | None = yield _QuestionAsker(thread_id, question)
             if question in standing.pending_work.dismissed:
                 raise standing.pending_work.dismissed[question].build_error(asker or "")
             if asker is not None:
                 yield from refuse_dismissed(thread_id, asker)
-                raise QuestionClosed(question, list(asked))
-            if not asked:
+                raise QuestionClosed(question, list(open_questions))
+            if not open_questions:
                 raise NoQuestionPending(thread)
-            raise unknown_question(question, list(asked))
-    accepted = {name: accept_answer(asked[name], value) for name, value in answers.items()}
-    return standing, given, accepted
+            raise unknown_question(question, list(open_questions))
+    accepted = {name: accept_answer(open_questions[name], value) for name, value in answers.items()}
+    return standing, stored, accepted
 
 
 def read_answer_versions(
@@ -253,7 +255,7 @@ def store_answers(
     Raises:
         QuestionClosed: Another caller has answered a question first.
     """
-    asked = {each.id: each for each in status.questions}
+    questions = {question.id: question for question in status.questions}
     for question, value in answers.items():
         stored = ANSWER.find(open_, thread_id, question)
         version = stored.version if stored else None
@@ -261,9 +263,9 @@ def store_answers(
         if (stored and _is_undelivered(stored.value)) or overtaken:
             raise QuestionClosed(question, [])
         # A delivered question that is pending again belongs to a fork of the past.
-        given = StoredAnswer(value, by=by, at=open_.now)
-        number = ANSWER.put(open_, given, thread_id, question)
-        _add_answer_event(open_, thread_id, status, asked[question], given, str(number))
+        answer = StoredAnswer(value, by=by, at=open_.now)
+        number = ANSWER.put(open_, answer, thread_id, question)
+        _add_answer_event(open_, thread_id, status, questions[question], answer, str(number))
 
 
 def deliver_answers(
@@ -279,36 +281,36 @@ def deliver_answers(
         status: The status of the thread, with the questions.
         answers: The delivered answers, by question id.
     """
-    found: list[tuple[Question, StoredAnswer]] = []
+    delivered: list[tuple[Question, StoredAnswer]] = []
     for question in status.questions:
         if question.id not in answers:
             continue
         stored = ANSWER.get(open_, thread_id, question.id)
         if _is_undelivered(stored):
-            found.append((question, stored))
+            delivered.append((question, stored))
             continue
         missed = question.default
         if question.reviewed_calls:
             missed = {"type": "reject", "message": f"no decision by {question.deadline}"}
-        given = StoredAnswer(missed, at=open_.now)
-        _add_answer_event(open_, thread_id, status, question, given, "missed")
-        found.append((question, given))
-    return found
+        answer = StoredAnswer(missed, at=open_.now)
+        _add_answer_event(open_, thread_id, status, question, answer, "missed")
+        delivered.append((question, answer))
+    return delivered
 
 
 def describe_answer(question: Question, answer: StoredAnswer) -> tuple[EventKind, dict[str, Any]]:
     """Return the kind and the data of the event of an answer; of a decision without arguments."""
-    given, calls = answer.value, question.reviewed_calls
+    value, calls = answer.value, question.reviewed_calls
     if not calls:
-        return EventKind.ANSWER, {"question": question.id, "value": given, "by": answer.by}
-    if isinstance(given, Mapping):
-        given = given.get("decisions") or [given] * len(calls)
-    told = [
+        return EventKind.ANSWER, {"question": question.id, "value": value, "by": answer.by}
+    if isinstance(value, Mapping):
+        value = value.get("decisions") or [value] * len(calls)
+    decisions = [
         # Not the arguments that it may have changed.
-        {"tool": call.tool, **{key: each[key] for key in _TOLD_OF_DECISIONS if key in each}}
-        for call, each in zip(calls, given, strict=True)
+        {"tool": call.tool, **{key: decision[key] for key in _TOLD_OF_DECISIONS if key in decision}}
+        for call, decision in zip(calls, value, strict=True)
     ]
-    return EventKind.APPROVAL, {"question": question.id, "decisions": told, "by": answer.by}
+    return EventKind.APPROVAL, {"question": question.id, "decisions": decisions, "by": answer.by}
 
 
 _TOLD_OF_DECISIONS = ("type", "message", "scope")
@@ -391,20 +393,20 @@ def _is_undelivered(answer: StoredAnswer | None) -> TypeGuard[StoredAnswer]:
     return answer is not None and answer.value is not _NO_VALUE
 
 
-def accept_answer(question: Question, given: Any) -> Any:
+def accept_answer(question: Question, answer: Any) -> Any:
     """Return an answer in the form that the asking graph expects.
 
     Raises:
         WrongAnswer: It is not what the question asks for.
     """
-    value, review = given, find_review(question.value, question.schema)
+    value, review = answer, find_review(question.value, question.schema)
     if review:
         try:
-            value = review.build_resume_value(given)
+            value = review.build_resume_value(answer)
         except ValueError as error:
-            raise WrongAnswer(question.id, given, str(error)) from error
+            raise WrongAnswer(question.id, answer, str(error)) from error
     if question.schema is None:
         return value
     if why := find_mismatch(value, question.schema):
-        raise WrongAnswer(question.id, given, why)
+        raise WrongAnswer(question.id, answer, why)
     return value

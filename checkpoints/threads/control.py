@@ -46,7 +46,7 @@ def give_order(
     order: ControlOrder,
     thread_id: str,
     path: str | None,
-    known: Collection[str] = (),
+    declared: Collection[str] = (),
     by: str = "",
 ) -> ReadPlan[str]:
     """Order an agent and all below it to stop or to pause in the current turn; return its path.
@@ -55,7 +55,7 @@ def give_order(
         order: `"stopped"` ends them, `"paused"` holds them before their next model call.
         thread_id: The root's thread.
         path: Path of the agent; `None` for the root, which pauses the whole tree.
-        known: Paths of the tree. An agent that has begun in this turn may be named, too.
+        declared: Paths of the tree. An agent that has begun in this turn may be named, too.
         by: The person that gives it.
 
     Raises:
@@ -63,8 +63,8 @@ def give_order(
         ControlError: Its last turn has ended.
         UnknownPath: There is no such agent.
     """
-    if path is not None and (path := read_text(given := path)) is None:
-        raise UnknownPath(given, sorted(known))
+    if path is not None and (path := read_text(raw := path)) is None:
+        raise UnknownPath(raw, sorted(declared))
     saved: CheckpointTuple | None = yield OneCheckpoint(thread_id)
     identity = Identity.from_metadata(saved.metadata) if saved else None
     if saved is None or identity is None:
@@ -77,20 +77,20 @@ def give_order(
             thread=identity.thread_name or thread_id,
         )
     wanted = PATH_SEPARATOR.join(identity.path) if path is None else path
-    if path is not None and path not in known:
+    if path is not None and path not in declared:
         rows: list[CheckpointTuple] = yield AllCheckpoints(thread_id, {"turn_id": identity.turn})
         begun = {str(row.metadata.get("agent_path", "")) for row in rows}
         if path not in begun:
-            raise UnknownPath(path, sorted(begun.union(known)))
+            raise UnknownPath(path, sorted(begun.union(declared)))
     turn, where = identity.turn, locate_order(saved, thread_id, path)
 
     def add_order(open_: Transaction) -> bool:
         orders = read_orders(open_, thread_id, turn)
         paths: tuple[str, ...] = getattr(orders, order)
         if wanted not in paths:
-            given = GivenOrder("stop" if order == "stopped" else "pause", wanted, by, open_.now)
+            new = GivenOrder("stop" if order == "stopped" else "pause", wanted, by, open_.now)
             changed: dict[str, Any] = {order: (*paths, wanted)}
-            record_order(open_, replace(orders, **changed), given, where, turn)
+            record_order(open_, replace(orders, **changed), new, where, turn)
         return wanted not in paths
 
     def add_and_signal(ledger: Ledger) -> None:
@@ -115,8 +115,8 @@ def lift_pauses(
     """
     orders = read_orders(open_, where.thread_id, turn)
     if orders.paused:
-        given = GivenOrder("resume", where.agent_path, by, open_.now)
-        record_order(open_, orders.lift_pauses(path), given, where, turn)
+        order = GivenOrder("resume", where.agent_path, by, open_.now)
+        record_order(open_, orders.lift_pauses(path), order, where, turn)
 
 
 def locate_order(saved: CheckpointTuple, thread_id: str, path: str | None) -> WriteLocation:
@@ -129,10 +129,10 @@ def locate_order(saved: CheckpointTuple, thread_id: str, path: str | None) -> Wr
     """
     checkpoint_id = str(saved.config["configurable"]["checkpoint_id"])
     identity = Identity.from_metadata(saved.metadata)
-    own = identity.thread_id if identity else thread_id
+    agent_thread_id = identity.thread_id if identity else thread_id
     if path is None:
         path = PATH_SEPARATOR.join(identity.path) if identity else ""
-    return WriteLocation(thread_id, "", checkpoint_id, own, path)
+    return WriteLocation(thread_id, "", checkpoint_id, agent_thread_id, path)
 
 
 def check_paused(thread_id: str, path: str) -> ReadPlan[None]:
@@ -142,7 +142,7 @@ def check_paused(thread_id: str, path: str) -> ReadPlan[None]:
         ControlError: Neither the agent nor any below it is paused.
     """
     paused = (yield from read_control_orders(thread_id)).paused
-    if not any(is_under(each, path) for each in paused):
+    if not any(is_under(paused_path, path) for paused_path in paused):
         raise not_paused(path, paused)
 
 
@@ -218,7 +218,7 @@ def post_mail(
     thread_id: str,
     path: str,
     text: str,
-    known: Collection[str] = (),
+    declared: Collection[str] = (),
     kind: MailKind = "message",
 ) -> ReadPlan[str]:
     """Send an agent a message, whether it is at work or not; return its path.
@@ -227,7 +227,7 @@ def post_mail(
         thread_id: The root's thread.
         path: Path of the agent.
         text: The message.
-        known: Paths of the tree. An agent that has ever begun may be named, too.
+        declared: Paths of the tree. An agent that has ever begun may be named, too.
         kind: Its kind.
 
     Raises:
@@ -240,14 +240,14 @@ def post_mail(
     text = check_mail_text(text)
     saved: CheckpointTuple | None = yield OneCheckpoint(thread_id)
     identity = Identity.from_metadata(saved.metadata) if saved else None
-    if path not in known:
-        if identity is None and not known:
+    if path not in declared:
+        if identity is None and not declared:
             raise ThreadNotFound(thread_id)
         begun: list[CheckpointTuple] = yield AllCheckpoints(thread_id, {"agent_path": path})
         if not begun:
             every: list[CheckpointTuple] = yield AllCheckpoints(thread_id)
             paths = {str(row.metadata.get("agent_path", "")) for row in every} - {""}
-            raise UnknownPath(path, sorted(paths.union(known)))
+            raise UnknownPath(path, sorted(paths.union(declared)))
         if any(RUN in row.checkpoint["versions_seen"] for row in begun):
             raise message_refused(path, NO_MODEL)
     if dismissal := (yield from read_dismissals(thread_id)).find(path):

@@ -56,14 +56,14 @@ class DismissedSubtree:
 
 
 def dismiss_agent(
-    thread_id: str, agent: str, known: Mapping[str, AgentKind], by: str, *, graceful: bool
+    thread_id: str, agent: str, kinds: Mapping[str, AgentKind], by: str, *, graceful: bool
 ) -> ReadPlan[DismissedSubtree]:
     """Dismiss an agent and all below it on a thread, for good.
 
     Args:
         thread_id: The root's thread.
         agent: The agent, by its path, else by its id, else by its name for people.
-        known: Kinds of the members of the tree by path, superiors first.
+        kinds: Kinds of the members of the tree by path, superiors first.
         by: The person that dismisses it.
         graceful: Whether those at work finish their request.
 
@@ -71,9 +71,11 @@ def dismiss_agent(
         ThreadNotFound: The thread has never run, and nothing is known of its tree.
         UnknownPath: There is no such agent.
     """
-    registry = yield from read_registry(thread_id, known)
+    registry = yield from read_registry(thread_id, kinds)
     path = registry.get(agent).path
-    there = [each.path for each in registry.subtree(path) if each.state is not AgentState.DISMISSED]
+    there = [
+        agent.path for agent in registry.subtree(path) if agent.state is not AgentState.DISMISSED
+    ]
     saved: CheckpointTuple | None = yield OneCheckpoint(thread_id)
     where = WriteLocation(thread_id, "", "", thread_id, path)
     if saved is not None:
@@ -84,14 +86,14 @@ def dismiss_agent(
     done: CommittedDismissal = yield LedgerQuery(
         lambda ledger: commit_dismissal(ledger, where, new, hidden)
     )
-    left = {each.id for each in (yield from read_open_questions(thread_id))}
+    left = {question.id for question in (yield from read_open_questions(thread_id))}
     status = yield from read_thread_status(thread_id)
     withdrawn = status.pending_work.dismissed
     # Whether a request may be sent is asked for the superior.
     gone = (
-        each
-        for each in before
-        if each.id in withdrawn or is_under(PATH_SEPARATOR.join(each.path), path)
+        question
+        for question in before
+        if question.id in withdrawn or is_under(PATH_SEPARATOR.join(question.path), path)
     )
     dismissals = yield from read_dismissals(thread_id)
     return DismissedSubtree(
@@ -99,6 +101,6 @@ def dismiss_agent(
         done.is_new,
         tuple(there),
         done.cut_calls,
-        tuple(each.id for each in gone if each.id not in left),
+        tuple(question.id for question in gone if question.id not in left),
         heir=dismissals.find_heir(path) or USER,
     )

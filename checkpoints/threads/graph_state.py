@@ -52,7 +52,7 @@ class CheckpointCopy:
 
 
 def plan_carrying(
-    previous: Head, known: Head | None, channels: Mapping[str, Any], config: Mapping[str, Any]
+    previous: Head, finished: Head | None, channels: Mapping[str, Any], config: Mapping[str, Any]
 ) -> ReadPlan[CarriedState | None]:
     """Copy a graph's state to where it is about to run, and return what it holds.
 
@@ -60,27 +60,27 @@ def plan_carrying(
 
     Args:
         previous: The end of the thread's latest segment.
-        known: The end of the graph in the latest segment that it has finished, if there is one.
+        finished: The end of the graph in the latest segment that it has finished, if there is one.
         channels: The graph's channels.
         config: The config of the task that runs the graph.
     """
-    given = config["configurable"]
-    here = OneCheckpoint(str(given["thread_id"]), str(given["checkpoint_ns"]))
+    configurable = config["configurable"]
+    here = OneCheckpoint(str(configurable["thread_id"]), str(configurable["checkpoint_ns"]))
     saved: CheckpointTuple | None = yield here
     if saved is not None:
         # A process that died after the copy left it alone in the namespace.
         copied = CARRIED_KEY in saved.metadata
         return _build_carried_state(saved.checkpoint) if copied else None
-    found = yield from _find_state(
-        previous, known, here.thread_id, require_identity(config).thread_id
+    saved_state = yield from _find_state(
+        previous, finished, here.thread_id, require_identity(config).thread_id
     )
-    if found is None:
+    if saved_state is None:
         return None
-    checkpoint = yield from _copy_checkpoint(found, channels)
+    checkpoint = yield from _copy_checkpoint(saved_state, channels)
     metadata: Any = {
         "source": "fork",
-        "step": found.metadata.get("step", 0),
-        "parents": given.get(CHECKPOINT_MAP_KEY, {}),
+        "step": saved_state.metadata.get("step", 0),
+        "parents": configurable.get(CHECKPOINT_MAP_KEY, {}),
         CARRIED_KEY: True,
     }
     yield CheckpointCopy(cast("RunnableConfig", config), checkpoint, metadata)
@@ -98,22 +98,22 @@ def read_graph_calls(
         rows: All checkpoints of the thread, newest first.
         levels: The namespaces of its segments.
     """
-    found: dict[str, list[BaseMessage]] = {level: [] for level in levels}
-    depth = get_namespace_depth(next(iter(found), ""))
+    calls: dict[str, list[BaseMessage]] = {level: [] for level in levels}
+    depth = get_namespace_depth(next(iter(calls), ""))
     latest: dict[str, CheckpointTuple] = {}
     for row in reversed(rows):
         latest[row.config["configurable"]["checkpoint_ns"]] = row
     seen: set[str] = set()
     for namespace, row in latest.items():
         level = find_run_level(namespace, depth)
-        if level in found:
+        if level in calls:
             # A graph's state holds the messages of earlier requests, too.
             new = {message.id or str(message): message for message in (yield from _read_calls(row))}
-            found[level] += [
+            calls[level] += [
                 _strip_records(message) for key, message in new.items() if key not in seen
             ]
             seen |= new.keys()
-    return found
+    return calls
 
 
 def _read_calls(row: CheckpointTuple) -> ReadPlan[list[BaseMessage]]:
@@ -145,29 +145,29 @@ def _strip_records(message: BaseMessage) -> BaseMessage:
 def _iterate_messages(values: Iterable[Any]) -> Iterator[BaseMessage]:
     for value in values:
         held = value.value if isinstance(value, DeltaSnapshot) else value
-        for each in held if isinstance(held, (list, tuple)) else (held,):
-            if isinstance(each, BaseMessage):
-                yield each
+        for item in held if isinstance(held, (list, tuple)) else (held,):
+            if isinstance(item, BaseMessage):
+                yield item
 
 
 def _find_state(
-    previous: Head, known: Head | None, thread_id: str, agent_thread_id: str
+    previous: Head, finished: Head | None, thread_id: str, agent_thread_id: str
 ) -> ReadPlan[CheckpointTuple | None]:
     """Return the graph's last checkpoint, that of an unfinished request if that is the latest."""
     level = previous["checkpoint_ns"]
     depth = get_namespace_depth(level)
-    if not known or find_run_level(known["checkpoint_ns"], depth) != level:
+    if not finished or find_run_level(finished["checkpoint_ns"], depth) != level:
         rows: list[CheckpointTuple] = yield AllCheckpoints(
             thread_id, {"agent_thread_id": agent_thread_id}
         )
         for row in rows:
             namespace = row.config["configurable"]["checkpoint_ns"]
-            own = get_namespace_depth(namespace) == depth + 1
-            if own and find_run_level(namespace, depth) == level:
+            is_level = get_namespace_depth(namespace) == depth + 1
+            if is_level and find_run_level(namespace, depth) == level:
                 return row
-    if not known:
+    if not finished:
         return None
-    return (yield OneCheckpoint(thread_id, known["checkpoint_ns"], known["checkpoint_id"]))  # type: ignore[no-any-return]  # a plan is sent what it asked for
+    return (yield OneCheckpoint(thread_id, finished["checkpoint_ns"], finished["checkpoint_id"]))  # type: ignore[no-any-return]  # a plan is sent what it asked for
 
 
 def _copy_checkpoint(saved: CheckpointTuple, channels: Mapping[str, Any]) -> ReadPlan[Checkpoint]:
@@ -181,9 +181,9 @@ def _copy_checkpoint(saved: CheckpointTuple, channels: Mapping[str, Any]) -> Rea
         for name in saved.checkpoint["channel_versions"]
         if name not in values and isinstance(channels.get(name), DeltaChannel)
     )
-    found: Mapping[str, Any] = (yield ChannelWrites(saved.config, absent)) if absent else {}
+    histories: Mapping[str, Any] = (yield ChannelWrites(saved.config, absent)) if absent else {}
     for name in absent:
-        history, empty = found.get(name) or {}, channels[name]
+        history, empty = histories.get(name) or {}, channels[name]
         channel = empty.from_checkpoint(history.get("seed", empty.typ()))
         channel.replay_writes(history.get("writes") or ())
         values[name] = DeltaSnapshot(channel.get())
@@ -215,12 +215,12 @@ def read_late_answers(
     if not calls or identity is None or not identity.request_id:
         return ()
     thread_id = str(saved.config["configurable"]["thread_id"])
-    found: Mapping[str, JournalEntry] = yield JournalQuery(
+    entries: Mapping[str, JournalEntry] = yield JournalQuery(
         thread_id, identity.request_id, tuple(calls)
     )
     return tuple(
         _build_answer(identity, calls[call_id], call_id, entry)
-        for call_id, entry in found.items()
+        for call_id, entry in entries.items()
         if ended or entry.state is CallState.DONE
     )
 
@@ -257,23 +257,23 @@ class JournalQuery:
 
     async def aget(self, saver: Saver) -> Mapping[str, JournalEntry]:
         """Async version of `get`."""
-        found: Mapping[str, JournalEntry] = await get_ledger(saver).arun(lambda: self.get(saver))
-        return found
+        entries: Mapping[str, JournalEntry] = await get_ledger(saver).arun(lambda: self.get(saver))
+        return entries
 
 
 def _build_answer(identity: Identity, tool: str, call_id: str, entry: JournalEntry) -> ToolMessage:
-    said = next(_find_answers(entry.result, call_id), None)
+    message = next(_find_answers(entry.result, call_id), None)
     lost = f"it did happen, but its result is lost: {entry.lost}"
     text = lost if entry.lost else UNKNOWN_OUTCOME_TEXT
     return ToolMessage(
-        said.content if said else text,
+        message.content if message else text,
         id=derive_message_id(identity.thread_id, f"late/{identity.request_id}/{call_id}"),
         tool_call_id=call_id,
         name=tool,
-        status=said.status if said else "error",
-        artifact=said.artifact if said else None,
+        status=message.status if message else "error",
+        artifact=message.artifact if message else None,
         additional_kwargs={LATE_KEY: True},
-        response_metadata={} if said else {NOTICES_KEY: True},
+        response_metadata={} if message else {NOTICES_KEY: True},
     )
 
 
@@ -287,5 +287,5 @@ def _find_answers(result: Any, call_id: str) -> Iterator[ToolMessage]:
     elif isinstance(result, Mapping):
         yield from _find_answers(result.get("messages"), call_id)
     elif isinstance(result, Iterable) and not isinstance(result, (str, BaseMessage)):
-        for each in result:
-            yield from _find_answers(each, call_id)
+        for item in result:
+            yield from _find_answers(item, call_id)

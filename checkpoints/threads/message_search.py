@@ -38,7 +38,7 @@ def search_messages(messages: Sequence[Any], query: str, limit: int) -> list[int
     with closing(sqlite3.connect(":memory:")) as index:
         index.execute("CREATE VIRTUAL TABLE said USING fts5(text, tokenize = 'unicode61')")
         index.executemany("INSERT INTO said (rowid, text) VALUES (?, ?)", rows)
-        found = index.execute(
+        matches = index.execute(
             "SELECT rowid FROM said WHERE said MATCH ? ORDER BY rank LIMIT ?", (match, limit)
         ).fetchall()
-    return sorted(place - 1 for (place,) in found)
+    return sorted(place - 1 for (place,) in matches)

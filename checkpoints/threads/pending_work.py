@@ -138,12 +138,12 @@ class PendingWork:
 
 def read_pending_work(root: CheckpointTuple, thread_id: str) -> ReadPlan[PendingWork]:
     """Return the pending work of a root's thread at a checkpoint of the root."""
-    found = yield from _walk_open_tasks(root, thread_id)
-    if any(question.urgent for question in found.questions):
-        found = replace(found, questions=sort_questions(found.questions))
+    work = yield from _walk_open_tasks(root, thread_id)
+    if any(question.urgent for question in work.questions):
+        work = replace(work, questions=sort_questions(work.questions))
     identity = Identity.from_metadata(root.metadata)
-    if identity is None or not found.questions:
-        return found
+    if identity is None or not work.questions:
+        return work
     # The questions of stopped and dismissed agents are withdrawn.
     turn = identity.turn
     orders: ControlOrders = yield LedgerQuery(
@@ -152,19 +152,21 @@ def read_pending_work(root: CheckpointTuple, thread_id: str) -> ReadPlan[Pending
     dismissals = yield from read_dismissals(thread_id, root.checkpoint["id"])
     left: list[Question] = []
     dismissed: dict[str, Dismissal] = {}
-    for question in found.questions:
-        path = PATH_SEPARATOR.join(found.requested.get(question.id, question.path))
+    for question in work.questions:
+        path = PATH_SEPARATOR.join(work.requested.get(question.id, question.path))
         dismissal = dismissals.find(path)
         # Who finishes its request may still ask, but begins no other.
-        if dismissal and not (dismissal.graceful and question.id not in found.requested):
+        if dismissal and not (dismissal.graceful and question.id not in work.requested):
             dismissed[question.id] = dismissal
         elif not isinstance(orders.find_order(path), Halt):
             left.append(question)
-    withdrawn = {question.id for question in found.questions}.difference(each.id for each in left)
+    withdrawn = {question.id for question in work.questions}.difference(
+        question.id for question in left
+    )
     return replace(
-        found,
+        work,
         questions=tuple(left),
-        can_proceed=found.can_proceed or bool(withdrawn),
+        can_proceed=work.can_proceed or bool(withdrawn),
         withdrawn=frozenset(withdrawn),
         dismissed=dismissed,
     )
@@ -172,12 +174,12 @@ def read_pending_work(root: CheckpointTuple, thread_id: str) -> ReadPlan[Pending
 
 def sort_questions(questions: Iterable[Question]) -> tuple[Question, ...]:
     """Return questions in their order, but the urgent ones first."""
-    return tuple(sorted(questions, key=lambda each: not each.urgent))
+    return tuple(sorted(questions, key=lambda question: not question.urgent))
 
 
 def _walk_open_tasks(level: CheckpointTuple, thread_id: str) -> ReadPlan[PendingWork]:
     tasks = _OpenTasks.from_checkpoint(level)
-    found: list[Question] = []
+    questions: list[Question] = []
     paused: set[str] = set()
     requested: dict[str, tuple[str, ...]] = {}
     moves = tasks.has_unstarted
@@ -191,20 +193,25 @@ def _walk_open_tasks(level: CheckpointTuple, thread_id: str) -> ReadPlan[Pending
             continue
         below = (yield from _walk_open_tasks(inner, thread_id)) if inner else PendingWork()
         interrupts = tasks.interrupted.get(task_id, ())
-        own = [
+        waiting = [
             interrupt
             for interrupt in interrupts
             if tasks.waits_for(task_id, interrupt.id, bool(inner))
         ]
-        asked = [each for each in own if not is_pause(each.value)]
-        held = {str(each.value[PAUSE_KEY]) for each in own if is_pause(each.value)}
-        found += [*below.questions, *(_build_question(level, each) for each in asked)]
+        asking = [interrupt for interrupt in waiting if not is_pause(interrupt.value)]
+        held = {
+            str(interrupt.value[PAUSE_KEY]) for interrupt in waiting if is_pause(interrupt.value)
+        }
+        questions += [
+            *below.questions,
+            *(_build_question(level, interrupt) for interrupt in asking),
+        ]
         paused |= below.paused | held
         requested |= below.requested
-        if asked and (path := _find_requested_path(level)):
-            requested |= {each.id: path for each in asked}
-        moves = moves or below.can_proceed or bool(held) or not (below.questions or own)
-    return PendingWork(tuple(found), moves, paused=frozenset(paused), requested=requested)
+        if asking and (path := _find_requested_path(level)):
+            requested |= {interrupt.id: path for interrupt in asking}
+        moves = moves or below.can_proceed or bool(held) or not (below.questions or waiting)
+    return PendingWork(tuple(questions), moves, paused=frozenset(paused), requested=requested)
 
 
 def _find_requested_path(level: CheckpointTuple) -> tuple[str, ...]:
@@ -264,8 +271,8 @@ class _OpenTasks:
         nodes = list_triggered_nodes(values)
         writes = [write for write in saved.pending_writes or () if write[0] != NULL_TASK_ID]
         ended = {task for task, channel, _ in writes if channel not in OPEN_TASK_CHANNELS}
-        asked = {task: value for task, channel, value in writes if channel == INTERRUPT}
-        interrupted = {task: value for task, value in asked.items() if task not in ended}
+        interrupts = {task: value for task, channel, value in writes if channel == INTERRUPT}
+        interrupted = {task: value for task, value in interrupts.items() if task not in ended}
         answers = {task: len(value) for task, channel, value in writes if channel == RESUME}
         untouched = len(nodes) + (START in values) > len(ended) + len(interrupted)
         unique = tuple(dict.fromkeys(nodes))
@@ -273,7 +280,7 @@ class _OpenTasks:
         if untouched:
             computed = {task: (node,) for task, node in _iter_next_tasks(saved)}
             unfinished = {**computed, **unfinished}
-            unfinished = {task: each for task, each in unfinished.items() if task not in ended}
+            unfinished = {task: names for task, names in unfinished.items() if task not in ended}
         return cls(_get_namespace(saved), unique, interrupted, answers, untouched, unfinished)
 
     def waits_for(self, task_id: str, question: str, runs_a_graph: bool) -> bool:
@@ -282,7 +289,7 @@ class _OpenTasks:
         if runs_a_graph:
             return question in self._build_question_ids(task_id, answered)
         return all(
-            question not in self._build_question_ids(task_id, each) for each in range(answered)
+            question not in self._build_question_ids(task_id, number) for number in range(answered)
         )
 
     def _build_question_ids(self, task_id: str, answered: int) -> set[str]:
@@ -304,20 +311,20 @@ def _build_question(level: CheckpointTuple, interrupt: Interrupt) -> Question:
         schema=schema if isinstance(schema, Mapping) else None,
         asker=path[-1] if path else "",
     )
-    asked = read_question_value(interrupt.value)
-    if asked is None:
+    details = read_question_value(interrupt.value)
+    if details is None:
         return question
     # A human is asked by its superior, and on the human's own thread.
-    *above, own = path or ("",)
+    *superiors, agent = path or ("",)
     return replace(
         question,
-        asker=above[-1] if above and own == asked.addressee else own,
-        value=asked.text,
-        choices=asked.choices,
-        urgent=asked.urgent,
-        deadline=asked.deadline,
-        default=asked.default,
-        addressee=asked.addressee,
+        asker=superiors[-1] if superiors and agent == details.addressee else agent,
+        value=details.text,
+        choices=details.choices,
+        urgent=details.urgent,
+        deadline=details.deadline,
+        default=details.default,
+        addressee=details.addressee,
     )
 
 
@@ -372,9 +379,9 @@ def build_open_agent(saved: CheckpointTuple, answered: Collection[str]) -> OpenA
     sent = (send.arg for send in values.get(TASKS) or () if isinstance(send.arg, Mapping))
     orders = [
         order
-        for each in (values, *sent)
+        for state in (values, *sent)
         for name in ("queue", "waiting")
-        for order in each.get(name) or ()
+        for order in state.get(name) or ()
     ]
     requests = [order["request"] for order in orders]
     return OpenAgent(
@@ -413,30 +420,30 @@ def _list_answered_requests(saved: CheckpointTuple) -> Iterator[str]:
     """Yield the ids of the requests that a delegation has answered, or the step after a state."""
     values = saved.checkpoint["channel_values"]
     # The last answers of a delegation are in the writes of its superior.
-    said = list(values.items()) if "queue" in values else []
-    said += [write[1:] for write in saved.pending_writes or ()]
-    for channel, value in said:
+    written = list(values.items()) if "queue" in values else []
+    written += [write[1:] for write in saved.pending_writes or ()]
+    for channel, value in written:
         if channel == "parts" and isinstance(value, Mapping):
             yield from value
         elif channel == MESSAGES and isinstance(value, list):
-            for each in value:
-                answers = isinstance(each, ToolMessage) and is_response_message(each)
-                if answers and isinstance(each.artifact, Mapping):
-                    yield each.artifact.get("request_id", "")
+            for message in value:
+                answers = isinstance(message, ToolMessage) and is_response_message(message)
+                if answers and isinstance(message.artifact, Mapping):
+                    yield message.artifact.get("request_id", "")
 
 
 def _is_open_namespace(namespace: str, latest: Mapping[str, CheckpointTuple]) -> bool:
     """Return whether each task on the way down to a namespace is current and not done."""
     parts = split_namespace(namespace)
     for place, part in enumerate(parts):
-        above = latest.get(SEPARATOR.join(parts[:place]))
+        outer = latest.get(SEPARATOR.join(parts[:place]))
         here = latest.get(SEPARATOR.join(parts[: place + 1]))
-        if above is None or here is None:
+        if outer is None or here is None:
             return False
-        started_from = (here.metadata.get("parents") or {}).get(_get_namespace(above))
-        writes = above.pending_writes or ()
+        started_from = (here.metadata.get("parents") or {}).get(_get_namespace(outer))
+        writes = outer.pending_writes or ()
         ended = {task for task, channel, _ in writes if channel not in OPEN_TASK_CHANNELS}
-        if started_from != above.checkpoint["id"] or part.rpartition(":")[2] in ended:
+        if started_from != outer.checkpoint["id"] or part.rpartition(":")[2] in ended:
             return False
     return True
 

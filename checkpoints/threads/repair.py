@@ -66,7 +66,7 @@ def list_hideable(thread_id: str) -> ReadPlan[list[HideableMessage]]:
     """
     threads = yield from read_branch_threads(thread_id)
     hidden = yield from read_hidden_messages(thread_id)
-    return [each for thread in threads.values() for each in _list_of(thread, hidden)]
+    return [message for thread in threads.values() for message in _list_of(thread, hidden)]
 
 
 def repair_thread(
@@ -91,8 +91,8 @@ def repair_thread(
         LeaseLost: Another run holds the thread now.
     """
     threads = yield from read_branch_threads(thread_id)
-    known = {str(message.id) for one in threads.values() for message in one.messages}
-    if unknown := [each for each in ids if each not in known]:
+    known_ids = {str(message.id) for one in threads.values() for message in one.messages}
+    if unknown := [message_id for message_id in ids if message_id not in known_ids]:
         raise ThreadError(
             "thread {thread!r} has no message {message_id:short}; list those that can be hidden "
             "with `echelons repair` or Session.repair()",
@@ -108,7 +108,9 @@ def repair_thread(
     else:
         yield from store_hidden_messages(thread_id, chosen, (), by, fence)
     hidden = yield from read_hidden_messages(thread_id)
-    return [each for one in threads.values() for each in _list_of(one, hidden) if each.hidden]
+    return [
+        message for one in threads.values() for message in _list_of(one, hidden) if message.hidden
+    ]
 
 
 def _list_of(thread: Thread, hidden: Collection[str]) -> Iterator[HideableMessage]:
@@ -142,13 +144,13 @@ def _list_of(thread: Thread, hidden: Collection[str]) -> Iterator[HideableMessag
 def _list_reasons(message: BaseMessage) -> Iterator[str]:
     content: Any = message.content
     if not isinstance(content, str):
-        kinds = [str(each.get("type")) for each in content if isinstance(each, Mapping)]
-        if others := dict.fromkeys(each for each in kinds if each not in _TEXTS):
+        kinds = [str(block.get("type")) for block in content if isinstance(block, Mapping)]
+        if others := dict.fromkeys(kind for kind in kinds if kind not in _TEXTS):
             yield f"has blocks that not all providers take: {', '.join(others)}"
     if (size := _measure(message)) >= LONG:
         yield f"is long: {size:,} characters"
     if isinstance(message, AIMessage):
-        names = [str(each["name"]) for each in (*message.tool_calls, *message.invalid_tool_calls)]
+        names = [str(call["name"]) for call in (*message.tool_calls, *message.invalid_tool_calls)]
         if odd := [name for name in names if not _TOOL_NAME.fullmatch(name)]:
             yield f"calls a tool by a name that providers refuse: {shorten(odd[0], 40)!r}"
         if message.invalid_tool_calls:

@@ -110,8 +110,8 @@ class SavedHistory:
         saver = get_saver(config["configurable"])
         if not saver or not previous:
             return None
-        known = past.heads.get(require_identity(config).thread_id)
-        return run_plan(saver, plan_carrying(previous, known, channels, config))
+        finished = past.heads.get(require_identity(config).thread_id)
+        return run_plan(saver, plan_carrying(previous, finished, channels, config))
 
     async def acarry_state(
         self,
@@ -124,21 +124,21 @@ class SavedHistory:
         saver = get_saver(config["configurable"])
         if not saver or not previous:
             return None
-        known = past.heads.get(require_identity(config).thread_id)
-        return await arun_plan(saver, plan_carrying(previous, known, channels, config))
+        finished = past.heads.get(require_identity(config).thread_id)
+        return await arun_plan(saver, plan_carrying(previous, finished, channels, config))
 
     def _read_chain(self, saver: Saver, head: Head, config: Mapping[str, Any]) -> ReadPlan[Past]:
         thread_id = str(config["configurable"]["thread_id"])
         last = end = find_segment_end(head, thread_id)
         newer: list[Past] = []
-        known: Past | None = None
+        cached: Past | None = None
         closed = True
-        while end and (known := self._find_cached(saver, end)) is None:
+        while end and (cached := self._find_cached(saver, end)) is None:
             segment = yield from read_segment(end)
             newer.append(segment.past)
             closed = closed and segment.closed
             end = find_segment_end(segment.previous, thread_id)
-        past = join_pasts([*([known] if known else ()), *reversed(newer)])
+        past = join_pasts([*([cached] if cached else ()), *reversed(newer)])
         past = past._replace(heads=(yield from resolve_heads(past.heads, thread_id)))
         if newer and last and closed:
             self._cache_past(saver, last, past)
@@ -146,19 +146,19 @@ class SavedHistory:
 
     def _find_cached(self, saver: Saver, end: OneCheckpoint) -> Past | None:
         with self._lock:
-            known = self._known.get(saver)
-            if known and end in known:
-                known.move_to_end(end)
-                return known[end]
+            pasts = self._known.get(saver)
+            if pasts and end in pasts:
+                pasts.move_to_end(end)
+                return pasts[end]
             return None
 
     def _cache_past(self, saver: Saver, end: OneCheckpoint, past: Past) -> None:
         # Only the complete past is cached: a copy for each segment would grow with the square.
         with self._lock:
-            known = self._known.setdefault(saver, OrderedDict())
-            known[end] = past
-            while len(known) > MAX_CACHED_PASTS:
-                known.popitem(last=False)
+            pasts = self._known.setdefault(saver, OrderedDict())
+            pasts[end] = past
+            while len(pasts) > MAX_CACHED_PASTS:
+                pasts.popitem(last=False)
 
 
 def join_pasts(pasts: Sequence[Past]) -> Past:
@@ -174,15 +174,15 @@ def join_pasts(pasts: Sequence[Past]) -> Past:
 
 def resolve_heads(heads: Mapping[str, Head], thread_id: str) -> ReadPlan[Mapping[str, Head]]:
     """Return heads, completed with ends that an interrupted superior had not recorded yet."""
-    found = dict(heads)
+    resolved = dict(heads)
     for thread, head in heads.items():
         if "checkpoint_id" not in head:
             rows = yield AllCheckpoints(thread_id, {"agent_thread_id": thread})
             for latest in list_segments(rows)[:1]:
-                given = latest.config["configurable"]
-                end = {key: str(given[key]) for key in ("checkpoint_ns", "checkpoint_id")}
-                found[thread] = cast("Head", {**head, **end})
-    return found
+                configurable = latest.config["configurable"]
+                end = {key: str(configurable[key]) for key in ("checkpoint_ns", "checkpoint_id")}
+                resolved[thread] = cast("Head", {**head, **end})
+    return resolved
 
 
 def list_segments(rows: list[CheckpointTuple]) -> list[CheckpointTuple]:
@@ -256,8 +256,8 @@ def list_pending_writes(saved: CheckpointTuple) -> list[tuple[str, str, Any]]:
     """
     if not has_work_left(saved):
         return []
-    given = _get_input(saved.checkpoint["channel_values"])
-    taken = [(START, name, value) for name, value in given.items()]
+    inputs = _get_input(saved.checkpoint["channel_values"])
+    taken = [(START, name, value) for name, value in inputs.items()]
     return taken + list(saved.pending_writes or ())
 
 
@@ -267,10 +267,10 @@ def read_past(
     """Read the messages and heads at a checkpoint, with some further writes applied."""
     values = saved.checkpoint["channel_values"]
     absent = tuple(name for name in DELTA_CHANNELS if name not in values)
-    found: Mapping[str, Any] = (yield ChannelWrites(saved.config, absent)) if absent else {}
+    histories: Mapping[str, Any] = (yield ChannelWrites(saved.config, absent)) if absent else {}
     held = {}
     for name, annotated in DELTA_CHANNELS.items():
-        history = found.get(name) or {}
+        history = histories.get(name) or {}
         stored = values.get(name, history.get("seed"))
         new = [write for write in writes if write[1] == name]
         held[name] = rebuild_channel(annotated, stored, [*(history.get("writes") or ()), *new])
@@ -281,13 +281,15 @@ def read_past(
 
 def _get_input(values: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the input of a graph that has not taken its first step; else an empty mapping."""
-    given = values.get(START)
-    return given if isinstance(given, Mapping) else {}
+    value = values.get(START)
+    return value if isinstance(value, Mapping) else {}
 
 
 def _build_end_query(config: Mapping[str, Any]) -> LatestCheckpointId:
-    given = config["configurable"]
-    return LatestCheckpointId(str(given.get("thread_id", "")), str(given.get("checkpoint_ns", "")))
+    configurable = config["configurable"]
+    return LatestCheckpointId(
+        str(configurable.get("thread_id", "")), str(configurable.get("checkpoint_ns", ""))
+    )
 
 
 def _build_head(end: LatestCheckpointId, checkpoint_id: str | None) -> Head:

@@ -283,7 +283,7 @@ def _read_usage(root: str | None, prices: Prices | None, branch: bool) -> ReadPl
 
 
 def _read_roots() -> ReadPlan[list[RootThread]]:
-    found: list[RootThread] = []
+    roots: list[RootThread] = []
     try:
         inputs: list[CheckpointTuple] = yield AllCheckpoints(None, _ROOT_INPUTS)
     except DAMAGE:
@@ -295,8 +295,8 @@ def _read_roots() -> ReadPlan[list[RootThread]]:
             try:
                 inputs += yield AllCheckpoints(thread_id, _ROOT_INPUTS)
             except DAMAGE as error:
-                known = yield from _read_intact_root(thread_id)
-                found.append(replace(known, damage=str(error)))
+                intact = yield from _read_intact_root(thread_id)
+                roots.append(replace(intact, damage=str(error)))
     by_thread: dict[str, list[CheckpointTuple]] = {}
     for saved in inputs:
         identity = Identity.from_metadata(saved.metadata)
@@ -305,8 +305,8 @@ def _read_roots() -> ReadPlan[list[RootThread]]:
     whole = [(_build_root_thread(select_root_inputs(rows)), rows) for rows in by_thread.values()]
     turns = {root.id: str(rows[0].metadata.get("turn_id", "")) for root, rows in whole}
     damages: Mapping[str, str] = yield LedgerQuery(lambda ledger: _find_damages(ledger, turns))
-    found += [replace(root, damage=damages.get(root.id, "")) for root, _ in whole]
-    return sorted(found, key=lambda root: (not root.damage, root.updated_at), reverse=True)
+    roots += [replace(root, damage=damages.get(root.id, "")) for root, _ in whole]
+    return sorted(roots, key=lambda root: (not root.damage, root.updated_at), reverse=True)
 
 
 def _find_damages(ledger: Ledger, turns: Mapping[str, str]) -> Mapping[str, str]:
@@ -316,7 +316,7 @@ def _find_damages(ledger: Ledger, turns: Mapping[str, str]) -> Mapping[str, str]
         ledger: The ledger.
         turns: The latest turn of each thread, by thread.
     """
-    found: dict[str, str] = {}
+    damages: dict[str, str] = {}
 
     def read(open_: Transaction) -> None:
         for thread_id, turn in turns.items():
@@ -326,10 +326,10 @@ def _find_damages(ledger: Ledger, turns: Mapping[str, str]) -> Mapping[str, str]
                 METER.get(open_, thread_id, turn)
                 read_orders(open_, thread_id, turn)
             except LedgerError as error:
-                found[thread_id] = str(error)
+                damages[thread_id] = str(error)
 
     ledger.query(read)
-    return found
+    return damages
 
 
 def _read_intact_root(thread_id: str) -> ReadPlan[RootThread]:
@@ -338,12 +338,12 @@ def _read_intact_root(thread_id: str) -> ReadPlan[RootThread]:
         rows: list[CheckpointTuple] = yield AllCheckpoints(thread_id, _ROOT_INPUTS, "")
     except DAMAGE:
         rows = []
-    own = [row for row in rows if Identity.from_metadata(row.metadata) is not None]
-    return _build_root_thread(own) if own else RootThread(thread_id, "", "", 0, "")
+    roots = [row for row in rows if Identity.from_metadata(row.metadata) is not None]
+    return _build_root_thread(roots) if roots else RootThread(thread_id, "", "", 0, "")
 
 
 def _read_inbox() -> ReadPlan[list[RootQuestions]]:
-    found: list[RootQuestions] = []
+    inbox: list[RootQuestions] = []
     for root in (yield from _read_roots()):
         listed = RootQuestions(root)
         if not root.damage:
@@ -352,8 +352,8 @@ def _read_inbox() -> ReadPlan[list[RootQuestions]]:
             except DAMAGE as error:
                 listed = RootQuestions(replace(root, damage=str(error)))
         if listed.questions or listed.root.damage:
-            found.append(listed)
-    return found
+            inbox.append(listed)
+    return inbox
 
 
 def select_root_inputs(inputs: list[CheckpointTuple]) -> list[CheckpointTuple]:
@@ -383,8 +383,8 @@ def _build_root_thread(turns: list[CheckpointTuple]) -> RootThread:
 
 def is_written_by_library(key: str) -> bool:
     """Return whether a metadata key is LangGraph's or the library's own, not a caller's."""
-    own = (*METADATA_KEYS, STORED_KEYS_KEY, EARLIER_TURNS_KEY)
-    if key in own or key in LANGGRAPH_METADATA_KEYS:
+    keys = (*METADATA_KEYS, STORED_KEYS_KEY, EARLIER_TURNS_KEY)
+    if key in keys or key in LANGGRAPH_METADATA_KEYS:
         return True
     return key.startswith(("langgraph_", "__"))
 
@@ -408,10 +408,10 @@ def _find_thread(thread_id: str, root: str | None) -> ReadPlan[Thread]:
         # The empty thread of a call that has not run, or was refused.
         roots = [root] if root else []
         if not root and _is_derived(thread_id):
-            roots = [each.id for each in (yield from _read_roots()) if not each.damage]
-        for above in roots:
+            roots = [stored.id for stored in (yield from _read_roots()) if not stored.damage]
+        for top in roots:
             try:
-                threads = yield from _read_threads(above)
+                threads = yield from _read_threads(top)
             except DAMAGE:
                 if root:
                     raise
@@ -420,16 +420,16 @@ def _find_thread(thread_id: str, root: str | None) -> ReadPlan[Thread]:
                 if request := find_request(superior, thread_id):
                     agent = request.sent.current
                     path = (*superior.path, agent)
-                    return Thread(thread_id, agent, path, above, superior.id, "", 0, "", (), None)
+                    return Thread(thread_id, agent, path, top, superior.id, "", 0, "", (), None)
         raise ThreadNotFound(thread_id)
     return (yield from read_thread(rows))[0]
 
 
-def _check_thread_id(given: Any) -> str:
-    text = read_text(given)
+def _check_thread_id(value: Any) -> str:
+    text = read_text(value)
     # Half a character (a lone surrogate) cannot be stored, so no thread has it.
     if text is None or text.encode(errors="ignore").decode() != text:
-        raise ThreadNotFound(given)
+        raise ThreadNotFound(value)
     return text
 
 
@@ -455,16 +455,16 @@ def read_thread(
     identity = Identity.from_metadata(newest.metadata)
     assert identity is not None  # noqa: S101  rows are found by their identity
     latest = _build_query(newest)
-    own = yield from read_past(newest, list_pending_writes(newest))
+    past = yield from read_past(newest, list_pending_writes(newest))
     ended = False
-    if list_open_calls(own.messages):
+    if list_open_calls(past.messages):
         # Nothing goes on in a thread whose agent was dismissed.
         dismissals = yield from read_dismissals(latest.thread_id)
         dismissal = dismissals.find(PATH_SEPARATOR.join(identity.path))
         ended = dismissal is not None and not dismissal.graceful
-    late = yield from read_late_answers(newest, own.messages, ended=ended)
-    parts = [(latest.checkpoint_ns, (*own.messages, *late))]
-    previous, heads = get_previous_head(newest), dict(own.heads)
+    late = yield from read_late_answers(newest, past.messages, ended=ended)
+    parts = [(latest.checkpoint_ns, (*past.messages, *late))]
+    previous, heads = get_previous_head(newest), dict(past.heads)
     while earlier := find_segment_end(previous, latest.thread_id):
         segment = yield from read_segment(earlier)
         parts.append((earlier.checkpoint_ns, segment.past.messages))
@@ -493,7 +493,7 @@ def _insert_calls(
     part: Sequence[BaseMessage], calls: Sequence[BaseMessage]
 ) -> Iterator[BaseMessage]:
     """Yield the messages of a segment, with a foreign graph's calls between task and answer."""
-    tasks = [each for each in part if isinstance(each, HumanMessage)]
+    tasks = [message for message in part if isinstance(message, HumanMessage)]
     yield from (*tasks, *calls, *part[len(tasks) :]) if calls else part
 
 
@@ -511,8 +511,8 @@ def _read_rows(root: str) -> ReadPlan[dict[str, list[CheckpointTuple]]]:
 def _read_threads(root: str) -> ReadPlan[dict[str, Thread]]:
     """Return all threads under a root by id, the latest first, each with its newest segments."""
     threads: dict[str, Thread] = {}
-    for thread_id, own in (yield from _read_rows(root)).items():
-        threads[thread_id], _ = yield from read_thread(own)
+    for thread_id, rows in (yield from _read_rows(root)).items():
+        threads[thread_id], _ = yield from read_thread(rows)
     return threads
 
 
@@ -535,17 +535,19 @@ def _read_branches(
         rows = by_thread[thread_id]
         end = end or list_segments(rows)[0]
         threads[thread_id], heads = yield from read_thread(rows, end)
-        for each in below.get(thread_id, ()):
-            known = {_build_query(row): row for row in by_thread[each]}
-            latest = list_segments(by_thread[each])[0]
-            chosen = choose_branch_end(end, heads.get(each), _build_query(latest))
-            left.append((each, known.get(chosen, latest)))
+        for called in below.get(thread_id, ()):
+            rows_by_query = {_build_query(row): row for row in by_thread[called]}
+            latest = list_segments(by_thread[called])[0]
+            chosen = choose_branch_end(end, heads.get(called), _build_query(latest))
+            left.append((called, rows_by_query.get(chosen, latest)))
     return threads
 
 
 def _build_query(row: CheckpointTuple) -> OneCheckpoint:
-    given = row.config["configurable"]
-    return OneCheckpoint(given["thread_id"], given["checkpoint_ns"], given["checkpoint_id"])
+    configurable = row.config["configurable"]
+    return OneCheckpoint(
+        configurable["thread_id"], configurable["checkpoint_ns"], configurable["checkpoint_id"]
+    )
 
 
 def read_branch_threads(root: str) -> ReadPlan[dict[str, Thread]]:
@@ -559,7 +561,7 @@ def read_branch_threads(root: str) -> ReadPlan[dict[str, Thread]]:
     if not tops:
         raise ThreadNotFound(root)
     threads = yield from _read_branches(tops, by_thread)
-    return dict(sorted(threads.items(), key=lambda each: each[1].path))
+    return dict(sorted(threads.items(), key=lambda entry: entry[1].path))
 
 
 def _list_tops(by_thread: Mapping[str, list[CheckpointTuple]]) -> list[str]:
@@ -583,9 +585,9 @@ def _read_trace(root: str) -> ReadPlan[Trace]:
         trace = trace.with_hidden(
             {
                 thread_id: tuple(
-                    str(message.id) for message in each.messages if message.id in hidden
+                    str(message.id) for message in thread.messages if message.id in hidden
                 )
-                for thread_id, each in threads.items()
+                for thread_id, thread in threads.items()
             }
         )
     aliases: dict[str, str] = yield LedgerQuery(

@@ -110,7 +110,7 @@ def read_turn_status(thread_id: str, turn: str) -> ReadPlan[ThreadStatus | None]
 
     Reads every checkpoint of the turn; used only for a turn whose end was not recorded.
     """
-    found: list[CheckpointTuple] = yield AllCheckpoints(thread_id, {"turn_id": turn})
-    roots = (each for each in found if not each.config["configurable"]["checkpoint_ns"])
+    checkpoints: list[CheckpointTuple] = yield AllCheckpoints(thread_id, {"turn_id": turn})
+    roots = (saved for saved in checkpoints if not saved.config["configurable"]["checkpoint_ns"])
     root = next(roots, None)
     return ThreadStatus(root) if root else None

@@ -128,12 +128,12 @@ def read_usage(
     grants = accounts.grants
     if branch:
         seen, left = list[CallRow](), list[_GrantRow]()
-        for each in threads:
-            sees, sees_root = yield from _read_sight(each)
-            seen += [row for row in rows if row.call.thread_id == each and sees(row)]
-            left += [row for row in grants if row.amount.thread_id == each and sees_root(row.after)]
+        for id_ in threads:
+            sees, sees_root = yield from _read_sight(id_)
+            seen += [row for row in rows if row.call.thread_id == id_ and sees(row)]
+            left += [row for row in grants if row.amount.thread_id == id_ and sees_root(row.after)]
         rows, grants = seen, left
-    amounts = sorted((row.amount for row in grants), key=lambda each: each.path)
+    amounts = sorted((row.amount for row in grants), key=lambda amount: amount.path)
     return UsageReport([row.call for row in rows], amounts, prices)
 
 
@@ -147,7 +147,7 @@ def read_open_grants(thread_id: str) -> ReadPlan[list[GrantedAmount]]:
     stored: list[StoredRecord[GrantRecord]] = yield LedgerQuery(
         lambda ledger: ledger.query(lambda open_: open_.list_records(GRANT, prefix))
     )
-    opened = [each for each in stored if not each.value.closed]
+    opened = [record for record in stored if not record.value.closed]
     if not opened:
         return []
     latest: CheckpointTuple | None = yield OneCheckpoint(thread_id)
@@ -155,8 +155,8 @@ def read_open_grants(thread_id: str) -> ReadPlan[list[GrantedAmount]]:
     branch: Branch = yield from read_latest_branch(thread_id)
     return [
         row.amount
-        for each in opened
-        for row in _list_amounts(each, thread_id)
+        for record in opened
+        for row in _list_amounts(record, thread_id)
         if branch.sees(row.after)
         and row.amount.turn_id == metadata.get("turn_id", row.amount.turn_id)
     ]
@@ -293,15 +293,15 @@ def _leave_out_passed_on(rows: Iterable[CallRow], accounts: _Accounts) -> list[C
     The answer of a graph, a Runnable or a function is a message of its own. If models have replied
     within, it is the last of their replies once more.
     """
-    found = list(rows)
+    calls = list(rows)
     passing: set[tuple[str, str]] = set()
-    for row in found:
+    for row in calls:
         if row.call.kind == "model":
             for level in _iterate_run_levels(row.checkpoint_ns):
                 passing.add((row.call.thread_id, level))
     return [
         row
-        for row in found
+        for row in calls
         if row.call.kind == "tool"
         or (
             (row.call.thread_id, row.checkpoint_ns) not in passing
@@ -330,15 +330,15 @@ def _iterate_run_levels(namespace: str) -> Iterator[str]:
 
 def _list_calls(checkpoints: Iterable[CheckpointTuple]) -> list[CallRow]:
     """Return the calls in the writes of checkpoints, given newest first."""
-    known: set[tuple[str, ...]] = set()
+    counted: set[tuple[str, ...]] = set()
     rows: list[tuple[Any, ...]] = []
     for saved in reversed([*checkpoints]):
-        given: Mapping[str, Any] = saved.config["configurable"]
+        configurable: Mapping[str, Any] = saved.config["configurable"]
         metadata: Mapping[str, Any] = saved.metadata
         location = WriteLocation(
-            str(given["thread_id"]),
-            str(given.get("checkpoint_ns", "")),
-            str(given["checkpoint_id"]),
+            str(configurable["thread_id"]),
+            str(configurable.get("checkpoint_ns", "")),
+            str(configurable["checkpoint_id"]),
             str(metadata.get("agent_thread_id", "")),
             str(metadata.get("agent_path", "")),
         )
@@ -347,15 +347,15 @@ def _list_calls(checkpoints: Iterable[CheckpointTuple]) -> list[CallRow]:
         is_input = metadata.get("source") == "input"
         tasks = groupby(saved.pending_writes or (), key=lambda write: write[0])
         for task_id, writes in tasks:
-            own = [write[1:] for write in writes]
+            values = [write[1:] for write in writes]
             # What an input checkpoint starts with is written by this task, and not named by the
             # saver. A level below the root begins with its first node instead.
-            path = START if is_input and not _begins_with_reply(location, own) else ""
-            for event in build_write_events(location, own, task_id, path):
+            path = START if is_input and not _begins_with_reply(location, values) else ""
+            for event in build_write_events(location, values, task_id, path):
                 key = location.thread_id, location.agent_thread_id, event.kind, event.key
                 row = build_call_row(len(rows) + 1, location, saved.checkpoint["ts"], event)
-                if row and key not in known:
-                    known.add(key)
+                if row and key not in counted:
+                    counted.add(key)
                     rows.append(row)
     return list(load_call_rows(rows))
 
@@ -370,9 +370,9 @@ def _begins_with_reply(location: WriteLocation, writes: Iterable[tuple[str, Any]
 
 
 def _map_root_checkpoints(checkpoints: Iterable[CheckpointTuple]) -> dict[str, str]:
-    found: dict[str, str] = {}
+    roots: dict[str, str] = {}
     for saved in checkpoints:
         namespace = saved.config["configurable"].get("checkpoint_ns", "")
         if namespace and NS_SEP not in namespace:
-            found[namespace] = str((saved.metadata.get("parents") or {}).get("", ""))
-    return found
+            roots[namespace] = str((saved.metadata.get("parents") or {}).get("", ""))
+    return roots

@@ -160,9 +160,11 @@ class Trace:
 
     def with_user_actions(self, actions: Sequence[UserAction]) -> Trace:
         """Return the trace with what people gave its agents, each with its own thread."""
-        own = tuple(action for action in actions if action.agent_thread_id == self.thread_id)
+        actions_of_thread = tuple(
+            action for action in actions if action.agent_thread_id == self.thread_id
+        )
         below = tuple(subordinate.with_user_actions(actions) for subordinate in self.subordinates)
-        return replace(self, user_actions=own, subordinates=below)
+        return replace(self, user_actions=actions_of_thread, subordinates=below)
 
     def with_aliases(self, aliases: Mapping[str, str], path: str) -> Trace:
         """Return the trace, from an agent with a path, with the names for people of its agents.
@@ -224,11 +226,11 @@ def build_trace(thread_id: str, threads: Mapping[str, Thread], ended: bool = Fal
     thread = threads[thread_id]
     tools = tuple(_list_tools(thread.messages))
     subordinates = tuple(_build_subordinates(thread, threads, ended))
-    above = thread.superior_thread_id
+    superior = thread.superior_thread_id
     mail = tuple(_list_mail(thread.messages))
     progress = tuple(_list_progress(thread.messages))
     return Trace(
-        thread_id, thread.agent, above, LinkState.OK, (), tools, subordinates, mail, progress
+        thread_id, thread.agent, superior, LinkState.OK, (), tools, subordinates, mail, progress
     )
 
 
@@ -241,9 +243,9 @@ def find_request(superior: Thread, thread_id: str) -> TracedRequest | None:
 def list_links(trace: Trace) -> list[TraceLink]:
     """Return every link of a trace, superiors first."""
     return [
-        TraceLink(each.superior_thread_id, each.thread_id, each.agent, each.state)
-        for each in trace.walk()
-        if each.superior_thread_id
+        TraceLink(link.superior_thread_id, link.thread_id, link.agent, link.state)
+        for link in trace.walk()
+        if link.superior_thread_id
     ]
 
 
@@ -258,15 +260,15 @@ def _build_subordinates(
         if stored and _is_from_earlier_run(stored, thread, threads):
             continue
         state = _get_link_state(stored, thread.id, requests)
-        found = Trace(
+        subordinate = Trace(
             sub_thread_id, requests[0].sent.current, thread.id, state, tuple(requests), (), ()
         )
         # A broken link is not followed: it may lead back up.
         if state is LinkState.OK:
             whole = build_trace(sub_thread_id, threads, requests[-1].status is not None)
-            known = tuple(_with_task(each, threads[sub_thread_id]) for each in requests)
-            found = replace(whole, requests=known)
-        yield found
+            with_tasks = tuple(_with_task(request, threads[sub_thread_id]) for request in requests)
+            subordinate = replace(whole, requests=with_tasks)
+        yield subordinate
 
 
 def _is_from_earlier_run(stored: Thread, root: Thread, threads: Mapping[str, Thread]) -> bool:
@@ -300,8 +302,8 @@ def _iterate_requests(thread: Thread, ended: bool) -> Iterator[tuple[str, Traced
     messages = thread.messages
     tasks = [
         place
-        for place, each in enumerate(messages)
-        if isinstance(each, HumanMessage) and MAIL_KEY not in each.response_metadata
+        for place, message in enumerate(messages)
+        if isinstance(message, HumanMessage) and MAIL_KEY not in message.response_metadata
     ]
     for place, message in enumerate(messages):
         threads = _get_thread_ids(message)
@@ -311,26 +313,26 @@ def _iterate_requests(thread: Thread, ended: bool) -> Iterator[tuple[str, Traced
         abandoned = ended or (tasks and place < tasks[-1])
         following = (messages[after] for after in range(place + 1, len(messages)))
         # Some models reuse a call id in their next message: stop at it.
-        own = takewhile(lambda message: not isinstance(message, AIMessage), following)
+        results = takewhile(lambda message: not isinstance(message, AIMessage), following)
         answers = {
-            message.tool_call_id: message for message in own if isinstance(message, ToolMessage)
+            message.tool_call_id: message for message in results if isinstance(message, ToolMessage)
         }
-        for asked, parted in iterate_requests(message, message.tool_calls):
-            call_id = asked.call_id
+        for call, parted in iterate_requests(message, message.tool_calls):
+            call_id = call.call_id
             if call_id not in threads:
                 continue
             response = _load_response(answers.get(parted.call_id if parted else call_id))
             if parted:
-                response = _get_part_response(response, parted.parts.index(asked))
-            first = request_as_sent(asked, parted, message, thread.agent, thread.id)
+                response = _get_part_response(response, parted.parts.index(call))
+            first = request_as_sent(call, parted, message, thread.agent, thread.id)
             candidates = load_candidates(message, call_id)
-            for thread_id, each in _iterate_attempts(
+            for thread_id, attempt in _iterate_attempts(
                 call_id, first, candidates, threads[call_id], response
             ):
-                cut = abandoned and each.status is None
+                cut = abandoned and attempt.status is None
                 yield (
                     thread_id,
-                    replace(each, status=Status.UNABLE, reason=CUT_SHORT) if cut else each,
+                    replace(attempt, status=Status.UNABLE, reason=CUT_SHORT) if cut else attempt,
                 )
 
 
@@ -348,14 +350,14 @@ def _iterate_attempts(
         return
     # The responses of other requests, such as the parts of a call, have other ids.
     tried = [
-        each
-        for each in response.subordinate_responses
-        if each.thread_id and each.request_id == response.request_id
+        other
+        for other in response.subordinate_responses
+        if other.thread_id and other.request_id == response.request_id
     ]
-    for attempt, each in enumerate(tried, start=1):
-        request = first if attempt == 1 else _build_later_request(first, attempt, each, candidates)
-        yield each.thread_id, TracedRequest(call_id, request, each, each.status, each.reason)
-        yield from _iterate_side_requests(call_id, request, each)
+    for attempt, reply in enumerate(tried, start=1):
+        request = first if attempt == 1 else _build_later_request(first, attempt, reply, candidates)
+        yield reply.thread_id, TracedRequest(call_id, request, reply, reply.status, reply.reason)
+        yield from _iterate_side_requests(call_id, request, reply)
     if not tried:
         yield thread_id, TracedRequest(call_id, first, response, response.status, response.reason)
         yield from _iterate_side_requests(call_id, first, response)
@@ -365,19 +367,19 @@ def _iterate_side_requests(
     call_id: str, first: DelegationRequest, response: DelegationResponse
 ) -> Iterator[tuple[str, TracedRequest]]:
     """Yield the threads and the requests with which middleware asked others meanwhile."""
-    for each in response.side_responses:
+    for side in response.side_responses:
         sent = DelegationRequest(
-            id=each.request_id, origin=first.origin, current=each.agent, task="", path=each.path
+            id=side.request_id, origin=first.origin, current=side.agent, task="", path=side.path
         )
-        yield each.thread_id, TracedRequest(call_id, sent, each, each.status, each.reason)
+        yield side.thread_id, TracedRequest(call_id, sent, side, side.status, side.reason)
 
 
 def _with_task(request: TracedRequest, thread: Thread) -> TracedRequest:
     """Return a request with its task, which that of a middleware has in its thread only."""
     if request.task:
         return request
-    own = derive_message_id(thread.id, request.sent.id)
-    task = next((str(message.text) for message in thread.messages if message.id == own), "")
+    message_id = derive_message_id(thread.id, request.sent.id)
+    task = next((str(message.text) for message in thread.messages if message.id == message_id), "")
     return replace(request, sent=request.sent.model_copy(update={"task": task}))
 
 
@@ -439,8 +441,8 @@ def _list_progress(messages: Sequence[BaseMessage]) -> Iterator[str]:
 
 
 def _get_thread_ids(message: BaseMessage) -> Mapping[str, str]:
-    found: Any = message.response_metadata.get(THREADS_KEY) if message.response_metadata else None
-    return found if isinstance(found, Mapping) else {}
+    threads: Any = message.response_metadata.get(THREADS_KEY) if message.response_metadata else None
+    return threads if isinstance(threads, Mapping) else {}
 
 
 def _load_response(answer: ToolMessage | None) -> DelegationResponse | str | None:
@@ -468,21 +470,21 @@ def _format_lines(trace: Trace, first: str, rest: str) -> Iterator[str]:
     reason = f"  {why}" if why else ""
     name = f"{trace.agent} ({trace.alias})" if trace.alias else trace.agent
     yield f"{first}{name}  {status}  {trace.thread_id}{tools}{reason}"
-    asked = trace.requests[-1].sent if trace.requests else None
-    if asked and asked.why:
-        target = f"{asked.route[-1]}: " if asked.route else ""
-        yield f"{rest}{'│' if trace.subordinates else ' '}     why: {target}{asked.why}"
-    told = [
+    request = trace.requests[-1].sent if trace.requests else None
+    if request and request.why:
+        target = f"{request.route[-1]}: " if request.route else ""
+        yield f"{rest}{'│' if trace.subordinates else ' '}     why: {target}{request.why}"
+    lines = [
         f"{mail.kind} from {mail.sender}{f' to {mail.to}' if mail.to else ''}: "
         f"{shorten(mail.text, 100, placeholder='…')}"
         for mail in trace.mail
     ]
-    told += [f"told the user: {shorten(text, 100, placeholder='…')}" for text in trace.progress]
-    told += [_format_user_action(action) for action in trace.user_actions]
-    told += [f"hidden from its model: {each}" for each in trace.hidden]
-    for said in told:
-        yield f"{rest}{'│' if trace.subordinates else ' '}     {said}"
+    lines += [f"told the user: {shorten(text, 100, placeholder='…')}" for text in trace.progress]
+    lines += [_format_user_action(action) for action in trace.user_actions]
+    lines += [f"hidden from its model: {message_id}" for message_id in trace.hidden]
+    for line in lines:
+        yield f"{rest}{'│' if trace.subordinates else ' '}     {line}"
     last = len(trace.subordinates) - 1
-    for place, each in enumerate(trace.subordinates):
+    for place, subordinate in enumerate(trace.subordinates):
         turn, below = ("└── ", "    ") if place == last else ("├── ", "│   ")
-        yield from _format_lines(each, rest + turn, rest + below)
+        yield from _format_lines(subordinate, rest + turn, rest + below)

@@ -139,7 +139,7 @@ def test_what_is_given_has_no_usage_here() -> None:
     usage: Any = {"input_tokens": 1, "output_tokens": 2, "total_tokens": 3}
     message = AIMessage("done", id="m", usage_metadata=usage)
 
-    [event] = build_thread_events([message], "head", "root", given=True)
+    [event] = build_thread_events([message], "head", "root", is_input=True)
 
     assert event.data == {"role": "ai", "content": "done"}
 
