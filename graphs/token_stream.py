@@ -2,7 +2,7 @@
 
 LangGraph's handler is called for each start and end of a node, and streams every message that a
 node returns and every whole reply. A session has these from the ends of the tasks. At each token it
-also looks whether the reply is to be cut off by an intervention.
+also looks whether the reply is to end: by an order to its agent, or by an intervention.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from echelons.checkpoints.coordination.gate import TreeGate
 from echelons.delegation.mail import get_mailboxes
 from echelons.errors import StorageError
 from echelons.langgraph_internals import StreamMessagesHandler
+from echelons.models.door import check_halt
 
 LOOK_INTERVAL = 0.1
 """Seconds between two looks for what other processes have written, while a reply is streamed."""
@@ -52,7 +53,7 @@ class TokenHandler(StreamMessagesHandler):
     def on_llm_new_token(
         self, token: Any, *, chunk: Any = None, run_id: UUID, **kwargs: Any
     ) -> None:
-        """Stream a chunk, and cut the reply off if an intervention has come in for its agent."""
+        """Stream a chunk, and end the reply if an order or a message for its agent says so."""
         if not isinstance(chunk, ChatGenerationChunk):
             return
         meta = self.metadata.get(run_id)
@@ -66,6 +67,7 @@ class TokenHandler(StreamMessagesHandler):
         if (now := self._clock()) >= self._next_look or generation != self._generation:
             self._next_look, self._generation = now + LOOK_INTERVAL, generation
             self._look(self._gate)
+        check_halt()
         boxes = get_mailboxes(self._gate)
         # A model that a tool or a graph within the agent calls has another namespace.
         if boxes.interventions:

@@ -324,6 +324,11 @@ class TreeGate:
             if self._deadline is None or deadline < self._deadline:
                 self._deadline = deadline
 
+    def find_halt(self, config: Mapping[str, Any]) -> Halt | None:
+        """Return the order that ends the agent, by what was read last."""
+        order = self._find_order(_get_agent_path(config))
+        return order if isinstance(order, Halt) else None
+
     def listen(
         self, config: Mapping[str, Any], callback: Callable[[Halt], None]
     ) -> Callable[[], None]:

@@ -381,6 +381,10 @@ class Gate(Protocol):
     def note_deadline(self, deadline: datetime) -> None:
         """Let a question's deadline be looked at before each step, as well as at the run's end."""
 
+    def find_halt(self, config: Mapping[str, Any]) -> Halt | None:
+        """Return the order that ends the agent, by what was read last; it never blocks."""
+        ...
+
     def listen(
         self, config: Mapping[str, Any], callback: Callable[[Halt], None]
     ) -> Callable[[], None]:
@@ -427,6 +431,9 @@ class OpenGate:
 
     def note_deadline(self, deadline: datetime) -> None:
         """Look at nothing."""
+
+    def find_halt(self, config: Mapping[str, Any]) -> None:
+        """Find none."""
 
     def listen(
         self, config: Mapping[str, Any], callback: Callable[[Halt], None]
@@ -510,6 +517,10 @@ class ScopedGate(ABC):
     def note_deadline(self, deadline: datetime) -> None:
         """Let a question's deadline be looked at before each step."""
         self.gate.note_deadline(deadline)
+
+    def find_halt(self, config: Mapping[str, Any]) -> Halt | None:
+        """Return the order that ends the agent, by what was read last."""
+        return self.gate.find_halt(config) or self.halt
 
     def listen(
         self, config: Mapping[str, Any], callback: Callable[[Halt], None]

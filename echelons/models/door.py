@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import partial
 from typing import Any, Final, NamedTuple, Self
 
@@ -13,7 +15,16 @@ from langchain_core.runnables.config import ensure_config, get_executor_for_conf
 from langchain_core.runnables.utils import gather_with_concurrency
 
 from echelons.guards.budget import Allowance, Budgets, get_allowance, get_budgets
-from echelons.guards.gate import OPEN_GATE, CallUsage, Gate, Halt, NotedCall, Pause, Step, get_gate
+from echelons.guards.gate import (
+    OPEN_GATE,
+    CallUsage,
+    Gate,
+    Halt,
+    NotedCall,
+    Pause,
+    Step,
+    get_gate,
+)
 from echelons.identity.lineage import SHORTENED_KEY, is_from_model
 from echelons.models.bound_model import BoundModel
 from echelons.models.fitting import BYTES_PER_TOKEN, count_cautiously, fit_messages
@@ -148,7 +159,7 @@ _SECONDS_OVER = Halt("budget", "the seconds of work are over")
 
 
 class CallRefused(BaseException):
-    """Ends a call of a model that must not begin, with those that a middleware wraps around it.
+    """Ends a call of a model that must not begin or go on, with those that middleware wraps around.
 
     No `Exception`: a retry or a fallback would catch that.
     """
@@ -163,6 +174,30 @@ class CallRefused(BaseException):
         if isinstance(self.halt, Halt):
             return self.halt.reason
         return f"{self.halt.path} is paused"
+
+
+_CALLER: ContextVar[Mapping[str, Any] | None] = ContextVar("_CALLER", default=None)
+"""The config of the agent whose model replies in this thread."""
+
+
+@contextmanager
+def end_on_halt(config: Mapping[str, Any]) -> Iterator[None]:
+    """Let `check_halt` end a synchronous model call inside, as a thread cannot be cancelled."""
+    before = _CALLER.set(config)
+    try:
+        yield
+    finally:
+        _CALLER.reset(before)
+
+
+def check_halt() -> None:
+    """End the model call of this thread between two chunks, if its agent must end.
+
+    Raises:
+        CallRefused: It must: it was stopped or dismissed, is late, or has lost a race.
+    """
+    if (config := _CALLER.get()) and (halt := get_gate(config).find_halt(config)):
+        raise CallRefused(halt)
 
 
 class Account(NamedTuple):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,10 +14,11 @@ from langgraph.types import interrupt
 
 from echelons import Agent, Session, SqliteCheckpointer
 from echelons.checkpoints.coordination.candidates import TreeRaces
-from echelons.delegation.join import RaceEntry
+from echelons.delegation.join import LOST_HALT, RaceEntry
 from echelons.delegation.request import DelegationResponse
 from echelons.graphs import entry
-from echelons.testing import Call, ScriptedModel, delegate, delegate_many, report
+from echelons.testing import Call, Reply, ScriptedModel, delegate, delegate_many, report
+from tests.scenarios.drivers.steered import WORDS, Metronome
 
 if TYPE_CHECKING:
     from tests.scenarios.conftest import World
@@ -142,31 +145,52 @@ def test_losing_agent_in_a_thread_begins_nothing_more(saver: SqliteCheckpointer)
         return "dug"
 
     scripts: dict[str, Any] = {"head": [many("a", "b", join="first"), "done"], "b": ["me"]}
-    session: Session
     decided = threading.Event()
 
     def late(_: Any) -> Call:
         decided.wait(120)
         return Call("dig", {})
 
-    class Telling(TreeRaces):
-        """Races that say when one is decided."""
+    model = ScriptedModel({**scripts, "a": late})
+    head = Agent("head", model=model, subordinates=[Agent("a", tools=[dig]), Agent("b")])
+    session = Session(head, saver)
 
+    with signal_decision(decided):
+        assert session.send("go").result().text == "done"
+
+    _, answer = answer_of(session)
+    assert (answer.result, used) == ("me", [])
+
+
+def test_losing_agent_in_a_thread_ends_its_reply_at_next_chunk(saver: SqliteCheckpointer) -> None:
+    decided = threading.Event()
+    clock = Metronome(3, lambda: decided.wait(120))
+    scripts: dict[str, Any] = {"head": [many("a", "b", join="first"), "done"], "b": ["me"]}
+    model = ScriptedModel({**scripts, "a": [Reply(WORDS, latency=30.0)]}, clock=clock)
+    head = Agent("head", model=model, subordinates=[Agent("a"), Agent("b")])
+    session = Session(head, saver)
+
+    with signal_decision(decided):
+        assert session.send("go").result().text == "done"
+
+    _, answer = answer_of(session)
+    assert answer.subordinate_responses[0].reason == LOST_HALT.reason
+    assert clock.beats <= 4
+
+
+@contextmanager
+def signal_decision(decided: threading.Event) -> Iterator[None]:
+    """Set an event once a race is decided."""
+
+    class SignallingRaces(TreeRaces):
         def place(self, entrant: RaceEntry) -> int:
             placed = super().place(entrant)
             decided.set()
             return placed
 
-    model = ScriptedModel({**scripts, "a": late})
-    head = Agent("head", model=model, subordinates=[Agent("a", tools=[dig]), Agent("b")])
-    session = Session(head, saver)
-
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(entry, "TreeRaces", Telling)
-        assert session.send("go").result().text == "done"
-
-    _, answer = answer_of(session)
-    assert (answer.result, used) == ("me", [])
+        patch.setattr(entry, "TreeRaces", SignallingRaces)
+        yield
 
 
 # Questions

@@ -20,25 +20,10 @@ from tests.error_codes import raises_code
 from tests.fork_server import REPOSITORY, ForkServer
 from tests.proof import WHOLE, sample
 from tests.scenarios.drivers.camp import asked
-from tests.scenarios.drivers.steered import SCOUT, WORDS, run, tree
+from tests.scenarios.drivers.steered import SCOUT, WORDS, Metronome, run, tree
 
 if TYPE_CHECKING:
     from tests.scenarios.conftest import World
-
-
-class Metronome(FakeClock):
-    """A clock that calls a function at one of its beats, each the wait before a chunk."""
-
-    def __init__(self, beat: int, function: Callable[[], object]) -> None:
-        super().__init__()
-        self._left = beat
-        self._function = function
-
-    def advance(self, seconds: float) -> None:
-        super().advance(seconds)
-        self._left -= 1
-        if self._left == 0:
-            self._function()
 
 
 def messages_of(session: Session, agent: str = "scout") -> Sequence[BaseMessage]:

@@ -16,7 +16,7 @@ from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import interrupt
 
-from echelons import Agent, Session, SqliteCheckpointer
+from echelons import Agent, Budget, Session, SqliteCheckpointer
 from echelons.delegation.questions import build_question_id
 from echelons.errors import (
     NothingToResume,
@@ -29,6 +29,7 @@ from echelons.identity.lineage import THREADS_KEY
 from echelons.testing import Call, ScriptedModel, delegate, per_conversation
 from tests.error_codes import raises_code
 from tests.scenarios.drivers.camp import asked, first, team, told, waiting
+from tests.scenarios.drivers.steered import SCOUT, Metronome, tree
 
 if TYPE_CHECKING:
     from tests.scenarios.conftest import World
@@ -111,6 +112,31 @@ async def test_stopping_the_root_cuts_all_of_it_short(saver: SqliteCheckpointer)
     assert asked(head, "head") == 1
 
 
+@pytest.mark.parametrize("stopped", [SCOUT, "head/north", "head"])
+def test_stop_ends_streamed_reply_at_next_chunk(
+    world: World, saver: SqliteCheckpointer, stopped: str
+) -> None:
+    clock = Metronome(5, lambda: session.stop(stopped))
+    head = tree(clock=clock)
+    session = Session(head, saver)
+
+    result = world.send(session, "go")
+
+    assert 5 <= clock.beats <= 10
+    assert asked(head, "scout") == 1
+    assert result.status == ("stopped" if stopped == "head" else "finished")
+
+
+def test_stop_charges_reply_that_it_ends(world: World, saver: SqliteCheckpointer) -> None:
+    clock = Metronome(5, lambda: session.stop(SCOUT))
+    session = Session(tree(clock=clock), saver)
+
+    world.send(session, "go", budget=Budget(calls=10))
+
+    [grant] = session.usage().grants
+    assert (grant.unit, int(grant.spent), int(grant.reserved)) == ("calls", 5, 0)
+
+
 def test_a_reply_that_comes_in_late_is_not_acted_on(
     world: World, saver: SqliteCheckpointer
 ) -> None:
@@ -155,7 +181,7 @@ def test_in_threads_nothing_begins_any_more_and_its_siblings_go_on(
     assert session.send("go").result().text == "over"
 
     assert ran == []
-    assert told(session, "camp") == [f"not run: {STOPPED}"] * 2
+    assert told(session, "camp") == []
     assert told(session)[0] == f"[unable] {STOPPED}"
     assert told(session)[1] == "south is done"
 

@@ -14,10 +14,26 @@ from pathlib import Path
 from typing import Any
 
 from echelons import Agent, Result, Session
-from echelons.testing import Reply, ScriptedModel, delegate
+from echelons.testing import FakeClock, Reply, ScriptedModel, delegate
 
 WORDS = " ".join(f"word{number}" for number in range(300))
 SCOUT = "head/north/scout"
+
+
+class Metronome(FakeClock):
+    """A clock that calls a function at one of its beats, the waits before chunks."""
+
+    def __init__(self, beat: int, function: Callable[[], object]) -> None:
+        super().__init__()
+        self.beats = 0
+        self._beat = beat
+        self._function = function
+
+    def advance(self, seconds: float) -> None:
+        super().advance(seconds)
+        self.beats += 1
+        if self.beats == self._beat:
+            self._function()
 
 
 def tree(latency: float = 30.0, clock: Any = None, **scripts: Any) -> Agent:
