@@ -57,6 +57,8 @@ class RunContext(NamedTuple):
         view: How the model of the agent is shown its thread.
         detached_call: The tool call that may outlive its task.
         first_place: The first place of the answers to a call.
+        levels_around: The levels of the trees around, those apart that its path names.
+        max_depth: The deepest level of an agent, the levels around included.
     """
 
     turn: Turn | None = None
@@ -79,28 +81,18 @@ class RunContext(NamedTuple):
     view: View | None = None
     detached_call: DetachedCall | None = None
     first_place: int = 0
+    levels_around: int = 0
+    max_depth: int = 32
 
-    def enter_tree(
-        self,
-        gate: Gate,
-        circuits: Circuits,
-        races: Races,
-        failures: FailureLog,
-        contract: Contract | None,
-        grant: Grant | None,
-    ) -> RunContext:
-        """Return the context of the root of a tree that is run within this one."""
+    def enter_tree(self, outer: RunContext, grant: Grant | None) -> RunContext:
+        """Return the context of the root of a tree that is run with this one, within `outer`."""
         return self._replace(
-            gate=gate,
-            circuits=circuits,
-            races=races,
-            failures=failures,
-            contract=contract,
             # A root's request is its task, which is read from its state.
             request=None,
             read_request=None,
             is_spawned=False,
-            grant=self._narrow(grant),
+            grant=outer._narrow(grant),
+            deadline=outer.deadline,
             view=None,
             detached_call=None,
             first_place=0,

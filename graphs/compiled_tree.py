@@ -464,7 +464,6 @@ class _LevelFactory:
             build_spawned_level=lambda spawned: LazyLevel(
                 spawned.name, partial(self._build_spawned, agent.name, rules, spawned)
             ),
-            max_depth=self.limits.depth,
             is_spawned=is_spawned,
             models=self.models,
             reach=self.reach[agent.name],

@@ -30,9 +30,11 @@ from echelons.checkpoints.run_config import get_saver, is_embedded, with_saver
 from echelons.checkpoints.threads.store import hide_library_metadata
 from echelons.delegation.join import Races
 from echelons.delegation.policy import DEFAULT_POLICY
+from echelons.errors import DelegationError
 from echelons.features.feature import GateScope
 from echelons.features.registry import open_guards
 from echelons.guards.budget import get_allowance
+from echelons.guards.gate import OuterStep
 from echelons.guards.permissions import ALL_GRANTED
 from echelons.identity.failures import FailureLog
 from echelons.identity.lineage import ECHELONS_NS, Identity
@@ -46,8 +48,10 @@ from echelons.langgraph_internals import (
 from echelons.nodes.attempt import is_failure
 from echelons.run_context import CONTEXT_KEY, RunContext, get_context
 from echelons.text.error_lines import sanitize_value
+from echelons.tree.members import measure_heights
 
 if TYPE_CHECKING:
+    from echelons.agent import Agent
     from echelons.graphs.compiled_tree import AgentGraph
 
 
@@ -71,12 +75,17 @@ def enter_tree(
 ) -> TreeEntry:
     """Return a run of a tree; `around` is the config, merged with the one around the call."""
     agent, configurable = graph.agent, around["configurable"]
-    turn = get_context(around).turn
+    levels_above = check_depth(agent, around)
+    inherited, turn = _find_inherited(around), get_context(around).turn
     saver = get_saver(configurable) or graph.checkpointer
     ledger = get_ledger(saver) if isinstance(saver, BaseCheckpointSaver) else MemoryLedger()
     thread_id = str(configurable.get("thread_id") or identity.thread_id)
     fence = turn.fence if turn else None
     gate = TreeGate(identity, thread_id, agent.limits, ledger, fence, monotonic)
+    caller = find_caller(around)
+    outer = get_context(caller)
+    if outer.gate:
+        gate.outer = OuterStep(outer.gate, caller)
     if turn:
         # Let the gate of a run take part in its turn.
         gate.backpressure = turn.backpressure
@@ -87,7 +96,6 @@ def enter_tree(
         if mark and not is_embedded(configurable):
             gate.answer_mark, gate.held_attempts = mark, mark.held_attempts
             gate.note_orders = turn.note_orders
-    outer = _find_outer_context(around)
     scope = GateScope(
         agent,
         identity,
@@ -95,7 +103,7 @@ def enter_tree(
         ledger,
         saver if isinstance(saver, BaseCheckpointSaver) else None,
         turn,
-        outer,
+        inherited,
         get_context(around).allowance,
         configurable,
         monotonic,
@@ -104,22 +112,53 @@ def enter_tree(
     rules = agent.delegation or DEFAULT_POLICY
     races = TreeRaces(ledger, thread_id, identity.turn, fence)
     grant = agent.permissions.grant
-    context = outer.enter_tree(
-        gate,
-        TreeBreakers(ledger, rules.breaker_scope, rules.breaker),
-        races,
-        graph.failures,
-        agent.contract,
-        grant if grant != ALL_GRANTED else None,
+    context = inherited.enter_tree(outer, grant if grant != ALL_GRANTED else None)._replace(
+        gate=gate,
+        circuits=TreeBreakers(ledger, rules.breaker_scope, rules.breaker),
+        races=races,
+        failures=graph.failures,
+        contract=agent.contract,
+        levels_around=levels_above + 1 - len(identity.path),
+        max_depth=min(levels_above + agent.limits.depth, outer.max_depth),
     )
-    if outer.allowance:
+    if inherited.allowance:
         context = context._replace(allowance=get_allowance({}, gate))
     config_within = _build_config(config or {}, around, identity, context)
     return TreeEntry(config_within, gate, races, graph.failures, saver)
 
 
-def _find_outer_context(around: RunnableConfig) -> RunContext:
-    """Return the context that a tree is run in; an empty one outside of a tree."""
+def find_caller(around: RunnableConfig) -> RunnableConfig:
+    """Return the config of the agent's node that runs a tree; an empty one outside of a tree."""
+    # A run on a thread of its own has a context of its own, or none. A thread that a tool starts
+    # by itself has no config around it, and begins anew.
+    return around if get_context(around).gate else parent_config.get() or {}
+
+
+def check_depth(agent: Agent, around: RunnableConfig) -> int:
+    """Check the levels of a tree within those around it, and return how many these are.
+
+    Raises:
+        DelegationError: It would be deeper than the trees around allow.
+    """
+    caller = find_caller(around)
+    context, identity = get_context(caller), Identity.from_metadata(caller.get("metadata") or {})
+    if context.gate is None or identity is None:
+        return 0
+    above = context.levels_around + len(identity.path)
+    if (deepest := above + measure_heights(agent)[agent.name]) > context.max_depth:
+        raise DelegationError(
+            "{agent!r} would go down to level {depth}, trees within trees counted, and no agent "
+            "may be below {limit}; flatten them, and see that none runs itself again",
+            code="depth",
+            agent=agent.name,
+            depth=deepest,
+            limit=context.max_depth,
+        )
+    return above
+
+
+def _find_inherited(around: RunnableConfig) -> RunContext:
+    """Return the context that a run of a tree takes over; an empty one outside of a tree."""
     configurable = around["configurable"]
     if CONTEXT_KEY in configurable or configurable.get("thread_id") is not None:
         return get_context(around)

@@ -35,7 +35,6 @@ from echelons.guards.limits import (
     DEFAULT_REFUSALS,
     DEFAULT_REPEATS,
     DEFAULT_RESULT_TOKENS,
-    MAX_DEPTH,
 )
 from echelons.guards.permissions import RulesByName
 from echelons.human import Human
@@ -103,7 +102,6 @@ class LevelPosition(Place):
     guidance: str | Mapping[str, str] | None = None
     middleware: tuple[Any, ...] = ()
     build_spawned_level: BuildLevel | None = None
-    max_depth: int = MAX_DEPTH
     # Made at run time: its tools may be fewer now than those that it has called.
     is_spawned: bool = False
     models: Mapping[str, Any] = field(default_factory=dict)
@@ -164,7 +162,6 @@ def build_agent_level(
                 nodes_below,
                 position.history,
                 position.timeouts,
-                position.max_depth,
                 position.policy,
                 position.models,
             ),
@@ -331,7 +328,6 @@ def _build_settings(
             declared=callable_tools.subordinates,
             model=type(position.model).__name__,
             contact_user=agent.permissions.contact_user,
-            max_depth=position.max_depth,
         )
     repeat_rules = None
     if position.max_repeats is not None:

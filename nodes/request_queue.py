@@ -17,7 +17,7 @@ from echelons.delegation.questions import build_question_id, format_questions, f
 from echelons.delegation.request import DelegationRequest, DelegationResponse, Status
 from echelons.delegation.spawned_agents import build_entry, count_levels, get_spawnable
 from echelons.errors import DelegationError, UnreadableRecord
-from echelons.guards.limits import MAX_DEPTH, compute_deadline
+from echelons.guards.limits import compute_deadline
 from echelons.identity.lineage import (
     DELEGATED_KEY,
     NOTICES_KEY,
@@ -26,10 +26,12 @@ from echelons.identity.lineage import (
     derive_message_id,
     derive_request_id,
     derive_subordinate_thread_id,
+    get_level,
     require_identity,
 )
 from echelons.identity.thread_history import Head, ThreadHistory
 from echelons.nodes.planning.repeated_calls import mark_refused
+from echelons.run_context import get_context
 from echelons.tree.names import CALL_SUBORDINATE, DELEGATING_TOOLS
 
 
@@ -360,7 +362,6 @@ class RequestQueue:
         nodes: The node that takes the requests for each subordinate, by its name.
         history: Reads the threads.
         timeouts: Seconds for each declared subordinate, by its name; `None` for no limit.
-        max_depth: Most levels of the tree.
         policy: The superior's delegation policy.
         models: The model of each agent of the tree, by its name.
     """
@@ -368,7 +369,6 @@ class RequestQueue:
     nodes: Mapping[str, str]
     history: ThreadHistory
     timeouts: Mapping[str, float | None] = field(default_factory=dict)
-    max_depth: int = MAX_DEPTH
     policy: DelegationPolicy = DEFAULT_POLICY
     models: Mapping[str, Any] = field(default_factory=dict)
 
@@ -388,7 +388,7 @@ class RequestQueue:
         if order.continues and not self.history.is_durable(config):
             return "no_checkpointer: nothing was kept of the earlier conversation; use reset=true"
         try:
-            check_request_path(order.request, len(require_identity(config).path))
+            check_request_path(order.request, config)
         except DelegationError as error:
             return error.reason
         return None
@@ -482,11 +482,11 @@ class RequestQueue:
 
     def _warn(self, config: Mapping[str, Any]) -> str:
         """Return the warning to a superior if its spawned agent is near the tree's last level."""
-        level = len(require_identity(config).path) + 1
-        if level < self.max_depth - 1:
+        level, deepest = get_level(config) + 1, get_context(config).max_depth
+        if level < deepest - 1:
             return ""
-        left = "it can make none" if level == self.max_depth else "what it makes can make none"
-        return f"it is at level {level} of {self.max_depth}: {left}"
+        left = "it can make none" if level == deepest else "what it makes can make none"
+        return f"it is at level {level} of {deepest}: {left}"
 
     def _with_deadline(self, order: QueuedRequest, config: Mapping[str, Any]) -> QueuedRequest:
         """Return a queued request that is sent now, with its deadline."""
@@ -517,12 +517,12 @@ class NextStep(NamedTuple):
     refused: bool = False
 
 
-def check_request_path(request: DelegationRequest, level: int) -> None:
-    """Check the path and the route of a request of an agent at a depth; 1 is a root.
+def check_request_path(request: DelegationRequest, config: Mapping[str, Any]) -> None:
+    """Check the path and the route of a request; `config` is that of the agent that sends it.
 
     Raises:
         DelegationError: An agent is on the path twice; the path is longer than the request allows;
-            the path is deeper than any tree may be, with the trees around.
+            the path is deeper than the tree may be, with the trees around.
     """
     path = (*request.path, *request.route)
     for place, name in enumerate(path):
@@ -541,13 +541,14 @@ def check_request_path(request: DelegationRequest, level: int) -> None:
             hops=len(path) - 1,
             limit=request.max_hops,
         )
-    if (deepest := level + 1 + len(request.route)) > MAX_DEPTH:
+    level, limit = get_level(config), get_context(config).max_depth
+    if (deepest := level + 1 + len(request.route)) > limit:
         raise DelegationError(
             "it would go down to level {depth}, trees within trees counted, and no request goes "
             "below {limit}; flatten them, and see that none runs itself again",
             code="depth",
             depth=deepest,
-            limit=MAX_DEPTH,
+            limit=limit,
         )
 
 

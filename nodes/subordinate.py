@@ -243,7 +243,7 @@ class Subordinate(Node):
             race_entry=order.race_entry,
             begun=held.find_begin(named) if held else None,
         )
-        failure = _reject_misplaced(request, tuple(path.split(PATH_SEPARATOR)))
+        failure = _reject_misplaced(request, tuple(path.split(PATH_SEPARATOR)), config)
         return options, failure or self._reject_level() or self._reject_input(request)
 
     def _reject_level(self) -> LevelFailure | None:
@@ -344,7 +344,9 @@ def _get_winning_entry(step: NextStep) -> RaceEntry | None:
     return entry if fulfilled and entry and entry.enough else None
 
 
-def _reject_misplaced(request: DelegationRequest, path: Sequence[str]) -> LevelFailure | None:
+def _reject_misplaced(
+    request: DelegationRequest, path: Sequence[str], superior: Mapping[str, Any]
+) -> LevelFailure | None:
     """Return the failure of a request that is addressed to another agent, `None` if it is not.
 
     The library makes no such request, but the database may have been edited.
@@ -354,7 +356,7 @@ def _reject_misplaced(request: DelegationRequest, path: Sequence[str]) -> LevelF
         why = f"what is stored of it is not of a request of {path[-2]!r} to {path[-1]!r}"
         return LevelFailure(f"misplaced: {why}", AttemptOutcome.NOTHING)
     try:
-        check_request_path(request, len(path) - 1)
+        check_request_path(request, superior)
     except DelegationError as error:
         return LevelFailure(error.reason, AttemptOutcome.NOTHING)
     return None

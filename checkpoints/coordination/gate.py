@@ -31,6 +31,7 @@ from echelons.guards.gate import (
     Halt,
     HeldAttempts,
     NotedCall,
+    OuterStep,
     Pause,
     Step,
     StepGuard,
@@ -162,6 +163,8 @@ class TreeGate:
         self.note_usage: UsageListener | None = None
         # Ids of messages of the thread that no model is shown.
         self.hidden_messages: frozenset[str] = frozenset()
+        # The step that its tree is run in; `None` outside of another tree.
+        self.outer: OuterStep | None = None
         # By the names of their features.
         self.guards: Mapping[str, Any] = {}
         self._ledger = ledger
@@ -178,6 +181,7 @@ class TreeGate:
         self._fence = fence
         self._seen: tuple[int, int] | None = None
         self._has_ended = False
+        self._is_closed = False
         self._overriding: dict[str, Sequence[StepGuard]] = dict.fromkeys(_HOOKS, ())
         self._lock = Lock()
 
@@ -203,6 +207,14 @@ class TreeGate:
         if held and not held.wait_for_start(config["configurable"][TASK_ID_KEY]):
             raise GraphDrained("closed")
         path = _get_agent_path(config)
+        if self.outer and step not in (Step.APPROVAL, Step.RETURN):
+            with self._lock:
+                order = self._read_order(path)
+            if isinstance(order, Halt) or (order and step is Step.MODEL):
+                return order
+            # Before its own count, with which a request has what it claims.
+            if halt := self.outer.gate.admit_inner(step, self.outer.config):
+                return halt
         with self._lock:
             self._has_ended = False
             if step in (Step.APPROVAL, Step.RETURN):
@@ -272,7 +284,7 @@ class TreeGate:
 
     def leave(self, reply: Any, config: Mapping[str, Any]) -> Halt | None:
         """Count the tokens of a reply; return why it must not be acted on, or `None`."""
-        path = _get_agent_path(config)
+        path, tokens, halt = _get_agent_path(config), 0, None
         with self._lock:
             # Before anything is counted: all of this runs again if the ledger is busy.
             order = self._read_order(path)
@@ -280,14 +292,51 @@ class TreeGate:
             if usage:
                 # LangChain's cache adds a cost to what may have no tokens.
                 tokens = usage.get("input_tokens", 0) + usage.get("output_tokens", 0)
+            if self.outer:
+                halt = self.outer.gate.count_inner(tokens, self.outer.config)
+            if tokens:
                 self._meter.add_tokens(tokens)
             self._has_ended = path == self._root and not getattr(reply, "tool_calls", None)
+            return order if isinstance(order, Halt) else halt
+
+    def admit_inner(self, step: Step, config: Mapping[str, Any]) -> Halt | None:
+        """Count a step of a tree that a step of an agent runs, or return what forbids it."""
+        if self._is_closed:
+            # What a tool has left behind goes on by itself.
+            return None
+        if self.outer and (halt := self.outer.gate.admit_inner(step, self.outer.config)):
+            return halt
+        with self._lock:
+            self._has_ended = False
+            order = self._read_order(_get_agent_path(config))
+            if isinstance(order, Halt):
+                return order
+            return self._commit(partial(self._meter.count, step=step))
+
+    def count_inner(
+        self, tokens: int, config: Mapping[str, Any], *, is_step: bool = False
+    ) -> Halt | None:
+        """Count a model call of such a tree that has ended; return why it is not acted on."""
+        if self._is_closed:
+            return None
+        if self.outer:
+            self.outer.gate.count_inner(tokens, self.outer.config, is_step=is_step)
+
+        def count(open_: Transaction) -> Callable[[], None]:
+            self._meter.count_ended_call(open_, tokens, is_step=is_step)
+            return lambda: None
+
+        with self._lock:
+            if tokens or is_step:
+                self._commit(count)
+            order = self._read_order(_get_agent_path(config))
             return order if isinstance(order, Halt) else None
 
     @property
     def limits_tokens(self) -> bool:
         """Whether the tokens of its models are limited."""
-        return self._meter.limits_tokens
+        outer = self.outer
+        return self._meter.limits_tokens or bool(outer and outer.gate.limits_tokens)
 
     def note_call(self, call: NotedCall, config: Mapping[str, Any]) -> None:
         """Count and record a model call that has ended, which no reply of a thread reports.
@@ -313,6 +362,8 @@ class TreeGate:
         if records or tokens or is_step:
             with self._lock:
                 self._commit(note)
+        if self.outer and (tokens or is_step):
+            self.outer.gate.count_inner(tokens, self.outer.config, is_step=is_step)
 
     def get_time(self) -> datetime:
         """Return the time of the ledger's clock, in UTC."""
@@ -352,6 +403,7 @@ class TreeGate:
             StorageError, LeaseLost: These tokens and seconds are then missing from the counts.
         """
         with self._lock:
+            self._is_closed = True
             if not self._has_ended and self._meter.has_counted:
                 self._commit(self._meter.count)
             for guard in self._overriding["close"]:

@@ -318,6 +318,14 @@ class StepGuard:
         raise NotImplementedError
 
 
+class OuterStep(NamedTuple):
+    """The step of an agent that runs another tree, whose steps its own gate counts, too."""
+
+    gate: Gate
+    # Of the agent's node.
+    config: Mapping[str, Any]
+
+
 class Gate(Protocol):
     """Decides whether an agent of a run may begin its next step.
 
@@ -374,6 +382,20 @@ class Gate(Protocol):
         """Call some of these methods in an event loop; all of it again if the ledger was busy."""
         ...
 
+    def admit_inner(self, step: Step, config: Mapping[str, Any]) -> Halt | None:
+        """Count a step of a tree that the agent's step runs, or return the order that forbids it.
+
+        The agent's step has begun, so that no pause and no answer holds it.
+        """
+
+    def count_inner(
+        self, tokens: int, config: Mapping[str, Any], *, is_step: bool = False
+    ) -> Halt | None:
+        """Count a model call of such a tree that has ended, whatever limit that reaches.
+
+        Return a `Halt` if its reply must not be acted on.
+        """
+
     def get_time(self) -> datetime:
         """Return the time of the clock by which the deadlines of questions are set, in UTC."""
         ...
@@ -420,6 +442,12 @@ class OpenGate:
 
     def note_call(self, call: NotedCall, config: Mapping[str, Any]) -> None:
         """Record nothing."""
+
+    def admit_inner(self, step: Step, config: Mapping[str, Any]) -> None:
+        """Admit the step."""
+
+    def count_inner(self, tokens: int, config: Mapping[str, Any], *, is_step: bool = False) -> None:
+        """Count nothing."""
 
     async def arun(self, work: Callable[[], T]) -> T:
         """Call it at once: nothing here waits."""
@@ -509,6 +537,16 @@ class ScopedGate(ABC):
     def note_call(self, call: NotedCall, config: Mapping[str, Any]) -> None:
         """Count and record a model call that has ended."""
         self.gate.note_call(call, config)
+
+    def admit_inner(self, step: Step, config: Mapping[str, Any]) -> Halt | None:
+        """Count a step of a tree that the agent's step runs, or return what forbids it."""
+        return self.halt or self.gate.admit_inner(step, config)
+
+    def count_inner(
+        self, tokens: int, config: Mapping[str, Any], *, is_step: bool = False
+    ) -> Halt | None:
+        """Count a model call of such a tree that has ended."""
+        return self.gate.count_inner(tokens, config, is_step=is_step)
 
     def get_time(self) -> datetime:
         """Return the time of the clock by which the deadlines of questions are set, in UTC."""

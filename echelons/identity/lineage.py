@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid5
 
 from echelons.guards.gate import HALT_KEY
+from echelons.run_context import get_context
 from echelons.text.input_limits import check_label, is_label
 from echelons.tree.names import PATH_SEPARATOR
 
@@ -236,6 +237,11 @@ def require_identity(config: Mapping[str, Any] | None) -> Identity:
     if identity is None:
         raise RuntimeError("a level runs without an identity; start it through Agent.compile()")
     return identity
+
+
+def get_level(config: Mapping[str, Any]) -> int:
+    """Return the level of the agent of a node's config, the trees around included; 1 is a root."""
+    return get_context(config).levels_around + len(require_identity(config).path)
 
 
 METADATA_KEYS = tuple(Identity("", (), "", "").to_metadata())

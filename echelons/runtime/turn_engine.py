@@ -40,6 +40,7 @@ from echelons.delegation.spawned_agents import SpawnableAgent
 from echelons.errors import LeaseLost, NothingToResume, ThreadBusy
 from echelons.features.feature import RunScope
 from echelons.graphs.compiled_tree import AgentGraph
+from echelons.graphs.entry import check_depth
 from echelons.graphs.run_checks import check_checkpoint
 from echelons.guards.gate import Halt
 from echelons.guards.prices import Prices
@@ -94,6 +95,7 @@ class TurnEngine:
 
     def check_request(self, request: SessionRequest) -> ReadPlan[None]:
         """Refuse a request that cannot be carried out, before anything starts."""
+        check_depth(self.graph.agent, {})
         yield from request.decide_early(self.thread)
         if request.early and isinstance(request.early.decision, StartRun):
             self.options.complete(request.early.decision.stored_keys)

@@ -31,6 +31,7 @@ from echelons.delegation.spawned_agents import (
 from echelons.errors import SpawnRefused
 from echelons.guards.dismissals import get_dismissals
 from echelons.guards.gate import get_gate
+from echelons.guards.limits import MAX_DEPTH
 from echelons.guards.permissions import Spawn, SpawnedKind
 from echelons.identity.lineage import Identity, require_identity
 from echelons.identity.thread_history import Head, Past
@@ -39,6 +40,7 @@ from echelons.nodes.planning.call_arguments import (
     store_fields,
     validate_arguments,
 )
+from echelons.run_context import get_context
 from echelons.text.error_lines import join_printable
 from echelons.tree.names import PATH_SEPARATOR
 
@@ -86,7 +88,6 @@ class SpawnRules:
         declared: Names of its declared subordinates.
         model: Name of its model's class.
         contact_user: Whether it may ask the user past its superior.
-        max_depth: Most levels of the tree.
     """
 
     allowed: Spawn
@@ -94,7 +95,6 @@ class SpawnRules:
     declared: Collection[str] = ()
     model: str = ""
     contact_user: bool = False
-    max_depth: int = 32
 
 
 @dataclass(slots=True)
@@ -107,6 +107,8 @@ class SpawnPlan:
         identity: The agent.
         profiles: The agents that this process lets be copied, by the names of the profiles.
         dismissed: Names of those of its subordinates that were dismissed.
+        levels_around: The levels of trees around that the path of the agent does not name.
+        max_depth: Most levels of the tree, with those around it.
         new: The specifications of those that the reply makes, by call id.
     """
 
@@ -115,6 +117,8 @@ class SpawnPlan:
     identity: Identity
     profiles: Mapping[str, SpawnableAgent] = field(default_factory=dict)
     dismissed: Collection[str] = ()
+    levels_around: int = 0
+    max_depth: int = MAX_DEPTH
     new: dict[str, AgentSpecification] = field(default_factory=dict)
     known: dict[str, SpawnedAgent] = field(init=False)
     living: dict[str, AgentSpecification] = field(init=False)
@@ -139,7 +143,16 @@ class SpawnPlan:
         identity, spawnable = require_identity(config), get_spawnable(config)
         path = PATH_SEPARATOR.join(identity.path)
         dismissed = get_dismissals(get_gate(config)).list_below(path)
-        return cls(rules, {**adopted, **heads}, identity, spawnable, dismissed)
+        context = get_context(config)
+        return cls(
+            rules,
+            {**adopted, **heads},
+            identity,
+            spawnable,
+            dismissed,
+            context.levels_around,
+            context.max_depth,
+        )
 
     @property
     def _segment(self) -> str:
@@ -173,7 +186,8 @@ class SpawnPlan:
             raise SpawnRefused("contact_user: you may not ask the user yourself; leave it out")
         profile, tools = self._check_profile(wanted), self._check_tools(wanted)
         levels = self.profiles[profile].levels if profile and kind != "drone" else 1
-        deepest, limit = len(self.identity.path) + levels, self.rules.max_depth
+        deepest = self.levels_around + len(self.identity.path) + levels
+        limit = self.max_depth
         if deepest > limit:
             below = ", with those below it," if levels > 1 else ""
             raise SpawnRefused(

@@ -167,4 +167,4 @@ def test_a_tree_that_runs_itself_again_comes_to_an_end(
     text = world.send(Session(head, saver), "go").text
 
     assert len(reached) == 16, "a head and a function at 32 levels"
-    assert text.startswith("[unable] depth: it would go down to level 34, trees within trees")
+    assert text.startswith("[unable] Depth: 'head' would go down to level 34, trees within trees")

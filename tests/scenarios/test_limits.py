@@ -342,21 +342,25 @@ def test_the_limits_of_a_tree_belong_to_its_root() -> None:
     Agent("head", subordinates=[Agent("north", limits=Limits(depth=3))])
 
 
-def test_a_tree_in_a_graph_in_a_tree_counts_for_itself(
-    world: World, saver: SqliteCheckpointer
+@pytest.mark.parametrize(
+    ("inner", "outer", "text"),
+    [(4, 7, "fine"), (7, 5, "Not finished (limit: 5 of 5 model calls).")],
+)
+def test_tree_in_a_graph_in_a_tree_is_within_the_limits_of_both(
+    world: World, saver: SqliteCheckpointer, inner: int, outer: int, text: str
 ) -> None:
     counter = Counter()
     host = StateGraph(MessagesState)
-    host.add_node("site", digging(counter, Limits(calls=4)).compile())
+    host.add_node("site", digging(counter, Limits(calls=inner)).compile())
     host.add_edge(START, "site")
     model = ScriptedModel({"top": [delegate("digger", "go"), "fine"]})
     digger = host.compile(name="digger")
-    top = Agent("top", model=model, limits=Limits(calls=2), subordinates=[digger])
+    top = Agent("top", model=model, limits=Limits(calls=outer), subordinates=[digger])
 
     result = world.send(Session(top, saver), "go")
 
     assert counter.tools == 4
-    assert result.text == "fine"
+    assert result.text == text
 
 
 def test_no_other_agent_is_asked_once_a_limit_is_reached(world: World) -> None:

@@ -13,7 +13,7 @@ from langgraph.errors import GraphRecursionError
 from echelons import Agent, Limits
 from echelons.delegation.join import get_races
 from echelons.graphs.entry import NO_RECURSION_LIMIT, TreeEntry, enter_tree
-from echelons.guards.gate import get_gate
+from echelons.guards.gate import OPEN_GATE, get_gate
 from echelons.guards.permissions import Grant
 from echelons.identity.failures import get_failure_log
 from echelons.identity.lineage import Identity
@@ -43,7 +43,12 @@ def test_run_carries_its_services_beside_what_its_caller_passes() -> None:
 def test_tree_within_an_agents_work_keeps_its_grant_and_deadline_but_not_its_request() -> None:
     request: Any = object()
     outer = RunContext(
-        request=request, grant=Grant(tools=("look",)), deadline=5.0, is_spawned=True, first_place=2
+        gate=OPEN_GATE,
+        request=request,
+        grant=Grant(tools=("look",)),
+        deadline=5.0,
+        is_spawned=True,
+        first_place=2,
     )
     own = of({"configurable": {"thread_id": "t", CONTEXT_KEY: outer}}).config
     inner = get_context(own)

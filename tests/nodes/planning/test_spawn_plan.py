@@ -17,6 +17,7 @@ from echelons.delegation.spawned_agents import (
     check_spawnable,
 )
 from echelons.errors import SpawnRefused
+from echelons.guards.limits import MAX_DEPTH
 from echelons.identity.lineage import Identity
 from echelons.identity.thread_history import Head
 from echelons.nodes.planning.spawn_plan import SpawnPlan, SpawnRules, SpawnSubordinateArgs
@@ -31,9 +32,10 @@ def plan(
     allowed: Spawn | None = None, heads: dict[str, Head] | None = None, **rules: Any
 ) -> SpawnPlan:
     """Return the plan of a head that works on a request."""
-    path = rules.pop("path", ("head",))
+    path, depth = rules.pop("path", ("head",)), rules.pop("max_depth", MAX_DEPTH)
     identity = Identity("head", path, "thread", "tree", request_id="now", turn="turn")
-    return SpawnPlan(SpawnRules(allowed or Spawn(), **rules), heads or {}, identity, PROFILES)
+    made = SpawnRules(allowed or Spawn(), **rules)
+    return SpawnPlan(made, heads or {}, identity, PROFILES, max_depth=depth)
 
 
 def spawn(given: SpawnPlan, call: str = "call", **arguments: Any) -> AgentSpecification:
