@@ -306,7 +306,7 @@ def build_tool_message(
         id=derive_message_id(queued.thread_id, f"answer/{queued.request.id}"),
         tool_call_id=queued.call_id,
         name=tool,
-        artifact=answer.stored(),
+        artifact=answer.to_artifact(),
         status="error" if unable else "success",
         response_metadata=metadata,
         additional_kwargs={"unavailable": True} if unable else {},

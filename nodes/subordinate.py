@@ -15,7 +15,7 @@ from langgraph.checkpoint.base import EXCLUDED_METADATA_KEYS
 
 from echelons.delegation.calls import RelayedRequest, is_response_message
 from echelons.delegation.contract import Contract, dump_model, get_contract
-from echelons.delegation.join import RaceEntry, get_races, with_race_gate, without_results
+from echelons.delegation.join import RaceEntry, get_races, with_race_gate, without_questions
 from echelons.delegation.notice import MARK_KEY, create_mark
 from echelons.delegation.questions import AgentQuestion, UserAnswer
 from echelons.delegation.request import (
@@ -457,7 +457,7 @@ def build_response(
                 answer.model_copy(update={"path": request.path})
                 for answer in _iter_user_answers(askers, below)
             ),
-            "subordinate_responses": without_results(below),
+            "subordinate_responses": without_questions(below),
             "partial_results": _list_partial_results(answer_fields, results),
         }
     )

@@ -111,11 +111,13 @@ class TurnEnd:
         # The answer is kept already.
         if response.status is Status.FULFILLED:
             response = response.model_copy(update={"result": ""})
-        if len(response.model_dump_json()) > MAX_RESPONSE_LENGTH:
+        # As text: responses may be nested deeper than the ledger's values.
+        stored = json.dumps(response.stored(), ensure_ascii=False)
+        if len(stored) > MAX_RESPONSE_LENGTH:
             result = response.result[: MAX_RESPONSE_LENGTH // 2]
             response = response.model_copy(update={"result": result, "subordinate_responses": ()})
-        # As text: responses may be nested deeper than the ledger's values.
-        return {**kept, "response": json.dumps(response.stored(), ensure_ascii=False)}
+            stored = json.dumps(response.stored(), ensure_ascii=False)
+        return {**kept, "response": stored}
 
 
 @dataclass(slots=True)

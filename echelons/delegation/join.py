@@ -108,7 +108,7 @@ def aggregate_responses(
         answer = _build_unable(request, responses)
     # A single response that is passed on as it is keeps its own list.
     unchanged = len(responses) == 1 and answer is responses[0]
-    parts = answer.subordinate_responses if unchanged else without_results(responses)
+    parts = answer.subordinate_responses if unchanged else without_questions(responses)
     usage = sum((response.usage for response in responses), Usage())
     update: dict[str, Any] = {"usage": usage, "subordinate_responses": parts}
     if user_answers := collect_user_answers(responses):
@@ -233,9 +233,9 @@ def collect_user_answers(responses: Iterable[DelegationResponse]) -> tuple[UserA
     return tuple(answer for response in responses for answer in response.user_answers)
 
 
-def without_results(responses: Responses) -> tuple[DelegationResponse, ...]:
-    """Return responses without results and questions, which are stored in their agents' threads."""
-    update: dict[str, Any] = {"result": "", "questions": (), "user_answers": ()}
+def without_questions(responses: Responses) -> tuple[DelegationResponse, ...]:
+    """Return responses without what was asked for them, as part of the response above them."""
+    update: dict[str, Any] = {"questions": (), "user_answers": ()}
     return tuple(response.model_copy(update=update) for response in responses)
 
 
@@ -367,7 +367,7 @@ def join_call_responses(
             "request_id": request.id,
             "thread_id": "",
             "usage": sum((response.usage for response in responses), Usage()),
-            "subordinate_responses": without_results(responses),
+            "subordinate_responses": without_questions(responses),
             "user_answers": collect_user_answers(responses),
         }
     )

@@ -253,7 +253,8 @@ class DelegationResponse(_Record):
             subordinates and without tools has asked none of them.
         partial_results: Parts of an answer, if the whole was not possible.
         subordinate_responses: Responses of the agent's own subordinates, or of the candidates
-            tried before it.
+            tried before it. That of a `Result` has the result and the value of every one, as long
+            as the threads of their agents are kept; in a stored message they are empty.
         thread_id: The thread on which the work was done, if several were tried.
         failed: Whether the agent is unable because of an error, a timeout, or because it was not
             called, rather than by its own statement.
@@ -292,7 +293,7 @@ class DelegationResponse(_Record):
 
     @property
     def value(self) -> BaseModel | None:
-        """The answer as an instance of the output's model, for middleware of the superior.
+        """The answer as an instance of the output's model, in a `Result` and in middleware.
 
         `None` without such a contract, or in a response that was read without its tree.
         """
@@ -312,6 +313,14 @@ class DelegationResponse(_Record):
             return self
         return response
 
+    def stored(self) -> dict[str, Any]:
+        """Return it as JSON, without the results below it, which their agents' threads have."""
+        return _omit_results_below(super().stored())
+
+    def to_artifact(self) -> dict[str, Any]:
+        """Return it as the artifact of a tool message; the serializer omits the results below."""
+        return super().stored()
+
     def with_thread(self, thread_id: str) -> Self:
         """Return it with the thread on which its agent goes on when its questions are answered."""
         if not self.questions:
@@ -322,15 +331,33 @@ class DelegationResponse(_Record):
 
 
 def omit_result(artifact: Any, content: Any) -> Any:
-    """Return the artifact of a tool message for storage, without a result that its content has."""
-    if _is_response(artifact, content) and artifact.get("result") == content:
+    """Return the artifact of a tool message for storage, without results that stand elsewhere.
+
+    Its content may have that of the response, and the threads of agents those below it.
+    """
+    if not _is_response(artifact):
+        return artifact
+    artifact = _omit_results_below(artifact)
+    if content and artifact.get("result") == content:
         return {**artifact, "result": None}
     return artifact
 
 
+def _omit_results_below(response: dict[str, Any]) -> dict[str, Any]:
+    """Return the JSON of a response without the results of the responses below it."""
+    below = response.get("subordinate_responses")
+    if not isinstance(below, list) or not all(isinstance(part, dict) for part in below):
+        return response
+    kept = [{**_omit_results_below(part)} for part in below]
+    for part in kept:
+        part.pop("result", None)
+    return {**response, "subordinate_responses": kept}
+
+
 def restore_result(artifact: Any, content: Any) -> Any:
     """Return an artifact from `omit_result` with its result, any other unchanged."""
-    if _is_response(artifact, content) and artifact.get("result", "") is None:
+    has_text = type(content) is str and content != ""
+    if has_text and _is_response(artifact) and artifact.get("result", "") is None:
         return {**artifact, "result": content}
     return artifact
 
@@ -338,12 +365,10 @@ def restore_result(artifact: Any, content: Any) -> Any:
 _STORED_KEYS = frozenset({"model", "version", "request_id", "agent", "status"})
 
 
-def _is_response(artifact: Any, content: Any) -> bool:
+def _is_response(artifact: Any) -> bool:
     """Return whether an artifact is a stored response, rather than the artifact of a tool."""
     return (
         type(artifact) is dict
         and artifact.get("model") == DelegationResponse.__name__
         and artifact.keys() >= _STORED_KEYS
-        and type(content) is str
-        and content != ""
     )

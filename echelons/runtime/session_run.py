@@ -17,19 +17,20 @@ import warnings
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import suppress
 from contextvars import copy_context
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 from weakref import WeakSet
 
 from pydantic import BaseModel
 
 from echelons.checkpoints.coordination.turns import get_turn
-from echelons.checkpoints.queries import arun_plan, run_plan
+from echelons.checkpoints.queries import ReadPlan, arun_plan, run_plan
 from echelons.checkpoints.threads.pending_work import Question
 from echelons.delegation.contract import Contract
 from echelons.delegation.request import DelegationResponse, Usage
 from echelons.errors import InvalidInput
 from echelons.langgraph_internals import parent_config
+from echelons.runtime.results_below import add_values, read_results_below
 from echelons.runtime.run_end import RunEnd, RunRecord, TurnStatus, read_run_end
 from echelons.runtime.run_events import RunEvent
 from echelons.runtime.session_requests import SessionRequest
@@ -138,6 +139,20 @@ class _TurnRun:
         self._record.control.request_drain("closed")
         self._record.backpressure.close()
 
+    def _read_result(self) -> ReadPlan[Result]:
+        """Return the result, with the results of all agents below the root."""
+        record, engine = self._record, self._engine
+        end = record.run_end or (
+            yield from read_run_end(engine.thread.id, engine.thread.confidence)
+        )
+        if end.response and end.response.subordinate_responses:
+            response = yield from read_results_below(engine.thread.id, end.response)
+            models = [engine.graph.agent, *(agent.member for agent in engine.spawnable.values())]
+            end = replace(end, response=add_values(response, models))
+        # It may be asked for once more when the session is closed.
+        record.run_end = end
+        return Result.from_run_end(end, record.usage, engine.graph.agent.contract)
+
     def _is_caller_within(self) -> bool:
         """Return whether a step of the run is calling, which cannot wait for its end."""
         turn = get_turn((parent_config.get() or {}).get("configurable") or {})
@@ -187,10 +202,7 @@ class Run(_TurnRun):
         self._record.skip_events()
         for _ in self:
             pass
-        end, saver, thread = self._record.run_end, self._engine.saver, self._engine.thread
-        if end is None:
-            end = run_plan(saver, read_run_end(thread.id, thread.confidence))
-        return Result.from_run_end(end, self._record.usage, self._engine.graph.agent.contract)
+        return run_plan(self._engine.saver, self._read_result())
 
     def close(self) -> None:
         """Stop at the end of the current step, with everything done so far stored.
@@ -243,10 +255,7 @@ class AsyncRun(_TurnRun):
     async def result(self) -> Result:
         """Async version of `Run.result`."""
         await self._take_event(to_end=True)
-        end, saver, thread = self._record.run_end, self._engine.saver, self._engine.thread
-        if end is None:
-            end = await arun_plan(saver, read_run_end(thread.id, thread.confidence))
-        return Result.from_run_end(end, self._record.usage, self._engine.graph.agent.contract)
+        return await arun_plan(self._engine.saver, self._read_result())
 
     async def close(self) -> None:
         """Async version of `Run.close`."""

@@ -179,7 +179,7 @@ def test_usage_counts_calls_of_the_agent_and_its_subtree() -> None:
     )
     [kept] = response.subordinate_responses
     assert (kept.agent, kept.status) == ("wine", Status.FULFILLED)
-    assert (kept.result, kept.usage) == ("", below.usage)
+    assert (kept.result, kept.usage) == ("red", below.usage)
 
 
 def test_answers_of_tools_are_no_responses_of_subordinates() -> None:

@@ -27,7 +27,7 @@ from langgraph.types import interrupt
 from pydantic import ValidationError
 
 from echelons.delegation.contract import Contract, SubordinateTool
-from echelons.delegation.join import without_results
+from echelons.delegation.join import without_questions
 from echelons.delegation.request import DelegationRequest, DelegationResponse, Status, Usage
 from echelons.errors import InvalidSetting, UnreadableRecord
 from echelons.features.feature import AttemptHooks
@@ -284,7 +284,10 @@ class _Run:
             update={
                 "request_id": self._order.request.id,
                 "usage": sum((entry.usage for entry in (*responses, *side_responses)), Usage()),
-                "side_responses": without_results(side_responses),
+                "side_responses": tuple(
+                    side.model_copy(update={"result": ""})
+                    for side in without_questions(side_responses)
+                ),
             }
         )
         last = self._attempt

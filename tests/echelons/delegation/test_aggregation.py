@@ -246,7 +246,7 @@ def test_nothing_that_was_spent_is_lost(responses: list[DelegationResponse]) -> 
 def test_an_answer_is_stored_and_read_as_it_is(responses: list[DelegationResponse]) -> None:
     answer = aggregate_responses(REQUEST, responses)
 
-    assert DelegationResponse.load(answer.stored()) == answer
+    assert DelegationResponse.load(answer.to_artifact()) == answer
 
 
 @given(RESPONSES, st.randoms())

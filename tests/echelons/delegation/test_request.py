@@ -63,7 +63,7 @@ def test_a_request_reads_back_as_it_was_stored(request_: DelegationRequest) -> N
 
 @given(responses)
 def test_a_response_reads_back_as_it_was_stored(response: DelegationResponse) -> None:
-    assert DelegationResponse.load(json.loads(json.dumps(response.stored()))) == response
+    assert DelegationResponse.load(json.loads(json.dumps(response.to_artifact()))) == response
 
 
 def test_record_names_its_kind_and_omits_unset_fields() -> None:
