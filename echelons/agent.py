@@ -475,8 +475,8 @@ def _check_tools(agent: str, tools: Any) -> tuple[Any, ...]:
         raise unknown_tool(agent, tools)
     # A dict is a tool that the model's provider runs, and data: a copy of it.
     checked = tuple(
-        json.loads(json.dumps(each)) if get_provider_tool_name(each) else each
-        for each in list_items(tools)
+        json.loads(json.dumps(tool)) if get_provider_tool_name(tool) else tool
+        for tool in list_items(tools)
     )
     seen: set[str] = set()
     for tool in checked:
@@ -556,9 +556,9 @@ def _check_contract(agent: Agent) -> Contract | None:
 def _check_subordinate_tools(agent: Agent) -> None:
     """Check that the tools named after subordinates with an input have names that are free."""
     taken = {getattr(tool, "name", None) or getattr(tool, "__name__", "") for tool in agent.tools}
-    for each in agent.middleware:
-        taken |= {tool.name for tool in getattr(each, "tools", ())}
-    for name in get_inputs({each.name: each for each in agent.subordinates}):
+    for layer in agent.middleware:
+        taken |= {tool.name for tool in getattr(layer, "tools", ())}
+    for name in get_inputs({subordinate.name: subordinate for subordinate in agent.subordinates}):
         if name in RESERVED_TOOLS:
             raise invalid_name(name, "a tool of every agent is called so")
         if name in taken:

@@ -84,8 +84,8 @@ class Human:
         return ()
 
 
-def _is_timeout(given: Any) -> bool:
-    if given is None:
+def _is_timeout(value: Any) -> bool:
+    if value is None:
         return True
-    is_number = isinstance(given, (int, float)) and not isinstance(given, bool)
-    return is_number and isfinite(given) and 0 < given <= MAX_TIMEOUT
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return is_number and isfinite(value) and 0 < value <= MAX_TIMEOUT

@@ -183,9 +183,9 @@ def supports_async(tool: BaseTool) -> bool:
     LangChain has no query for it: a `StructuredTool` has a coroutine or none, any other class
     overrides `_arun` or does not.
     """
-    own: Any = tool
-    if hasattr(own, "coroutine"):
-        return own.coroutine is not None
+    wrapper: Any = tool
+    if hasattr(wrapper, "coroutine"):
+        return wrapper.coroutine is not None
     return type(tool)._arun is not BaseTool._arun
 
 
@@ -195,9 +195,9 @@ def supports_sync(tool: BaseTool) -> bool:
     Of a class that has to override `_run`, that says no more than `raise NotImplementedError`, as
     LangChain's documentation has it.
     """
-    own: Any = tool
-    if hasattr(own, "coroutine"):
-        return own.func is not None or own.coroutine is None
+    wrapper: Any = tool
+    if hasattr(wrapper, "coroutine"):
+        return wrapper.func is not None or wrapper.coroutine is None
     code = getattr(type(tool)._run, "__code__", None)
     is_refusing = code is not None and code.co_names == (NotImplementedError.__name__,)
     return not (is_refusing and supports_async(tool))

@@ -37,11 +37,11 @@ def drive_plan(plan: Generator[S, Any, T], run: Callable[[S], Any]) -> T:
         step = next(plan)
         while True:
             try:
-                found = run(step)
+                result = run(step)
             except BaseException as error:  # noqa: BLE001  the plan raises it again
                 step = plan.throw(error)
             else:
-                step = plan.send(found)
+                step = plan.send(result)
     except StopIteration as end:
         return end.value  # type: ignore[no-any-return]  # typeshed knows no better
 
@@ -52,11 +52,11 @@ async def adrive_plan(plan: Generator[S, Any, T], run: Callable[[S], Awaitable[A
         step = next(plan)
         while True:
             try:
-                found = await run(step)
+                result = await run(step)
             except BaseException as error:  # noqa: BLE001  the plan raises it again
                 step = plan.throw(error)
             else:
-                step = plan.send(found)
+                step = plan.send(result)
     except StopIteration as end:
         return end.value  # type: ignore[no-any-return]  # typeshed knows no better
 

@@ -497,9 +497,9 @@ class CapabilityMap:
         depth = max((subordinate.total_depth + 1 for subordinate in subordinates), default=0)
         return replace(self, subordinates=subordinates, total_depth=depth)
 
-    def _split_path(self, given: Sequence[str] | str) -> list[str]:
+    def _split_path(self, names: Sequence[str] | str) -> list[str]:
         """Return the names of a path below this map's agent, without its own."""
-        path = given.split(PATH_SEPARATOR) if isinstance(given, str) else list(given)
+        path = names.split(PATH_SEPARATOR) if isinstance(names, str) else list(names)
         if not path or path[0] != self.agent:
             raise UnknownPath(PATH_SEPARATOR.join(path), [self.agent])
         return path[1:]

@@ -304,7 +304,9 @@ def command(
         @wraps(function)
         def run(**values: Any) -> None:
             for name, group in groups.items():
-                values[name] = group(**{each.name: values.pop(each.name) for each in fields(group)})
+                values[name] = group(
+                    **{field.name: values.pop(field.name) for field in fields(group)}
+                )
             how = next(value for value in values.values() if isinstance(value, OutputOptions))
             raise typer.Exit(_run_guarded(lambda: function(**values), how))
 

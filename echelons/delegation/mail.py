@@ -112,8 +112,8 @@ def render_mail(sender: str, text: str, kind: MailKind = "message", to: str = ""
     """
     if kind == "notice":
         return " ".join(text.split())
-    said = json.dumps(text, ensure_ascii=False)
-    return f"{_INTRODUCTIONS[kind].format(sender=sender, to=to)}: {said}"
+    quoted = json.dumps(text, ensure_ascii=False)
+    return f"{_INTRODUCTIONS[kind].format(sender=sender, to=to)}: {quoted}"
 
 
 _INTRODUCTIONS: Final[Mapping[MailKind, str]] = {
@@ -161,11 +161,11 @@ def check_mail_text(text: object) -> str:
         InvalidInput: It is no text, or empty; it has more than `MAIL_BYTES`; it has a lone
             surrogate.
     """
-    said = read_text(text)
-    if not said or not said.strip():
+    content = read_text(text)
+    if not content or not content.strip():
         raise invalid_value("a message", shorten_repr(text), "it says nothing; give some words")
-    measure_size(said, "a message", MAIL_BYTES)
-    return said
+    measure_size(content, "a message", MAIL_BYTES)
+    return content
 
 
 LOG = logging.getLogger(__name__)

@@ -141,11 +141,11 @@ def remove_mark_deep(value: Any, mark: str) -> Any:
         if value.get("type") in SIGNED_BLOCKS:
             return value
         cleaned = {
-            remove_mark_deep(key, mark): remove_mark_deep(each, mark) for key, each in value.items()
+            remove_mark_deep(key, mark): remove_mark_deep(item, mark) for key, item in value.items()
         }
         return cleaned if cleaned != value else value
     if isinstance(value, list):
-        items = [remove_mark_deep(each, mark) for each in value]
+        items = [remove_mark_deep(item, mark) for item in value]
         return items if items != value else value
     return value
 
@@ -159,8 +159,8 @@ _ASCII_DIGITS: Final = re.compile(rf"[0-9](?:[\W_]{{0,2}}[0-9]){{{MARK_DIGITS - 
 @cache
 def _compile() -> re.Pattern[str]:
     """Return a pattern of as many digits as a mark has, of any script, at any place."""
-    found = "".join(char for char in map(chr, range(_LAST_DIGIT + 1)) if char.isdigit())
-    return re.compile(rf"(?=([{found}](?:[\W_]{{0,2}}[{found}]){{{MARK_DIGITS - 1}}}))")
+    digits = "".join(char for char in map(chr, range(_LAST_DIGIT + 1)) if char.isdigit())
+    return re.compile(rf"(?=([{digits}](?:[\W_]{{0,2}}[{digits}]){{{MARK_DIGITS - 1}}}))")
 
 
 _LAST_DIGIT: Final = 0x1FBF9

@@ -54,10 +54,10 @@ class AgentQuestion(BaseModel):
 
     @field_validator("deadline")
     @classmethod
-    def _check_deadline(cls, given: str | None) -> str | None:
-        if given is not None and datetime.fromisoformat(given).tzinfo is None:
+    def _check_deadline(cls, deadline: str | None) -> str | None:
+        if deadline is not None and datetime.fromisoformat(deadline).tzinfo is None:
             raise ValueError("a deadline has a time zone")
-        return given
+        return deadline
 
     @property
     def response_schema(self) -> dict[str, Any] | None:
@@ -68,8 +68,8 @@ class AgentQuestion(BaseModel):
     @property
     def facts(self) -> dict[str, Any]:
         """The parts beside its text, as the user reads them."""
-        told = {"choices", "urgent", "deadline", "default", "addressee"}
-        return self.model_dump(mode="json", exclude_defaults=True, include=told)
+        fields = {"choices", "urgent", "deadline", "default", "addressee"}
+        return self.model_dump(mode="json", exclude_defaults=True, include=fields)
 
     def stored(self) -> dict[str, Any]:
         """Return it as JSON, without what it does not have."""
@@ -173,7 +173,7 @@ def format_questions(questions: Iterable[AgentQuestion]) -> list[str]:
         >>> print(line.partition(" To answer")[0])
         eat asks: "By day?" Choices: ["yes", "no"].
     """
-    in_order = sorted(questions, key=lambda each: not each.urgent)
+    in_order = sorted(questions, key=lambda question: not question.urgent)
     return [*map(_format_question, in_order)]
 
 
@@ -196,9 +196,11 @@ def read_question_value(value: object) -> AgentQuestion | None:
     """Return the question that the value of an interrupt asks, `None` if a tool asks on its own."""
     if not isinstance(value, Mapping) or value.get("kind") != QUESTION_KIND:
         return None
-    told = {key: each for key, each in value.items() if key not in ("kind", "question")}
+    fields = {key: item for key, item in value.items() if key not in ("kind", "question")}
     try:
-        return AgentQuestion.model_validate({**told, "text": value.get("question")}, extra="ignore")
+        return AgentQuestion.model_validate(
+            {**fields, "text": value.get("question")}, extra="ignore"
+        )
     except ValidationError:
         return None
 
@@ -263,7 +265,7 @@ def build_human_question(
         Earlier in this conversation:
         head: Find a room
     """
-    shown = [f"{who}: {_shorten(text)}" for who, text in earlier[-MAX_EARLIER:]]
+    shown = [f"{speaker}: {_shorten(text)}" for speaker, text in earlier[-MAX_EARLIER:]]
     if shown:
         shown.insert(0, "Earlier in this conversation:")
     parts = (task, facts, "\n".join(shown))
@@ -290,10 +292,10 @@ def parse_human_answer(answer: str | Mapping[str, Any]) -> tuple[str, dict[str, 
     if isinstance(answer, str):
         return answer, {}
     report = dict(answer)
-    said = report.get("result") or report.get("reason") or f"{report['status']}."
+    text = report.get("result") or report.get("reason") or f"{report['status']}."
     if report["status"] == "needs_input":
         report["questions"] = [AgentQuestion(text=report["result"]).stored()]
-    return said, report
+    return text, report
 
 
 def _shorten(text: str) -> str:
@@ -358,10 +360,10 @@ def format_user_answers(answers: Iterable[UserAnswer]) -> list[str]:
         >>> format_user_answers([asked])
         ['b asked the user: "By day?" The answer was: "yes"']
     """
-    told = [each for each in answers if len(each.path) > 1]
-    lines = [*map(_format_answer, told[:MAX_SHOWN])]
-    if len(told) > MAX_SHOWN:
-        lines.append(f"the user was asked {len(told) - MAX_SHOWN} times more")
+    reported = [answer for answer in answers if len(answer.path) > 1]
+    lines = [*map(_format_answer, reported[:MAX_SHOWN])]
+    if len(reported) > MAX_SHOWN:
+        lines.append(f"the user was asked {len(reported) - MAX_SHOWN} times more")
     return lines
 
 
@@ -370,10 +372,10 @@ def shorten_user_text(text: str) -> str:
     return text if len(text) <= MAX_LENGTH else f"{text[: MAX_LENGTH - 1]}…"
 
 
-def _format_answer(told: UserAnswer) -> str:
-    who = PATH_SEPARATOR.join(told.path[1:])
-    question = json.dumps(told.question, ensure_ascii=False)
-    asked = f"{who} asked the user: {question}"
-    if not told.answer:
-        return asked
-    return f"{asked} The answer was: {json.dumps(told.answer, ensure_ascii=False)}"
+def _format_answer(answer: UserAnswer) -> str:
+    asker = PATH_SEPARATOR.join(answer.path[1:])
+    question = json.dumps(answer.question, ensure_ascii=False)
+    line = f"{asker} asked the user: {question}"
+    if not answer.answer:
+        return line
+    return f"{line} The answer was: {json.dumps(answer.answer, ensure_ascii=False)}"

@@ -30,7 +30,7 @@ _FIELD_KEYS = frozenset(
 )
 
 
-def clean_form(given: Mapping[str, Any]) -> dict[str, Any]:
+def clean_form(raw: Mapping[str, Any]) -> dict[str, Any]:
     """Return the form of a server with nothing but the keys that MCP has for one.
 
     A pattern, for example, could take any time to be matched.
@@ -40,10 +40,10 @@ def clean_form(given: Mapping[str, Any]) -> dict[str, Any]:
         >>> clean_form({"type": "object", "properties": {"day": day}, "not": {}})
         {'type': 'object', 'properties': {'day': {'type': 'string'}}}
     """
-    form = {key: each for key, each in given.items() if key in _FORM_KEYS}
+    form = {key: value for key, value in raw.items() if key in _FORM_KEYS}
     if isinstance(fields := form.get("properties"), Mapping):
         form["properties"] = {
-            name: {key: each for key, each in schema.items() if key in _FIELD_KEYS}
+            name: {key: value for key, value in schema.items() if key in _FIELD_KEYS}
             if isinstance(schema, Mapping)
             else schema
             for name, schema in fields.items()
@@ -119,9 +119,9 @@ def build_question_form(question: Question) -> dict[str, Any] | None:
         return None
     # A client may know no other keys.
     kept = ("type", "enum", "title", "minLength", "maxLength", "minimum", "maximum", "format")
-    own = {key: schema[key] for key in kept if key in schema}
-    own.setdefault("type", "string")
-    return {"type": "object", "properties": {ANSWER_FIELD: own}, "required": [ANSWER_FIELD]}
+    field = {key: schema[key] for key in kept if key in schema}
+    field.setdefault("type", "string")
+    return {"type": "object", "properties": {ANSWER_FIELD: field}, "required": [ANSWER_FIELD]}
 
 
 def describe_interrupt_value(value: Any) -> str:
@@ -135,9 +135,9 @@ def describe_interrupt_value(value: Any) -> str:
         return value
     if not isinstance(value, Mapping) or not isinstance(value.get("question"), str):
         return _to_json(value)
-    facts = {key: each for key, each in value.items() if key not in ("kind", "question", "choices")}
+    facts = {key: fact for key, fact in value.items() if key not in ("kind", "question", "choices")}
     lines = [
-        f"{key}: {each if isinstance(each, str) else _to_json(each)}" for key, each in facts.items()
+        f"{key}: {fact if isinstance(fact, str) else _to_json(fact)}" for key, fact in facts.items()
     ]
     return "\n".join([value["question"], *lines])
 

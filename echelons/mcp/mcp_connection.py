@@ -56,8 +56,8 @@ class CancellingSession(ClientSession):
     Its calls end as soon as the server breaks the protocol; the SDK would wait on for an answer.
     """
 
-    def __init__(self, *given: Any, **more: Any) -> None:
-        super().__init__(*given, **more)
+    def __init__(self, *arguments: Any, **more: Any) -> None:
+        super().__init__(*arguments, **more)
         self._open_requests: dict[Any, _OpenRequest] = {}
 
     def give_up(self, request_id: Any) -> None:
@@ -73,7 +73,7 @@ class CancellingSession(ClientSession):
                 request.fault = fault
                 request.scope.cancel()
 
-    async def send_request(self, request: Any, *given: Any, **more: Any) -> Any:
+    async def send_request(self, request: Any, *arguments: Any, **more: Any) -> Any:
         """Send a request, and a notification if it is cancelled, which the SDK leaves out."""
         # The SDK does not expose the number of a request: it takes this one, before it first waits.
         request_id = self._request_id
@@ -82,7 +82,7 @@ class CancellingSession(ClientSession):
         with scope:
             self._open_requests[request_id] = opened
             try:
-                return await super().send_request(request, *given, **more)
+                return await super().send_request(request, *arguments, **more)
             except asyncio.CancelledError:
                 # The protocol forbids to cancel the first request.
                 if not scope.cancel_called and not isinstance(
@@ -264,24 +264,24 @@ class McpConnection:
             performing.close()
             return self._build_error("the connection is closed")
         done: asyncio.Future[Any] = asyncio.wrap_future(work)
-        asked: asyncio.Future[Any] = asyncio.ensure_future(open_call.questions.get())
+        next_question: asyncio.Future[Any] = asyncio.ensure_future(open_call.questions.get())
         count = 0
         try:
             while True:
-                await asyncio.wait({done, asked}, return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait({done, next_question}, return_when=asyncio.FIRST_COMPLETED)
                 if done.done():
                     if done.cancelled():  # by `close`
                         return self._build_error("the connection was closed")
                     result: types.CallToolResult = done.result()
                     return result
-                elicitation: Elicitation = asked.result()
-                asked = asyncio.ensure_future(open_call.questions.get())
+                elicitation: Elicitation = next_question.result()
+                next_question = asyncio.ensure_future(open_call.questions.get())
                 answer = self._ask_human(elicitation, count)
                 with suppress(InvalidStateError):  # the call has ended meanwhile
                     elicitation.answer.set_result(answer)
                 count += 1
         finally:
-            asked.cancel()
+            next_question.cancel()
             done.cancel()
 
     async def _start(self, prepare: Callable[[ClientSession], Awaitable[Any]] | None = None) -> Any:
@@ -468,14 +468,14 @@ class McpConnection:
         """
         form = elicitation.form
         message = join_printable(elicitation.message[:LONGEST_MESSAGE])
-        asked = f"The MCP server {self.name!r} asks: {message}"
-        shown = json.dumps([asked, form], sort_keys=True)
+        text = f"The MCP server {self.name!r} asks: {message}"
+        shown = json.dumps([text, form], sort_keys=True)
         try:
             place = (str(get_config()["configurable"].get(IDEMPOTENCY_KEY)), number)
         except (KeyError, RuntimeError):  # LangGraph's, where there is no run
             return self._decline("outside of a run")
         try:
-            answer = interrupt(asked, response_schema=build_form_schema(form))
+            answer = interrupt(text, response_schema=build_form_schema(form))
         except (KeyError, RuntimeError):  # LangGraph's, where there is no task
             return self._decline("outside of a run")
         except GraphInterrupt:

@@ -61,7 +61,7 @@ class McpTools:
     async def __aenter__(self) -> list[BaseTool]:
         opening = asyncio.ensure_future(asyncio.to_thread(self.__enter__))
         # What it raises after a cancellation is its end, and no news.
-        opening.add_done_callback(lambda each: each.cancelled() or each.exception())
+        opening.add_done_callback(lambda task: task.cancelled() or task.exception())
         try:
             return await asyncio.shield(opening)
         except asyncio.CancelledError:
@@ -77,9 +77,9 @@ class McpTools:
             for server in self._servers:
                 connection = McpConnection(server)
                 self._connections.append(connection)
-                own = await connection.open(_ToolLoader(connection).load)
-                _check_names(connection.name, own, tools)
-                tools += own
+                loaded = await connection.open(_ToolLoader(connection).load)
+                _check_names(connection.name, loaded, tools)
+                tools += loaded
         except BaseException:
             await self._close()
             raise
@@ -138,22 +138,22 @@ class _ToolLoader:
         """
         server = self._connection.server
         current = cast("ClientSession", _CurrentSession(session, self._connection))
-        found = await load_mcp_tools(current, tool_interceptors=[self._call])
-        names = {each.name: each for each in found}
+        loaded = await load_mcp_tools(current, tool_interceptors=[self._call])
+        names = {tool.name: tool for tool in loaded}
         wanted = list(names) if server.tools is None else list(server.tools)
         for name in wanted:
             if tool := names.get(name):
                 tool.name = f"{self._connection.name}_{name}" if server.prefix else name
                 # A server may send any keys there, also that by which we declare effects.
                 tool.metadata = {
-                    key: each for key, each in (tool.metadata or {}).items() if key in HINTS
+                    key: value for key, value in (tool.metadata or {}).items() if key in HINTS
                 }
             if fault := find_tool_fault(tool) if tool else "there is none":
                 why = f"its tool {name[:100]!r}: {fault}; leave it out with tools=[…]"
                 raise McpServerFailed(self._connection.name, why)
-        if server.tools is None and len(names) != len(found):
+        if server.tools is None and len(names) != len(loaded):
             raise McpServerFailed(self._connection.name, "two of its tools have the same name")
-        return [names[each] for each in wanted]
+        return [names[name] for name in wanted]
 
     async def _call(
         self,
@@ -196,13 +196,13 @@ def _find_schema_fault(schema: Any) -> str:
     return ""
 
 
-def _check_names(server: str, own: Iterable[BaseTool], others: Iterable[BaseTool]) -> None:
+def _check_names(server: str, tools: Iterable[BaseTool], others: Iterable[BaseTool]) -> None:
     """Check that no tool of a server is called like one of the servers before.
 
     Raises:
         McpServerFailed: One of them is.
     """
-    if same := {each.name for each in own} & {other.name for other in others}:
+    if same := {tool.name for tool in tools} & {other.name for other in others}:
         why = f"its tool {min(same)!r} is called like another; set prefix=True"
         raise McpServerFailed(server, why)
 
@@ -213,7 +213,7 @@ def _make_readable(result: types.CallToolResult) -> types.CallToolResult:
     LangChain cannot take recordings, shows no structured content, and makes of each link a file
     that the provider is to open.
     """
-    content = [_show_block(each) for each in result.content]
+    content = [_show_block(block) for block in result.content]
     if not content and result.structuredContent is not None:
         shown = json.dumps(result.structuredContent, ensure_ascii=False)
         content.append(types.TextContent(type="text", text=shown))

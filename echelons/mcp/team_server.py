@@ -91,8 +91,8 @@ class ServedTeam:
         """Return whether a stored root thread is one of this team."""
         identity = Identity.from_metadata(root.metadata)
         stored: Any = root.metadata
-        known = stored.get(TEAM_KEY) == self.metadata.get(TEAM_KEY)
-        return known and identity is not None and identity.path == (self.agent.name,)
+        is_same_team = stored.get(TEAM_KEY) == self.metadata.get(TEAM_KEY)
+        return is_same_team and identity is not None and identity.path == (self.agent.name,)
 
 
 class TeamServer:
@@ -126,7 +126,7 @@ class TeamServer:
         self.sdk_server.call_tool()(self._call_tool)
 
     async def _list_tools(self) -> list[types.Tool]:
-        teams = [_build_team_tool(name, each.agent) for name, each in self._teams.items()]
+        teams = [_build_team_tool(name, team.agent) for name, team in self._teams.items()]
         return [*teams, _build_answer_tool()]
 
     async def _call_tool(self, name: str, arguments: dict[str, Any]) -> types.CallToolResult:
@@ -153,7 +153,7 @@ class TeamServer:
 
     async def _answer(self, thread: str, question: str, value: Any) -> types.CallToolResult:
         root = await self._read_root(thread)
-        team = next((each for each in self._teams.values() if root and each.owns(root)), None)
+        team = next((team for team in self._teams.values() if root and team.owns(root)), None)
         if team is None:
             raise ThreadNotFound(thread)
         by = self._get_client_name()
@@ -243,11 +243,11 @@ class TeamServer:
             if (form := build_question_form(question)) is None:
                 continue
             with suppress(EchelonsError):  # an answer that does not fit leaves its question open
-                given = await self._ask_client(client, question, form)
-                if given is None:
+                content = await self._ask_client(client, question, form)
+                if content is None:
                     break
-                accept_answer(question, given[ANSWER_FIELD])
-                answers[question.id] = given[ANSWER_FIELD]
+                accept_answer(question, content[ANSWER_FIELD])
+                answers[question.id] = content[ANSWER_FIELD]
         return answers
 
     async def _ask_client(
@@ -277,18 +277,18 @@ class TeamServer:
             if token is None or is_silent or event.kind is RunEventKind.TOKEN:
                 return
             count += 1
-            said = f"{event.path} {event.kind}: {join_printable(event.content[:LONGEST_PROGRESS])}"
+            text = f"{event.path} {event.kind}: {join_printable(event.content[:LONGEST_PROGRESS])}"
             with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
                 await context.session.send_progress_notification(
-                    token, count, message=said, related_request_id=str(context.request_id)
+                    token, count, message=text, related_request_id=str(context.request_id)
                 )
 
         return report
 
     def _get_client_name(self) -> str:
         """Return the client's name for itself, which is not checked."""
-        given = self.sdk_server.request_context.session.client_params
-        name = join_printable(given.clientInfo.name[:100]) if given else ""
+        parameters = self.sdk_server.request_context.session.client_params
+        name = join_printable(parameters.clientInfo.name[:100]) if parameters else ""
         return f"MCP client {name}".strip()
 
 
@@ -301,10 +301,10 @@ async def _drive_run(starting: Awaitable[AsyncRun], report: Report) -> Result:
 
 def _read_checkpoint(thread: str) -> ReadPlan[CheckpointTuple | None]:
     # As a session does, which also takes the id of a stored thread.
-    found: CheckpointTuple | None = yield OneCheckpoint(thread)
-    if found is None:
-        found = yield OneCheckpoint(derive_root_thread_id(thread))
-    return found
+    saved: CheckpointTuple | None = yield OneCheckpoint(thread)
+    if saved is None:
+        saved = yield OneCheckpoint(derive_root_thread_id(thread))
+    return saved
 
 
 def _build_team_tool(name: str, agent: Agent) -> types.Tool:

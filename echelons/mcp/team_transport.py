@@ -83,8 +83,8 @@ class _TokenCheck:
         self._wanted = f"Bearer {token}".encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        given = dict(scope["headers"]).get(b"authorization", b"")
-        if hmac.compare_digest(given, self._wanted):
+        token = dict(scope["headers"]).get(b"authorization", b"")
+        if hmac.compare_digest(token, self._wanted):
             await self._app(scope, receive, send)
             return
         refusal = PlainTextResponse(
@@ -100,10 +100,10 @@ def _claim_stdout() -> Iterator[TextIOWrapper]:
     A tool of a team that prints would otherwise break the protocol.
     """
     sys.stdout.flush()
-    own = os.dup(1)
+    descriptor = os.dup(1)
     os.dup2(2, 1)
     try:
-        with os.fdopen(own, "w", encoding="utf-8", newline="\n") as stdout:
+        with os.fdopen(descriptor, "w", encoding="utf-8", newline="\n") as stdout:
             yield stdout
     finally:
         os.dup2(2, 1)

@@ -447,7 +447,7 @@ def read_length_refusal(error: BaseException) -> LengthRefusal | None:
             limits = [_to_number(match[1]) for match in _MOST.finditer(text)]
             limits += [_to_number(match[1] or match[2]) for match in _LIMIT.finditer(text)]
             limit = next((item for item in limits if item >= _LEAST_LIMIT), 0)
-            numbers = [_to_number(found[0]) for found in _NUMBER.finditer(text)]
+            numbers = [_to_number(match[0]) for match in _NUMBER.finditer(text)]
             requested = [number for number in numbers if limit < number <= limit * _MOST_REQUESTED]
             return LengthRefusal(limit, max(requested, default=0))
     return None

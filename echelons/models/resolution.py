@@ -82,7 +82,7 @@ def check_model_name(model: str) -> None:
         raise _unknown_model(model, KNOWN_FORMS)
     if not colon or model in OFFLINE_NAMES or model.startswith(OPENAI_PREFIX):
         return
-    known: Sequence[str] = ()
+    forms: Sequence[str] = ()
     try:
         # LangChain lists its providers in the error for an unknown one.
         _create_provider_chat("none:none")
@@ -91,8 +91,8 @@ def check_model_name(model: str) -> None:
             return
         if error.code != "unknown_model":
             raise
-        known = error.known
-    if known and f"{provider}:NAME" not in known:
+        forms = error.known
+    if forms and f"{provider}:NAME" not in forms:
         try:
             _create_provider_chat(model)
         except ModelError as error:

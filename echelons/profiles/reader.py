@@ -339,9 +339,9 @@ class _TeamReader:
                 why = f"there is no {name!r} in {DEFAULT}/{kind}/; {meant}it declares {names}"
                 line = settings.find_line(kind)
                 self._files.add_fault(settings.source.name, line, "UnknownTool", why)
-        found: dict[str, tuple[Declaration, PythonFile]] = {}
+        unique: dict[str, tuple[Declaration, PythonFile]] = {}
         for declaration, file in [*dict.fromkeys(chosen), *declared]:
-            name, (first, where) = declaration.name, found.get(declaration.name, (None, file))
+            name, (first, where) = declaration.name, unique.get(declaration.name, (None, file))
             if first is not None:
                 why = f"{where.source.name}:{first.line} declares {name!r} too: rename one of them"
                 self._files.add_fault(file.source.name, declaration.line, "DuplicateName", why)
@@ -349,8 +349,8 @@ class _TeamReader:
                 why = f"a tool of every agent is called {name!r}: rename it"
                 self._files.add_fault(file.source.name, declaration.line, "InvalidName", why)
             else:
-                found[name] = declaration, file
-        return tuple(found.values())
+                unique[name] = declaration, file
+        return tuple(unique.values())
 
     def _check_profile_names(self, profiles: list[Profile]) -> None:
         """Note the profiles that permissions name and no folder has."""

@@ -245,9 +245,9 @@ class _SettingsCheck:
         good, values = True, dict(table)
         needed = {"name": "agent"} if "name" in kind.model_fields else {}
         for name, value in table.items():
-            known = kind.model_fields.get(name)
-            inner = _find_table(known.annotation) if known else None
-            if known is None:
+            field = kind.model_fields.get(name)
+            inner = _find_table(field.annotation) if field else None
+            if field is None:
                 self._refuse_key((*keys, name), kind.model_fields, f"{'.'.join(keys)} has")
                 good = False
             elif inner and isinstance(value, dict):

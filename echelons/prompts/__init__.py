@@ -64,8 +64,8 @@ def build_guidance(  # noqa: PLR0913  what decides which of its parts it has
         "reports": not can_report,
         "questions": not can_ask,
     }
-    own = {"identity", "output"} | texts.keys() if is_alone else {*GUIDANCE_PARTS}
-    parts = (part for part in GUIDANCE_PARTS if part in own and not left_out.get(part))
+    included = {"identity", "output"} | texts.keys() if is_alone else {*GUIDANCE_PARTS}
+    parts = (part for part in GUIDANCE_PARTS if part in included and not left_out.get(part))
     shown = (
         texts[part] if part in texts else _fill_lines(_read_text(f"{part}.md"), values)
         for part in parts

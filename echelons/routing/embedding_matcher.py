@@ -62,12 +62,12 @@ def compute_mean_cosine(vectors: Sequence[Vector]) -> float:
     return (fsum(value * value for value in total) - many) / (many * (many - 1))
 
 
-def is_vector(given: Any, size: int | None) -> bool:
+def is_vector(vector: Any, size: int | None) -> bool:
     """Return whether a value is a non-empty list of finite numbers, of length `size` if given."""
-    if not isinstance(given, Sequence) or isinstance(given, str) or not len(given):
+    if not isinstance(vector, Sequence) or isinstance(vector, str) or not len(vector):
         return False
-    numbers = all(isinstance(value, (int, float)) and isfinite(value) for value in given)
-    return numbers and size in (None, len(given))
+    numbers = all(isinstance(value, (int, float)) and isfinite(value) for value in vector)
+    return numbers and size in (None, len(vector))
 
 
 TEAM_WEIGHT: Final = 0.25

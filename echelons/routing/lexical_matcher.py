@@ -102,8 +102,8 @@ class NameIndex:
         self._words: set[str] = set()
         self._joined: set[str] = set()
         self._heads: dict[str, list[str]] = {}
-        for place, own in enumerate(every):
-            self._index_profile(place, own)
+        for place, profile in enumerate(every):
+            self._index_profile(place, profile)
         for term in self._entries:
             if not term.startswith("+") and len(term) >= MIN_COMMON_PREFIX:
                 self._heads.setdefault(term[:MIN_COMMON_PREFIX], []).append(term)
@@ -112,8 +112,8 @@ class NameIndex:
     def find_entries(self, task: WordSequence) -> Iterator[tuple[str, float, Sequence[TermEntry]]]:
         """Yield for each known term of a task: its words, the certainty, and its occurrences."""
         terms: dict[str, tuple[str, float]] = {}
-        own = zip(task.stems, task.forms, strict=True)
-        for term, word in chain(own, self._find_compounds(task), self._find_abbreviations(task)):
+        words = zip(task.stems, task.forms, strict=True)
+        for term, word in chain(words, self._find_compounds(task), self._find_abbreviations(task)):
             terms.setdefault(term, (word, 1.0))
         for word, stem in zip(task.forms, task.stems, strict=True):
             # The indexed terms with the same beginning as a stem, each with a certainty.
@@ -239,14 +239,14 @@ class ExampleIndex:
         # can do: else they would take each other's evidence away.
         numbers: dict[tuple[tuple[str, ...], frozenset[str]], int] = {}
         self._numbers: dict[int, list[int]] = {}
-        own: list[list[WordSequence]] = []
+        examples: list[list[WordSequence]] = []
         for place in self._examples:
             mine = self._numbers[place] = []
             for name, entry in profiles[place].capabilities.full.items():
                 key = read_words(name).stems, frozenset(entry.examples)
                 mine.append(numbers.setdefault(key, len(numbers)))
-                if len(own) < len(numbers):
-                    own.append([read_words(text) for text in (*entry.examples, name)])
+                if len(examples) < len(numbers):
+                    examples.append([read_words(text) for text in (*entry.examples, name)])
         teams: dict[tuple[str, ...], set[int]] = {}
         for place, mine in self._numbers.items():
             teams.setdefault(profiles[place].path[:-1], set()).update(mine)
@@ -260,25 +260,28 @@ class ExampleIndex:
             for number in mine:
                 self._homes.setdefault(number, self._group[place])
                 self._beside.setdefault(number, set()).update(mine)
-        self._counts = [len(item) - 1 for item in own]
-        self._size = len(own)
+        self._counts = [len(item) - 1 for item in examples]
+        self._size = len(examples)
         self._groups = len(groups)
         self._own: list[FeatureStatistics] = []
         self._pooled: list[FeatureStatistics] = []
         # The unit of evidence: the weight of a word in the examples of only one agent.
-        unit = log1p((len(own) + IMAGINED_GROUPS) / SMOOTHING) - log1p(1 / SMOOTHING)
-        known = [
-            {number: [kind.extract(text) for text in entry] for number, entry in enumerate(own)}
+        unit = log1p((len(examples) + IMAGINED_GROUPS) / SMOOTHING) - log1p(1 / SMOOTHING)
+        extracted = [
+            {
+                number: [kind.extract(text) for text in entry]
+                for number, entry in enumerate(examples)
+            }
             for kind in FEATURE_KINDS
         ]
-        for kind, features in zip(FEATURE_KINDS, known, strict=True):
+        for kind, features in zip(FEATURE_KINDS, extracted, strict=True):
             pooled = {
                 group: [text for number in entry for text in features[number]]
                 for entry, group in groups.items()
             }
             self._own.append(FeatureStatistics(kind, features, unit))
             self._pooled.append(FeatureStatistics(kind, pooled, unit))
-        self._correct_weights(known)
+        self._correct_weights(extracted)
 
     def compute_evidence(self, task: WordSequence) -> Mapping[int, float]:
         """Return the evidence above 0 by position, in units of one distinctive word.
@@ -461,13 +464,13 @@ class PreparedWords:
     def reasons(self, task: str, place: int) -> Sequence[str]:
         """Return the words that an agent's names share with a task, and its nearest example."""
         words = read_words(shorten_task(task))
-        said: dict[str, float] = {}
+        weights: dict[str, float] = {}
         for word, certain, entries in self._names.find_entries(words):
             for entry in entries:
                 if entry.place == place:
-                    said[word] = max(said.get(word, 0.0), certain * entry.weight)
-        said = {word: much for word, much in said.items() if word not in STOPWORDS} or said
-        heaviest = sorted(said, key=lambda word: (-said[word], word))
+                    weights[word] = max(weights.get(word, 0.0), certain * entry.weight)
+        weights = {word: much for word, much in weights.items() if word not in STOPWORDS} or weights
+        heaviest = sorted(weights, key=lambda word: (-weights[word], word))
         lines = [f"words: {', '.join(heaviest)}"] if heaviest else []
         if self._examples.example_counts.get(place):
             text = self._examples.find_nearest(words, place)

@@ -157,8 +157,8 @@ class Router:
         Raises:
             UnknownPath: There is no such agent.
         """
-        own = self._profiles.profiles[self._profiles.find_position(agent_name)].capabilities
-        return frozenset({*own, *map(self._get_vocabulary(0).normalize_spelling, own)})
+        names = self._profiles.profiles[self._profiles.find_position(agent_name)].capabilities
+        return frozenset({*names, *map(self._get_vocabulary(0).normalize_spelling, names)})
 
     def _rank(self, query: RoutingQuery) -> Route:
         try:
@@ -188,9 +188,9 @@ class Router:
 
     def _start_split(self, query: RoutingQuery) -> tuple[RoutingQuery, SplitSteps]:
         clauses = self._get_vocabulary(query.receiver, query.without).read_clauses(query.task)
-        own = self._profiles.paths[query.receiver][-1]
+        receiver = self._profiles.paths[query.receiver][-1]
         steps = SplitSteps(plan_parts(query.task, clauses))
-        return query._replace(without={*query.without, own}), steps
+        return query._replace(without={*query.without, receiver}), steps
 
     def _get_vocabulary(self, place: int, without: Collection[str] = ()) -> Vocabulary:
         # The rules of language take a while to load, and most runs never split a task.

@@ -116,7 +116,7 @@ class Vocabulary:
         }
         if len(best) == 1 and len(named) > 1:
             return {}
-        least = {word: COVERING_FRACTION * most for word, most in best.items()}
+        least = {word: COVERING_FRACTION * highest for word, highest in best.items()}
         whole = [
             name
             for name in named

@@ -418,7 +418,7 @@ def _is_hook(node: str) -> bool:
 
 def _is_foreign(namespace: tuple[str, ...]) -> bool:
     """Return whether a namespace is within a node that runs what is no level of the tree."""
-    return any(each.startswith((f"{RUN}:", "act:")) for each in namespace)
+    return any(node.startswith((f"{RUN}:", "act:")) for node in namespace)
 
 
 def _message_events(origin: _TaskOrigin, message: BaseMessage, usage: Usage) -> Iterator[RunEvent]:
@@ -454,10 +454,10 @@ def _message_events(origin: _TaskOrigin, message: BaseMessage, usage: Usage) -> 
         yield RunEvent(
             origin.path, RunEventKind.TOOL_RESULT, content, thread_id=origin.thread_id, data=facts
         )
-        asked = message.artifact if message.name in (ASK, ASK_LATER) else None
-        if isinstance(asked, Mapping) and {*asked} == {"id", "question"}:
-            question = AgentQuestion.load(asked["question"])
-            later: dict[str, Any] = {"id": asked["id"], "value": question.text, **question.facts}
+        artifact = message.artifact if message.name in (ASK, ASK_LATER) else None
+        if isinstance(artifact, Mapping) and {*artifact} == {"id", "question"}:
+            question = AgentQuestion.load(artifact["question"])
+            later: dict[str, Any] = {"id": artifact["id"], "value": question.text, **question.facts}
             yield RunEvent(
                 origin.path,
                 RunEventKind.QUESTION,
@@ -518,8 +518,8 @@ def _response_events(origin: _TaskOrigin, order: QueuedRequest, result: Any) -> 
         others = (
             response for response in whole.subordinate_responses if response.agent != whole.agent
         )
-        own = (other for other in others if other.thread_id == order.thread_id)
-        yield _response_event(origin, order, next(own, whole), [whole], final=True)
+        of_thread = (other for other in others if other.thread_id == order.thread_id)
+        yield _response_event(origin, order, next(of_thread, whole), [whole], final=True)
 
 
 def _response_event(
@@ -547,7 +547,7 @@ def _response_event(
         f"{origin.path}/{order.request.current}",
         RunEventKind.RESPONSE,
         response.result,
-        usage=sum((each.usage for each in cost), Usage()),
+        usage=sum((answer.usage for answer in cost), Usage()),
         thread_id=order.thread_id,
         data=data,
     )

@@ -186,10 +186,10 @@ class SendRequest(SessionRequest):
         if self.turn is None:
             return (yield from self._start_turn(thread, status, str(uuid4())))
         digest = turns.digest_task(self.task, self.context, self.addressee)
-        known = yield from _find_turn(thread, self.turn)
-        if known is None:
+        record = yield from _find_turn(thread, self.turn)
+        if record is None:
             return (yield from self._start_turn(thread, status, self.turn, digest))
-        if known.task != digest:
+        if record.task != digest:
             raise ThreadError(
                 "turn {turn_id!r} of thread {thread!r} was another task, or had another "
                 "request_context; send the same task with the same context to get its answer "
@@ -201,12 +201,12 @@ class SendRequest(SessionRequest):
         if status.turn == self.turn and not status.finished:
             continued = yield from _continue_turn(thread, status)
             return continued or RunEnd.from_open_turn(status, replayed=True)
-        end = known.load_end()
+        end = record.load_end()
         if end is None or end.response is None:
             # Its process died at the start of the turn, or at its end before that was stored; or
             # only its text was, by an earlier version.
             past = yield from read_turn_status(thread.id, self.turn)
-            if past is None and end is None and known.announced:
+            if past is None and end is None and record.announced:
                 return (yield from self._start_turn(thread, status, self.turn, digest))
             if past is not None:
                 end = yield from read_turn_end(past, thread.confidence)
@@ -215,8 +215,8 @@ class SendRequest(SessionRequest):
     def plan_writes(self, thread: SessionThread, go: StartRun) -> ReadPlan[LedgerWriter]:
         """Store the end of the previous turn, if its process died before it could."""
         before = go.status_before.turn if go.status_before.finished else ""
-        known = (yield from _find_turn(thread, before)) if before else None
-        if known is None or known.text is not None:
+        record = (yield from _find_turn(thread, before)) if before else None
+        if record is None or record.text is not None:
             return _write_nothing
         end = yield from read_turn_end(go.status_before, thread.confidence)
         return lambda open_: turns.finish_turn(open_, thread.id, before, end)
@@ -235,8 +235,10 @@ class SendRequest(SessionRequest):
         else:
             # It has been ended by now, or something else is at work.
             self.ends_stopped = False
-        given = yield from answer_outbox.read_stored_answers(thread.id, status)
-        still_open = [each for each in status.question_ids if each not in given]
+        answers = yield from answer_outbox.read_stored_answers(thread.id, status)
+        still_open = [
+            question_id for question_id in status.question_ids if question_id not in answers
+        ]
         if still_open and not self.ends_stopped:
             raise InterventionPending(thread.name, still_open)
         if not (status.finished or self.ends_stopped):
@@ -266,9 +268,11 @@ class AnswerRequest(SessionRequest):
     def decide_early(self, thread: SessionThread) -> ReadPlan[None]:
         """Check the answers, and store those to questions that no agent waits for."""
         later = yield from read_later_questions(thread.id)
-        own = {key: each for key, each in self.answers.items() if key in later}
-        self.answers = {key: each for key, each in self.answers.items() if key not in later}
-        accepted = {key: answer_outbox.accept_answer(later[key], own[key]) for key in own}
+        immediate = {key: answer for key, answer in self.answers.items() if key in later}
+        self.answers = {key: answer for key, answer in self.answers.items() if key not in later}
+        accepted = {
+            key: answer_outbox.accept_answer(later[key], immediate[key]) for key in immediate
+        }
         # Both before anything is stored: all of them are accepted, or none.
         if self.answers:
             yield from super(AnswerRequest, self).decide_early(thread)
@@ -283,8 +287,8 @@ class AnswerRequest(SessionRequest):
             end = yield from read_run_end(thread.id, thread.confidence)
             return replace(end, replayed=True, reason=end.reason or STORED)
         checked = yield from answer_outbox.check_answers(thread.name, thread.id, self.answers)
-        status, given, accepted = checked
-        return _continue_with(Command(resume={**given, **accepted}), status)
+        status, stored, accepted = checked
+        return _continue_with(Command(resume={**stored, **accepted}), status)
 
     def plan_writes(self, thread: SessionThread, go: StartRun) -> ReadPlan[LedgerWriter]:
         """Store the answers."""

@@ -424,7 +424,7 @@ async def aend_runs(engine: TurnEngine) -> None:
 def _list_open_runs(engine: TurnEngine | None = None) -> list[_TurnRun]:
     """Return the runs of an engine, or of the process, that have begun and not ended."""
     with _RUNS_LOCK:
-        runs = [each for each in _RUNS if engine in (None, each._engine)]
+        runs = [run for run in _RUNS if engine in (None, run._engine)]
     return [run for run in runs if run._record.started and not run._record.ended]
 
 

@@ -92,23 +92,23 @@ def check_value(value: Any, what: str) -> Any:
     return copy_plain(value, what, MESSAGE_BYTES)[0]
 
 
-def check_metadata(given: Mapping[str, Any] | None) -> dict[str, Any]:
+def check_metadata(metadata: Mapping[str, Any] | None) -> dict[str, Any]:
     """Return the metadata of a session as a dictionary.
 
     Raises:
         InvalidInput: It is no mapping, a key is not a valid id, or a value is not a string, number
             or boolean; together they are larger than 4 KiB.
     """
-    if given is None:
+    if metadata is None:
         return {}
     try:
-        notes = copy_plain(given, "metadata", NOTE_BYTES)[0]
+        notes = copy_plain(metadata, "metadata", NOTE_BYTES)[0]
     except InvalidInput as error:
         if error.code != "invalid_value":
             raise
         raise invalid_note(error.value, error.why) from error
     if not isinstance(notes, dict):
-        raise invalid_note(shorten_repr(given), "metadata are a mapping of names to values")
+        raise invalid_note(shorten_repr(metadata), "metadata are a mapping of names to values")
     for key, value in notes.items():
         if not isinstance(key, str) or not ID_PATTERN.fullmatch(key):
             raise invalid_note(shorten_repr(key), "its key has other characters")
@@ -281,23 +281,23 @@ class _PlainCopier:
         self._what = what
         self._limit = limit
 
-    def copy(self, given: Any, depth: int = 0) -> Any:
-        leaf: Any = read_text(given)
-        if leaf is None and isinstance(given, (Mapping, list, tuple)):
+    def copy(self, value: Any, depth: int = 0) -> Any:
+        leaf: Any = read_text(value)
+        if leaf is None and isinstance(value, (Mapping, list, tuple)):
             if depth == MAX_INPUT_DEPTH:
                 raise _too_deep(self._what, MAX_INPUT_DEPTH)
             # Counted itself: a million empty lists are not nothing.
             self._add(NUMBER_BYTES)
-            if isinstance(given, Mapping):
+            if isinstance(value, Mapping):
                 return {
-                    self._copy_key(key): self.copy(value, depth + 1) for key, value in given.items()
+                    self._copy_key(key): self.copy(item, depth + 1) for key, item in value.items()
                 }
-            items = [self.copy(item, depth + 1) for item in given]
-            return tuple(items) if isinstance(given, tuple) else items
+            items = [self.copy(item, depth + 1) for item in value]
+            return tuple(items) if isinstance(value, tuple) else items
         if leaf is None:
-            leaf = given
-            if isinstance(given, (int, float)) and not isinstance(given, bool):
-                leaf = int.__int__(given) if isinstance(given, int) else float.__float__(given)
+            leaf = value
+            if isinstance(value, (int, float)) and not isinstance(value, bool):
+                leaf = int.__int__(value) if isinstance(value, int) else float.__float__(value)
         # An empty text counts too, for a list of them may never end.
         self._add(_measure_leaf(leaf, self._what) or 1)
         return leaf

@@ -95,11 +95,11 @@ def inline_references(schema: Mapping[str, Any], limit: int) -> dict[str, Any]:
             return [inline(stem) for stem in part]
         if not isinstance(part, Mapping):
             return part
-        own = {key: inline(item) for key, item in part.items() if key not in ("$ref", "$defs")}
+        fields = {key: inline(item) for key, item in part.items() if key not in ("$ref", "$defs")}
         reference = part.get("$ref")
         if isinstance(reference, str):
-            return {**inline(definitions[reference.rpartition("/")[2]]), **own}
-        return own
+            return {**inline(definitions[reference.rpartition("/")[2]]), **fields}
+        return fields
 
     whole: dict[str, Any] = inline(schema)
     return whole

@@ -127,9 +127,9 @@ class CancelOnIntervention:
             self._task.cancel()
 
 
-def join_chunks(said: Sequence[BaseMessage]) -> AIMessage:
+def join_chunks(chunks: Sequence[BaseMessage]) -> AIMessage:
     """Return what is kept of a reply that was cut off at a chunk."""
-    first, *others = said
+    first, *others = chunks
     merged: Any = first
     for chunk in others:
         merged += chunk
@@ -251,14 +251,14 @@ class MailHooks(AgentHooks):
         outcome = yield from proceed(step.add_messages(shown))
         if outcome.cut:
             late = leave_out(mail, (yield _read(config)))
-            cut_call, said = outcome.cut
+            cut_call, chunks = outcome.cut
             messages = cut_call.input.messages
-            yield from note_cut(cut_call.model, messages, said, config, is_kept=bool(late))
+            yield from note_cut(cut_call.model, messages, chunks, config, is_kept=bool(late))
             if not late:
                 # Another thread of the same agent has read it.
                 return (yield from self.around_step(step, proceed))
             yield _note_read([*mail, *late], config)
-            reply = clean_reply(said, step.joined.mark)
+            reply = clean_reply(chunks, step.joined.mark)
             before = (step.past.messages, cut_call.step.state["messages"])
             reply = mark_cut(adopt_reply(reply, step.identity, before))
             outcome.update = {"messages": [reply, *build_mail_messages(late, step.identity)]}

@@ -190,9 +190,9 @@ class TreeMailboxes(Mailboxes, StepGuard):
             orders, more = read_orders(open_, self._thread_id, turn), Counter[str]()
             counts = self._count_sent(open_, _get_path(config), turn)
             return [
-                _find_overflow(each, counts)
-                or self._check_group(open_, each, orders, dismissals, more)
-                for each in groups
+                _find_overflow(group, counts)
+                or self._check_group(open_, group, orders, dismissals, more)
+                for group in groups
             ]
 
         after = get_root_checkpoint(config["configurable"])
@@ -203,13 +203,13 @@ class TreeMailboxes(Mailboxes, StepGuard):
             sent = [
                 SentMail(
                     self._thread_id,
-                    each.path,
-                    StoredMail(each.sender, each.text, now, after, each.kind, each.to),
+                    mail.path,
+                    StoredMail(mail.sender, mail.text, now, after, mail.kind, mail.to),
                     turn,
-                    _get_receiver(each),
+                    _get_receiver(mail),
                 )
                 for group, error in zip(groups, errors, strict=True)
-                for each in group
+                for mail in group
                 if not error
             ]
             changes = [

@@ -141,15 +141,15 @@ def extract_summary(text: str, limit: int) -> str:
     whole = " ".join(text.split())
     if len(whole) <= limit:
         return whole
-    lines = [each for each in text.splitlines() if each.strip()]
+    lines = [line for line in text.splitlines() if line.strip()]
     parts = [_SENTENCE.split(" ".join(line.split())) for line in lines]
-    sentences = list(dict.fromkeys(each for line in parts for each in line))
+    sentences = list(dict.fromkeys(sentence for line in parts for sentence in line))
     counts = Counter(_WORD.findall(whole.lower()))
 
     def rate(sentence: str) -> tuple[bool, float]:
         words = _WORD.findall(sentence.lower())
-        said = sum(counts[word] for word in words) / (len(words) or 1)
-        return sentence in (parts[0][0], parts[-1][0]), said
+        weight = sum(counts[word] for word in words) / (len(words) or 1)
+        return sentence in (parts[0][0], parts[-1][0]), weight
 
     kept: set[str] = set()
     left = limit
@@ -159,7 +159,7 @@ def extract_summary(text: str, limit: int) -> str:
             left -= len(sentence) + 1
     if not kept:
         return f"{whole[: max(0, limit - 1)]}…"
-    return " ".join(each for each in sentences if each in kept)
+    return " ".join(sentence for sentence in sentences if sentence in kept)
 
 
 def find_summaries(messages: Sequence[BaseMessage]) -> Summaries:

@@ -287,9 +287,9 @@ class _Watcher:
             SystemMessage(build_system_text(self._placed)),
             HumanMessage(build_segment_text(events, self._notes)),
         ]
-        asked_after = self._find_root_checkpoint()
+        checkpoint_id = self._find_root_checkpoint()
         try:
-            reply = self._call_model(messages, asked_after)
+            reply = self._call_model(messages, checkpoint_id)
         except CallRefused as refused:
             return refused.halt if isinstance(refused.halt, Halt) else None
         except Exception as error:  # noqa: BLE001  code of others; it reads the events again
@@ -304,7 +304,7 @@ class _Watcher:
         verdict = read_verdict([*reply.tool_calls, *broken], self._placed, self._known)
         decisions: list[AlertDecision] = [self._decide(raised) for raised in verdict.alerts]
         after = self._find_root_checkpoint()
-        judged = JudgedEvents(events[-1].number, reply, used, after, asked_after)
+        judged = JudgedEvents(events[-1].number, reply, used, after, checkpoint_id)
         with self._watch.lock:
             if self._watch.is_closed:
                 self._note_call(used, after)

@@ -350,7 +350,7 @@ class MonitorLedger:
         Raises:
             LeaseLost: Another run has the thread now.
         """
-        cursor, reply, used, after, asked_after = judged
+        cursor, reply, used, after, checkpoint_id = judged
         usage = used.usage or {}
         tokens = usage.get("input_tokens", 0) + usage.get("output_tokens", 0)
         self._meter.add_tokens(tokens)
@@ -358,7 +358,7 @@ class MonitorLedger:
         def store(open_: Transaction) -> Callable[[], object]:
             self._turn.check_in(open_)
             state = MONITOR.get(open_, *self._name) or MonitorState()
-            self._add_reply(open_, reply, asked_after, state.calls)
+            self._add_reply(open_, reply, checkpoint_id, state.calls)
             count = state.said
             for alert, decision in zip(verdict.alerts, decisions, strict=True):
                 count += 1

@@ -129,8 +129,8 @@ class Changeset:
         change = self._store.find(path)
         if change and change.state != "merged":
             return change.text
-        found = self._workspace.read(path)
-        return found.text if found else None
+        file = self._workspace.read(path)
+        return file.text if file else None
 
     def write(self, path: str, text: str, call: str = "") -> None:
         """Give a file a new text, among the changes of the agent.
@@ -159,9 +159,9 @@ class Changeset:
         def change(before: str | None) -> str:
             if before is None:
                 raise file_refused(path, "there is no such file")
-            found = before.count(old) if old else 0
-            if found != 1:
-                why = f"the text to replace is in it {found} times; give one that is in it once"
+            count = before.count(old) if old else 0
+            if count != 1:
+                why = f"the text to replace is in it {count} times; give one that is in it once"
                 raise file_refused(path, why)
             return check_text(path, before.replace(old, new))
 
@@ -197,13 +197,13 @@ class Changeset:
         """Return the changes of the agent, all of them or those of some files."""
         wanted = set(map(check_path, paths))
         changes = self._load()
-        found = (
+        files = (
             self._review(path, change)
             for path, change in changes.items()
             if not wanted or path in wanted
         )
         # Not those that were taken back, or are in the folder already.
-        return [each for each in found if each.diff or each.conflict]
+        return [file for file in files if file.diff or file.conflict]
 
     def merge(self) -> MergeResult:
         """Put the changes into the folder, see `merge_changes`."""
@@ -219,7 +219,9 @@ class Changeset:
         return gone
 
     def _load(self) -> dict[str, FileChange]:
-        return {path: each for path, each in self._store.load().items() if each.state != "merged"}
+        return {
+            path: change for path, change in self._store.load().items() if change.state != "merged"
+        }
 
     def _change(self, path: str, change: Callable[[str | None], str | None], call: str) -> None:
         for _ in range(_ATTEMPTS):
@@ -229,8 +231,8 @@ class Changeset:
             if before and before.state != "merged":
                 text, bases = before.text, before.bases
             else:
-                found = self._workspace.read(path)
-                text, bases = (found.text, (found.digest,)) if found else (None, (None,))
+                file = self._workspace.read(path)
+                text, bases = (file.text, (file.digest,)) if file else (None, (None,))
             after = change(text)
             calls = (*(before.calls if before else ()), *filter(None, (call,)))[-_KEPT_CALLS:]
             if self._store.replace(path, before, FileChange(after, bases, calls=calls)):
@@ -240,9 +242,9 @@ class Changeset:
     def _review(self, path: str, change: FileChange) -> ChangedFile:
         conflict, text = "", None
         try:
-            found = self._workspace.read(path)
-            text = found.text if found else None
-            if (found.digest if found else None) not in (*change.bases, change.digest):
+            file = self._workspace.read(path)
+            text = file.text if file else None
+            if (file.digest if file else None) not in (*change.bases, change.digest):
                 conflict = CONFLICT
         except FileRefused as error:
             conflict = error.why
@@ -363,7 +365,7 @@ def format_diff(path: str, before: str | None, after: str | None) -> str:
         head.append("new file mode 100644\n")
     if after is None:
         head.append("deleted file mode 100644\n")
-    old, new = ([*StringIO(each or "", newline="\n")] for each in (before, after))
+    old, new = ([*StringIO(text or "", newline="\n")] for text in (before, after))
     # A tab ends a name that has spaces.
     end = "\t" if " " in path else ""
     names = (
@@ -374,7 +376,7 @@ def format_diff(path: str, before: str | None, after: str | None) -> str:
         lines = [*unified_diff(old, new, *names)]
     else:
         ranges = f"@@ -{_format_range(old)} +{_format_range(new)} @@\n"
-        removed, added = (f"-{each}" for each in old), (f"+{each}" for each in new)
+        removed, added = (f"-{line}" for line in old), (f"+{line}" for line in new)
         lines = [f"--- {names[0]}\n", f"+++ {names[1]}\n", ranges, *removed, *added]
     marked = (
         line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines

@@ -103,10 +103,10 @@ class LedgerChanges:
 
     def find(self, file: str) -> FileChange | None:
         """Return the change of a file, `None` if there is none."""
-        found = self._ledger.query(lambda open_: self._records.find(open_, _hash_name(file)))
-        if found and found.value.file != file:
-            raise LedgerDamaged(found.key, f"it is of {found.value.file!r}", CHANGE.name)
-        return _decode(found) if found and not found.value.removed else None
+        record = self._ledger.query(lambda open_: self._records.find(open_, _hash_name(file)))
+        if record and record.value.file != file:
+            raise LedgerDamaged(record.key, f"it is of {record.value.file!r}", CHANGE.name)
+        return _decode(record) if record and not record.value.removed else None
 
     def replace(self, file: str, before: FileChange | None, after: FileChange | None) -> bool:
         """Store a change, or remove it, if it is still the one from before; return whether it was.
@@ -120,12 +120,12 @@ class LedgerChanges:
         def work(open_: Transaction) -> bool:
             if self._turn:
                 self._turn.check_in(open_)
-            found = self._records.find(open_, name)
-            if expected != (_get_version(found) if found and not found.value.removed else None):
+            record = self._records.find(open_, name)
+            if expected != (_get_version(record) if record and not record.value.removed else None):
                 return False
-            if found and after is None:
-                removed = replace(found.value, text=None, at=open_.now, removed=True)
-                return self._records.remove(open_, found, removed, name)
+            if record and after is None:
+                removed = replace(record.value, text=None, at=open_.now, removed=True)
+                return self._records.remove(open_, record, removed, name)
             if after is None:
                 return True
             if _measure(after) > (_measure(before) if before else -1):
@@ -139,7 +139,7 @@ class LedgerChanges:
                 [*after.calls],
                 self._root,
             )
-            return self._records.replace(open_, found, change, name)
+            return self._records.replace(open_, record, change, name)
 
         return self._ledger.commit(work)
 
@@ -186,7 +186,7 @@ class TreeWorkspace:
 
 
 def list_changes(
-    workspace: Workspace, thread_id: str, path: str | None, known: Collection[str]
+    workspace: Workspace, thread_id: str, path: str | None, declared: Collection[str]
 ) -> ReadPlan[list[ChangedFile]]:
     """Plan: what the agents of a thread would change, those of one agent or of all.
 
@@ -196,30 +196,30 @@ def list_changes(
         workspace: The workspace.
         thread_id: The root's thread.
         path: Path of the agent; `None` for all that have changes.
-        known: Paths of the tree. An agent with changes may be named, too.
+        declared: Paths of the tree. An agent with changes may be named, too.
 
     Raises:
         UnknownPath: There is no such agent.
     """
     agents = yield from find_changing_agents(thread_id)
     dismissals = yield from read_dismissals(thread_id)
-    left = {each: dismissals.find_heir(each) for each in agents}
-    heirs = {each: heir or USER for each, heir in left.items() if heir is not None}
+    left = {agent: dismissals.find_heir(agent) for agent in agents}
+    heirs = {agent: heir or USER for agent, heir in left.items() if heir is not None}
     if path is not None:
-        _check_agent(path, agents, known)
-        agents = [each for each in agents if path in (each, heirs.get(each))]
+        _check_agent(path, agents, declared)
+        agents = [agent for agent in agents if path in (agent, heirs.get(agent))]
     branch = yield from read_latest_branch(thread_id)
 
     def read(ledger: Ledger) -> list[ChangedFile]:
-        stores = {each: LedgerChanges(ledger, thread_id, each, branch) for each in agents}
+        stores = {agent: LedgerChanges(ledger, thread_id, agent, branch) for agent in agents}
         return [
             change._replace(heir=heirs.get(agent, ""))
             for agent, store in stores.items()
             for change in Changeset(workspace, agent, store).list_changes()
         ]
 
-    found: list[ChangedFile] = yield LedgerQuery(read)
-    return found
+    files: list[ChangedFile] = yield LedgerQuery(read)
+    return files
 
 
 def merge_agent_changes(

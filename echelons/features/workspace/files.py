@@ -208,7 +208,7 @@ class Workspace:
         try:
             self.root = os.path.abspath(root)  # noqa: PTH100
             with self._open_root() as folder:
-                found = os.fstat(folder)
+                status = os.fstat(folder)
                 is_writable = os.access(".", os.W_OK | os.X_OK, dir_fd=folder)
         except ValueError as error:
             raise _invalid_workspace(shorten_repr(root), str(error)) from error
@@ -216,7 +216,7 @@ class Workspace:
             raise _invalid_workspace(self.root, "it is the whole file system")
         if not is_writable:
             raise _invalid_workspace(self.root, "it cannot be written")
-        self._identity = found.st_dev, found.st_ino
+        self._identity = status.st_dev, status.st_ino
 
     def read(self, path: str) -> FileText | None:
         """Return the text of a file, `None` if there is none.
@@ -270,8 +270,8 @@ class Workspace:
             if folder is None:
                 self._require_base(path, base)
                 return
-            found = _stat_entry(path, folder, name)
-            if found and found.st_nlink > 1:
+            entry = _stat_entry(path, folder, name)
+            if entry and entry.st_nlink > 1:
                 raise file_refused(path, "it has another name elsewhere (a hard link); copy it")
             with _refuse_by_name(path):
                 if text is None:
@@ -279,7 +279,7 @@ class Workspace:
                     with suppress(FileNotFoundError):
                         os.unlink(name, dir_fd=folder)
                 else:
-                    mode = stat.S_IMODE(found.st_mode) & 0o777 if found else None
+                    mode = stat.S_IMODE(entry.st_mode) & 0o777 if entry else None
                     temporary = _write_beside(folder, text, mode)
                     try:
                         self._require_base(path, base)
@@ -299,7 +299,7 @@ class Workspace:
         Raises:
             WorkspaceError: The folder is none of a workspace; there are more than 10,000.
         """
-        found: list[str] = []
+        paths: list[str] = []
         waiting: list[tuple[str, ...]] = [tuple(check_path(under).split("/")) if under else ()]
         while waiting:
             parts = waiting.pop()
@@ -313,11 +313,11 @@ class Workspace:
                         if is_folder and len(parts) < MAX_DEPTH:
                             waiting.append((*parts, name))
                         elif not is_folder:
-                            found.append(path)
-            if len(found) > MAX_LISTED:
+                            paths.append(path)
+            if len(paths) > MAX_LISTED:
                 why = "the files are too many; name a folder with fewer"
-                raise file_too_large(under or ".", why, len(found), MAX_LISTED)
-        return sorted(found)
+                raise file_too_large(under or ".", why, len(paths), MAX_LISTED)
+        return sorted(paths)
 
     @contextmanager
     def lock(self) -> Iterator[None]:
@@ -346,8 +346,8 @@ class Workspace:
                         os.unlink(name, dir_fd=folder)
 
     def _require_base(self, path: str, base: str | None) -> None:
-        found = self.read(path)
-        if (found.digest if found else None) != base:
+        file = self.read(path)
+        if (file.digest if file else None) != base:
             raise FileRefused(
                 "{path:quoted}: {why}",
                 code="file_changed",
@@ -362,9 +362,9 @@ class Workspace:
         except OSError as error:
             raise _invalid_workspace(self.root, _describe(error)) from error
         try:
-            found = os.fstat(folder)
-            known = getattr(self, "_identity", None)
-            if known and known != (found.st_dev, found.st_ino):
+            status = os.fstat(folder)
+            identity = getattr(self, "_identity", None)
+            if identity and identity != (status.st_dev, status.st_ino):
                 raise _invalid_workspace(self.root, "another folder was put in its place")
             yield folder
         finally:
@@ -400,11 +400,11 @@ def _stat_entry(path: str, folder: int, name: str) -> os.stat_result | None:
     """Return what is known of a regular file without opening it; `None` if there is none."""
     with _refuse_by_name(path):
         try:
-            found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+            entry = os.stat(name, dir_fd=folder, follow_symlinks=False)
         except FileNotFoundError:
             return None
-    _check_kind(path, found)
-    return found
+    _check_kind(path, entry)
+    return entry
 
 
 def _check_kind(path: str, status: os.stat_result) -> None:

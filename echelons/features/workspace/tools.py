@@ -64,7 +64,10 @@ def review_tools() -> list[BaseTool]:
     return [
         effect(reads_only=True)(build_tool(_review_changes)),
         # A merge goes on where it was, and what is discarded is gone.
-        *(effect(idempotent=True)(build_tool(each)) for each in (_merge_changes, _discard_changes)),
+        *(
+            effect(idempotent=True)(build_tool(function))
+            for function in (_merge_changes, _discard_changes)
+        ),
     ]
 
 
@@ -161,9 +164,9 @@ def _search_files(pattern: str, regex: bool = False, folder: str = "") -> str:
         folder: A folder, such as "docs"; everything if left out.
     """
     with _open_files() as files:
-        found = search_files(files, pattern, is_regex=regex, under=folder)
-    shown = "\n".join(f"{match.path}:{match.line}: {match.text}" for match in found.matches)
-    if not found.is_complete:
+        result = search_files(files, pattern, is_regex=regex, under=folder)
+    shown = "\n".join(f"{match.path}:{match.line}: {match.text}" for match in result.matches)
+    if not result.is_complete:
         return cut_text(f"{shown}\n[there may be more; search for less, or in a folder]")
     return cut_text(shown) or "nothing found"
 
@@ -327,17 +330,17 @@ def search_files(
     texts = _Texts(files, under, deadline)
     if is_regex:
         return _match_regex(pattern, texts, deadline)
-    found: list[Match] = []
+    matches: list[Match] = []
     for path, text in texts:
         # Most files do not have it at all.
         if pattern not in text:
             continue
         for number, line in enumerate(text.split("\n"), 1):
             if pattern in line:
-                found.append(Match(path, number, line[:MAX_LINE]))
-                if len(found) == MAX_MATCHES:
-                    return SearchResult(tuple(found), is_complete=False)
-    return SearchResult(tuple(found), texts.is_complete)
+                matches.append(Match(path, number, line[:MAX_LINE]))
+                if len(matches) == MAX_MATCHES:
+                    return SearchResult(tuple(matches), is_complete=False)
+    return SearchResult(tuple(matches), texts.is_complete)
 
 
 class _Texts:
@@ -386,7 +389,7 @@ json.dump({"found": found}, sys.stdout)
 
 def _match_regex(pattern: str, texts: _Texts, deadline: float) -> SearchResult:
     named = [*texts]
-    given = {
+    query = {
         "pattern": pattern,
         "texts": [text for _, text in named],
         "limit": MAX_MATCHES,
@@ -397,7 +400,7 @@ def _match_regex(pattern: str, texts: _Texts, deadline: float) -> SearchResult:
     try:
         run = subprocess.run(  # noqa: S603  our own script
             command,
-            input=json.dumps(given).encode("ascii"),
+            input=json.dumps(query).encode("ascii"),
             capture_output=True,
             timeout=max(0.1, deadline - monotonic()),
             check=True,
@@ -412,8 +415,8 @@ def _match_regex(pattern: str, texts: _Texts, deadline: float) -> SearchResult:
     if "error" in answer:
         why = f"it is no regular expression ({answer['error']})"
         raise _invalid_pattern(shorten_repr(pattern), why)
-    found = tuple(Match(named[place][0], line, text) for place, line, text in answer["found"])
-    return SearchResult(found, texts.is_complete and len(found) < MAX_MATCHES)
+    matches = tuple(Match(named[place][0], line, text) for place, line, text in answer["found"])
+    return SearchResult(matches, texts.is_complete and len(matches) < MAX_MATCHES)
 
 
 def _invalid_pattern(pattern: str, why: str) -> WorkspaceError:
