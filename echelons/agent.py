@@ -13,7 +13,7 @@ import json
 import sys
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
@@ -31,8 +31,8 @@ from echelons.errors import (
     invalid_subordinate,
     unknown_tool,
 )
-from echelons.features.memory.settings import Memory
-from echelons.features.monitors.settings import Monitor
+from echelons.features.memory.settings import Memory, check_memory
+from echelons.features.monitors.settings import Monitor, check_monitors
 from echelons.guards.limits import Limits
 from echelons.guards.permissions import NO_PERMISSIONS, Permissions
 from echelons.prompts import GUIDANCE_PARTS
@@ -44,13 +44,11 @@ from echelons.tree.members import (
     adopt_members,
     check_tree,
     create_empty_capabilities,
-    walk_tree,
 )
 from echelons.tree.name_themes import NameTheme, check_theme
 from echelons.tree.names import (
     ASK,
     EARLIER_TOOLS,
-    PATH_SEPARATOR,
     PRIVATE_KEYS,
     RESERVED_TOOLS,
     SHOWN_TOOLS,
@@ -155,13 +153,14 @@ class Agent(_Compiled):
     guidance: str | Mapping[str, str] | None = field(default=None, kw_only=True)
     middleware: Sequence[Any] = field(default=(), kw_only=True)
     inherit_middleware: bool = field(default=False, kw_only=True)
-    memory: Memory | None = field(default=None, kw_only=True)
+    memory: Memory | None = field(default=None, kw_only=True, metadata={"check": check_memory})
     contract: Contract | None = field(default=None, kw_only=True)
     response_format: type[BaseModel] | None = field(default=None, kw_only=True)
     theme: NameTheme | None = field(default=None, kw_only=True)
-    monitors: tuple[Monitor, ...] = field(default=(), kw_only=True)
+    monitors: tuple[Monitor, ...] = field(
+        default=(), kw_only=True, metadata={"check": check_monitors}
+    )
     builtin_tools: Sequence[str] | None = field(default=None, kw_only=True)
-    is_monitored: bool = field(default=False, init=False, repr=False)
 
     if TYPE_CHECKING:
         # The arguments accepted are wider than the types of the fields.
@@ -230,15 +229,13 @@ class Agent(_Compiled):
                         agent=member.name,
                         limits=tuple(member.limits.root_only_names),
                     )
-                if isinstance(member, Agent) and member.is_monitored:
-                    keep(self, "is_monitored", True)
             check_tree(self, self.limits.depth)
             _check_side_requests(self)
             _check_subordinate_tools(self)
-        if self.monitors or self.is_monitored:
-            with refuse_unreadable(lambda _: invalid_field(self.name, "monitors", "…", MONITORS)):
-                keep(self, "monitors", _check_monitors(self))
-            keep(self, "is_monitored", True)
+        # The fields of features, which know what they may be.
+        for item in fields(self):
+            if check := item.metadata.get("check"):
+                keep(self, item.name, check(self))
         if self.permissions is not NO_PERMISSIONS:
             check_permissions(self)
 
@@ -338,8 +335,6 @@ PROMPTS = "str, SystemMessage, or function of the state, or of the state and the
 """What a prompt may be."""
 GUIDANCE = f"str, or mapping to str of some of {', '.join(GUIDANCE_PARTS)}"
 """What a guidance may be."""
-MONITORS = "Monitor, in a list"
-"""What monitors may be."""
 BUILT_IN = f"some of the names {', '.join(SHOWN_TOOLS)}, in a tuple"
 """What built-in tools may be; the compiled tree refuses those that the place makes impossible."""
 MIDDLEWARE = "AgentMiddleware, in a list, each an instance of another name"
@@ -419,11 +414,10 @@ def _check_fields(agent: Agent) -> Iterator[tuple[str, object]]:
         "delegation": DelegationPolicy,
         "permissions": Permissions,
         "inherit_middleware": bool,
-        "memory": Memory,
     }
     for name, kind in kinds.items():
         value = getattr(agent, name)
-        if value is None and name in ("delegation", "memory"):
+        if value is None and name == "delegation":
             continue
         if not issubclass(type(value), kind):
             raise invalid_field(agent.name, name, value, kind.__name__)
@@ -563,32 +557,6 @@ def _check_subordinate_tools(agent: Agent) -> None:
             raise invalid_name(name, "a tool of every agent is called so")
         if name in taken:
             raise duplicate_name(name, (f"tools of {agent.name}", f"subordinates of {agent.name}"))
-
-
-def _check_monitors(agent: Agent) -> tuple[Monitor, ...]:
-    """Return the monitors of an agent whose names, and those below it, are unique in its tree."""
-    monitors: Any = agent.monitors
-    if isinstance(monitors, (str, bytes, Mapping)) or not hasattr(monitors, "__iter__"):
-        raise invalid_field(agent.name, "monitors", monitors, MONITORS)
-    declared = tuple(list_items(monitors))
-    places = [*walk_tree(agent)]
-    names = {place.path_text for place in places} | {place.member.name for place in places}
-    for monitor in declared:
-        if not isinstance(monitor, Monitor):
-            raise invalid_field(agent.name, "monitors", monitor, MONITORS)
-        if monitor.watches and monitor.watches not in names:
-            raise invalid_field(
-                monitor.name, "watches", monitor.watches, "the name of an agent below"
-            )
-    taken = {place.member.name: place.path_text for place in places}
-    for place in places:
-        below = declared if place.member is agent else getattr(place.member, "monitors", ())
-        for monitor in below:
-            path = PATH_SEPARATOR.join((*place.path, monitor.name))
-            if monitor.name in taken:
-                raise duplicate_name(monitor.name, (taken[monitor.name], path))
-            taken[monitor.name] = path
-    return declared
 
 
 def _check_side_requests(agent: Agent) -> None:

@@ -106,17 +106,6 @@ class LevelPosition(Place):
     is_spawned: bool = False
     models: Mapping[str, Any] = field(default_factory=dict)
 
-    @property
-    def announces_notices(self) -> bool:
-        """Whether the agent's instructions name the mark of its notices."""
-        # They do where the library gives any guidance: a single agent has none.
-        if isinstance(self.guidance, str):
-            return False
-        agent, permissions = self.agent, self.agent.permissions
-        may_spawn = self.can_call and permissions.spawn
-        has_others = self.reports or agent.subordinates or may_spawn or permissions.contact_user
-        return bool(has_others or agent.contract or agent.memory or self.has_budget)
-
 
 def build_agent_level(
     position: LevelPosition, levels: Mapping[str, Runnable[Any, Any]]
@@ -185,7 +174,7 @@ def build_agent_level(
         builder.add_conditional_edges("reason", after, ends)
     # A stop stands within what features do around a model call, and middleware within all.
     steps: list[AgentHooks] = [*features, StopHooks(is_root=not position.reports)]
-    model = _build_model(position, tools)
+    model = _build_model(position, tools, features)
     if hooks:
         model_calls = hooks.build_model_calls(tools.shown)
         steps.append(model_calls)
@@ -260,7 +249,9 @@ def _collect_tools(
     return _LevelTools(tools_by_name, {tool.name: tool for tool in built_in}, names, shown, results)
 
 
-def _build_model(position: LevelPosition, tools: _LevelTools) -> AgentModel:
+def _build_model(
+    position: LevelPosition, tools: _LevelTools, features: Sequence[AgentHooks]
+) -> AgentModel:
     agent, base, shown = position.agent, position.model, tools.shown
     model: Runnable[Any, Any] | ModelFunction = base
     bind_more = None
@@ -276,6 +267,14 @@ def _build_model(position: LevelPosition, tools: _LevelTools) -> AgentModel:
     elif shown:
         model = base.bind_tools(shown)
     guidance, may_spawn = position.guidance, position.can_call and agent.permissions.spawn
+    # The instructions name the mark of notices where there are any: a single agent has none.
+    announces_notices = not isinstance(guidance, str) and bool(
+        position.reports
+        or agent.subordinates
+        or agent.permissions.contact_user
+        or agent.contract
+        or any(hooks.has_notices for hooks in features)
+    )
     if not isinstance(guidance, str):
         guidance = build_guidance(
             agent.name,
@@ -298,7 +297,7 @@ def _build_model(position: LevelPosition, tools: _LevelTools) -> AgentModel:
         tools.results,
         bind_more,
         tools.built_in[READ_RESULT].build_schema(),
-        announces_notices=position.announces_notices,
+        announces_notices=announces_notices,
     )
 
 

@@ -51,10 +51,7 @@ PUBLIC: Final = {
 
 # Why a feature cannot be removed: what still imports it.
 CORE: Final = {
-    "memory": "`Agent` has a field of its settings; spawning reads its window",
-    "monitors": "`Agent` has a field of its settings",
     "approvals": "`CompiledTree` keeps its decisions",
-    "budget": "monitors charge what they cost to the budgets of the tree",
     "workspace": "`Session` and the team server open it; notes share its tools",
     "middleware": "the level graph is built from its nodes and wraps",
 }
@@ -101,7 +98,11 @@ sys.exit(1 if broken else 0)
 def copy_project(folder: Path) -> None:
     """Copy the files of the working tree, with its symbolic links."""
     listed = subprocess.run(
-        ["git", "ls-files", "-z"], cwd=PROJECT, check=True, capture_output=True, text=True
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=PROJECT,
+        check=True,
+        capture_output=True,
+        text=True,
     ).stdout
     for name in filter(None, listed.split("\0")):
         source, copy = PROJECT / name, folder / name
@@ -111,12 +112,13 @@ def copy_project(folder: Path) -> None:
 
 
 def remove_feature(folder: Path, feature: str) -> None:
-    """Remove a feature's folder, entry, public modules and tests from a copy of the project."""
+    """Remove a feature's folder, entry, field, public modules and tests from a copy."""
     shutil.rmtree(folder / "echelons/features" / feature)
     shutil.rmtree(folder / "tests/echelons/features" / feature, ignore_errors=True)
     for module in PUBLIC.get(feature, []):
         (folder / "echelons" / f"{module}.py").unlink()
     remove_entry(folder / "echelons/features/registry.py", feature)
+    remove_field(folder / "echelons/agent.py", feature)
 
 
 def remove_entry(registry: Path, feature: str) -> None:
@@ -132,6 +134,23 @@ def remove_entry(registry: Path, feature: str) -> None:
                 del lines[first : node.end_lineno]
                 registry.write_text("".join(lines))
                 return
+
+
+def remove_field(agent: Path, feature: str) -> None:
+    """Remove the field of `Agent` that a feature has, its parameter, and what it is imported by."""
+    text = agent.read_text()
+    lines = text.splitlines(keepends=True)
+    for node in ast.walk(ast.parse(text)):
+        match node:
+            case ast.AnnAssign(target=ast.Name(name)) | ast.arg(name) if name == feature:
+                pass
+            case ast.ImportFrom(module=str(module)) if f".{feature}." in module:
+                pass
+            case _:
+                continue
+        for place in range(node.lineno - 1, node.end_lineno or node.lineno):
+            lines[place] = ""
+    agent.write_text("".join(lines))
 
 
 def list_imports(folder: Path, feature: str) -> list[str]:

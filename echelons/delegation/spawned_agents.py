@@ -21,7 +21,7 @@ from echelons.identity.thread_history import Head
 from echelons.prompts import fill_text, load_tool_texts
 from echelons.run_context import get_context
 from echelons.text.input_limits import is_label, shorten_repr
-from echelons.tree.members import Member, fingerprint_tree, measure_heights
+from echelons.tree.members import Member, fingerprint_tree, is_watched, measure_heights
 from echelons.tree.names import DISMISS_SUBORDINATE, NAME_PATTERN, SPAWN_SUBORDINATE
 
 if TYPE_CHECKING:
@@ -191,7 +191,7 @@ def check_spawnable(agents: object) -> dict[str, SpawnableAgent]:
         if not (is_label(name) and isinstance(agent, Member) and hasattr(agent, "model")):
             why = "it is no name with an agent"
             raise invalid_option("spawnable", shorten_repr((name, agent)), why)
-        if getattr(agent, "is_monitored", False):
+        if is_watched(agent):
             why = "it has monitors, and they watch what is declared alone; leave them out"
             raise invalid_option("spawnable", shorten_repr(name), why)
         spawnable[name] = SpawnableAgent.build(agent)

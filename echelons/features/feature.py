@@ -298,10 +298,12 @@ class AgentHooks:
     Attributes:
         tools: The tools that it gives the agent.
         request_fields: The parameters that it gives the tools with which the agent delegates.
+        has_notices: Whether the agent may read notices of it, so its instructions name their mark.
     """
 
     tools: Sequence[BuiltIn] = ()
     request_fields: Sequence[RequestField] = ()
+    has_notices: bool = False
 
     def has_news(self, config: RunnableConfig) -> Plan[bool]:
         """Return whether the model must be called although tools have given the answer."""

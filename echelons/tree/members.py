@@ -215,6 +215,11 @@ def list_monitors(member: Member) -> Sequence[Any]:
     return monitors
 
 
+def is_watched(root: Member) -> bool:
+    """Return whether monitors watch any member of a tree."""
+    return any(list_monitors(place.member) for place in walk_tree(root))
+
+
 def check_tree(root: Member, depth: int) -> None:
     """Check that a tree has no cycles, unique names, and at most `depth` levels."""
     places: dict[str, TreePlace] = {}

@@ -74,6 +74,7 @@ class BudgetHooks(AgentHooks):
         shared = "budget: all requests of a call share one; give it beside them"
         budget = RequestField("budget", kind, store_request_budget, shared, schema)
         self.request_fields = (budget,)
+        self.has_notices = has_budget
 
     def around_step(
         self, step: AgentStep, proceed: Callable[[AgentStep], Plan[Outcome]]

@@ -143,6 +143,8 @@ def _answer(call: ToolCall, text: str, metadata: Mapping[str, Any] | None = None
 class MemoryHooks(AgentHooks):
     """The memory of one agent."""
 
+    has_notices = True
+
     def __init__(self, settings: Memory, place: Place) -> None:
         if place.can_call:
             self.tools = (Recall(search_messages), Pin(settings.budget))

@@ -5,19 +5,18 @@ from __future__ import annotations
 import logging
 import re
 from collections import Counter
-from collections.abc import Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import replace
 from itertools import pairwise
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.messages.utils import count_tokens_approximately
 from langchain_core.runnables import RunnableConfig
-from pydantic import TypeAdapter, ValidationError
 
 from echelons.delegation.request import Usage
 from echelons.delegation.spawned_agents import RosterEntry, read_roster
-from echelons.errors import InvalidInput, UnreadableRecord
+from echelons.errors import InvalidInput
 from echelons.features.feature import Prompt
 from echelons.features.memory.settings import Memory
 from echelons.guards.gate import get_gate
@@ -34,6 +33,7 @@ from echelons.models.fitting import (
     shorten_call,
 )
 from echelons.models.hidden_messages import leave_out_hidden
+from echelons.models.summaries import Summaries, find_summaries, find_window
 from echelons.nodes.long_results import APPROXIMATION_KEY, TokenCounter
 from echelons.nodes.messages import read_message_usage
 from echelons.plans import Plan
@@ -56,76 +56,37 @@ class SummaryRequest(NamedTuple):
     limit: int
 
 
-SummaryPlan = Generator[SummaryRequest, str, "Summaries"]
+SummaryPlan = Generator[SummaryRequest, str, Summaries]
 
 
-@dataclass(frozen=True, slots=True)
-class Summaries:
-    """The summaries of a thread, and what is pinned."""
-
-    # The id of the last message that they cover; empty if there are none.
-    upto: str = ""
-    # How many messages they cover.
-    count: int = 0
-    # The latest turns among those, oldest first.
-    topics: tuple[str, ...] = ()
-    # Those before, oldest first.
-    paragraphs: tuple[str, ...] = ()
-    pins: tuple[str, ...] = ()
-    # Which subordinates came or went in what they cover, by name.
-    roster: Mapping[str, tuple[str, str]] = field(default_factory=dict)
-
-    def stored(self) -> dict[str, Any]:
-        """Return them as JSON."""
-        roster = {name: [*topic] for name, topic in self.roster.items()}
-        return {
-            "upto": self.upto,
-            "count": self.count,
-            "topics": list(self.topics),
-            "paragraphs": list(self.paragraphs),
-            "pins": list(self.pins),
-            **({"roster": roster} if roster else {}),
-        }
-
-    @classmethod
-    def load(cls, stored: object) -> Self:
-        """Return the summaries from the JSON of `stored`, without the fields of a newer version.
-
-        Raises:
-            UnreadableRecord: They are damaged.
-        """
-        try:
-            return TypeAdapter(cls).validate_python(stored, extra="ignore")
-        except ValidationError as error:
-            raise UnreadableRecord(cls.__name__, str(error)) from error
-
-    def plan_fold(
-        self, turns: Sequence[str], upto: str, count: int, pins: Sequence[str], share: int
-    ) -> SummaryPlan:
-        """Take up further turns, the oldest first, and return the new summaries."""
-        topics, paragraphs = list(self.topics), list(self.paragraphs)
-        for turn in turns:
-            # Of a turn an extract is enough: a model is asked about many of them at once.
-            topics.append(extract_summary(turn, share // (3 * TOPICS)))
-            if len(topics) > TOPICS:
-                text = "\n".join(topics)
-                paragraphs.append((yield SummaryRequest(text, share // (2 * PARAGRAPHS + 2))))
-                topics.clear()
-            if len(paragraphs) > PARAGRAPHS:
-                text = "\n".join(paragraphs)
-                paragraphs = [(yield SummaryRequest(text, share // (2 * PARAGRAPHS + 2)))]
-        return replace(
-            self,
-            upto=upto,
-            count=self.count + count,
-            topics=tuple(topics),
-            paragraphs=tuple(paragraphs),
-            pins=(*self.pins, *pins),
-        )
-
-    def render(self) -> str:
-        """Return the summaries as a text, one line for each; empty if there are none."""
-        return "\n".join((*self.paragraphs, *(f"- {topic}" for topic in self.topics)))
+def plan_fold(
+    summaries: Summaries,
+    turns: Sequence[str],
+    upto: str,
+    count: int,
+    pins: Sequence[str],
+    share: int,
+) -> SummaryPlan:
+    """Take up further turns, the oldest first, and return the new summaries."""
+    topics, paragraphs = list(summaries.topics), list(summaries.paragraphs)
+    for turn in turns:
+        # Of a turn an extract is enough: a model is asked about many of them at once.
+        topics.append(extract_summary(turn, share // (3 * TOPICS)))
+        if len(topics) > TOPICS:
+            text = "\n".join(topics)
+            paragraphs.append((yield SummaryRequest(text, share // (2 * PARAGRAPHS + 2))))
+            topics.clear()
+        if len(paragraphs) > PARAGRAPHS:
+            text = "\n".join(paragraphs)
+            paragraphs = [(yield SummaryRequest(text, share // (2 * PARAGRAPHS + 2)))]
+    return replace(
+        summaries,
+        upto=upto,
+        count=summaries.count + count,
+        topics=tuple(topics),
+        paragraphs=tuple(paragraphs),
+        pins=(*summaries.pins, *pins),
+    )
 
 
 def extract_summary(text: str, limit: int) -> str:
@@ -160,36 +121,6 @@ def extract_summary(text: str, limit: int) -> str:
     if not kept:
         return f"{whole[: max(0, limit - 1)]}…"
     return " ".join(sentence for sentence in sentences if sentence in kept)
-
-
-def find_summaries(messages: Sequence[BaseMessage]) -> Summaries:
-    """Return the latest summaries of a conversation, which stand in a reply.
-
-    They are near: what is behind the messages that they cover fits into a prompt.
-
-    Raises:
-        UnreadableRecord: They are damaged.
-    """
-    for message in reversed(messages):
-        stored = message.response_metadata.get(MEMORY_KEY)
-        # A reply before which nothing was summarised only counts the tokens read.
-        if stored is not None and not (isinstance(stored, dict) and "upto" not in stored):
-            return Summaries.load(stored)
-    return Summaries()
-
-
-def find_window(messages: Sequence[BaseMessage], summaries: Summaries) -> int:
-    """Return the place of the first message that no summary covers.
-
-    A pruned or a cut conversation has fewer messages than were covered.
-    """
-    end = summaries.count
-    if 0 < end <= len(messages) and messages[end - 1].id == summaries.upto:
-        return end
-    if not summaries.upto:
-        return 0
-    places = range(len(messages) - 1, -1, -1)
-    return next((place + 1 for place in places if messages[place].id == summaries.upto), 0)
 
 
 def iterate_pins(messages: Sequence[BaseMessage]) -> Iterator[str]:
@@ -405,8 +336,8 @@ class _Fitting:
         begins = [*split_turns(old), len(old)]
         texts = [render_turn(old[begin:end]) for begin, end in pairwise(begins) if begin < end]
         pins, share = [*iterate_pins(old)], self._characters // SUMMARY_SHARE
-        folded = yield from summaries.plan_fold(
-            [text for text in texts if text], old[-1].id or "", place, pins, share
+        folded = yield from plan_fold(
+            summaries, [text for text in texts if text], old[-1].id or "", place, pins, share
         )
         roster = read_roster(old, self._segment, summaries.roster)
         return replace(folded, roster=roster), window[place:]

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
+from echelons.errors import invalid_field
 from echelons.settings import Settings
+
+if TYPE_CHECKING:
+    from echelons.agent import Agent
 
 MIN_BUDGET = 400
 """Fewest tokens of a budget: the guidance of a leaf has some 250."""
@@ -40,3 +44,11 @@ class Memory(Settings):
     budget: int = Field(default=DEFAULT_BUDGET, ge=MIN_BUDGET)
     recent: int = Field(default=6, ge=1)
     summarizer: Literal["model", "extractive"] | None = None
+
+
+def check_memory(agent: Agent) -> Memory | None:
+    """Return the memory of an agent."""
+    memory = agent.memory
+    if not issubclass(type(memory), Memory | None):
+        raise invalid_field(agent.name, "memory", memory, "Memory")
+    return memory

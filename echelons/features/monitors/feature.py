@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from threading import Event, Lock, Thread
+from time import monotonic
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 from uuid import uuid4
 
@@ -29,8 +30,7 @@ from echelons.errors import (
     LedgerDamaged,
     StorageError,
 )
-from echelons.features.budget.guard import TreeBudgets
-from echelons.features.feature import Feature, RunHooks, RunScope
+from echelons.features.feature import Feature, GateScope, RunHooks, RunScope, collect
 from echelons.features.monitors.ledger import (
     MAX_EVENTS,
     MONITOR,
@@ -46,8 +46,10 @@ from echelons.features.monitors.ledger import (
     shorten_words,
 )
 from echelons.features.monitors.settings import Alert, decide_alert
-from echelons.guards.budget import NO_ALLOWANCE
-from echelons.guards.gate import CallUsage, Halt, NotedCall
+from echelons.features.registry import open_guards
+from echelons.guards.budget import NO_ALLOWANCE, get_allowance
+from echelons.guards.gate import CallUsage, Halt, NotedCall, OpenGate, StepGuard
+from echelons.identity.lineage import Identity
 from echelons.langgraph_internals import CHECKPOINT_MAP_KEY, TASK_ID_KEY
 from echelons.models.bound_model import BoundModel
 from echelons.models.door import Account, CallRefused, ask
@@ -133,13 +135,24 @@ class MonitorWatch:
         # The saver keeps no events.
         self.needs_events = self._observed is not None
         ledger = get_ledger(saver)
-        self.budgets = TreeBudgets(ledger, turn.thread_id, turn.id, agent.name, turn.fence)
-        self.budgets.prices = run.prices
-        # `None` if the turn has no budget.
-        self.allowance = turn.root.allowance
-        if self.allowance is None and (budget := agent.permissions.budget):
-            self.budgets.root_budget = budget
-            self.allowance = NO_ALLOWANCE.extend(self.budgets.root_grant, budget.amounts, budget)
+        identity = Identity(
+            agent.name, (agent.name,), turn.thread_id, run.graph.fingerprint, turn=turn.id
+        )
+        scope = GateScope(
+            agent,
+            identity,
+            turn.thread_id,
+            ledger,
+            None,  # a call of theirs belongs to no task whose writes are stored
+            turn,
+            RunContext(prices=run.prices),
+            None,
+            {},
+            monotonic,
+        )
+        # Its guards charge their calls, as they do those of the tree.
+        self.gate = OpenGate()
+        self.gate.guards = {guard.name: guard for guard in open_guards(scope)}
         self.usage = Usage()
         # Once set, they say nothing more.
         self.is_closed = False
@@ -329,14 +342,17 @@ class _Watcher:
 
     def _note_call(self, used: CallUsage, after: str) -> None:
         """Record a call whose reply becomes no event, unless it was charged."""
-        if self._watch.allowance is None:
+        gate, config = self._watch.gate, self._build_charged_config(after)
+        if get_allowance(config, gate) is None:
             call = NotedCall(used, was_admitted=True)
-            record = self._watch.budgets.plan_charge(call, self._build_charged_config(after))
-            self._ledger.commit(record)
+            for note_call in collect([*gate.guards.values()], "note_call", StepGuard):
+                call, record = note_call(call, config, limits_tokens=False)
+                if record:
+                    self._ledger.commit(record)
 
     def _call_model(self, messages: Sequence[BaseMessage], after: str) -> Any:
         """Return the reply of its model, charged to the budget of the turn if there is one."""
-        watch, account = self._watch, None
+        watch = self._watch
         around, name = watch.run.config, self.path.rpartition(PATH_SEPARATOR)[2]
         config: RunnableConfig = {
             "callbacks": around.get("callbacks"),
@@ -344,8 +360,7 @@ class _Watcher:
             "metadata": {"agent": name, "agent_path": self.path},
             "run_name": name,
         }
-        if watch.allowance is not None:
-            account = Account(watch.budgets, watch.allowance, self._build_charged_config(after))
+        account = Account.find(self._build_charged_config(after), watch.gate)
         return run_plan_steps(ask(self._model, messages, config, account))
 
     def _build_charged_config(self, after: str) -> dict[str, Any]:

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, get_args
 
 from pydantic import Field, field_validator
 
 from echelons.delegation.policy import AlertDecision
+from echelons.errors import duplicate_name, invalid_field
 from echelons.guards.budget import Budget
 from echelons.settings import Settings
-from echelons.text.input_limits import read_text
-from echelons.tree.names import check_name
+from echelons.text.input_limits import list_items, read_text, refuse_unreadable
+from echelons.tree.members import is_watched, list_monitors, walk_tree
+from echelons.tree.names import PATH_SEPARATOR, check_name
+
+if TYPE_CHECKING:
+    from echelons.agent import Agent
 
 DEFAULT_BUDGET = Budget(calls=20)
 """What a monitor may spend in one turn if it is not told otherwise."""
 SPENT_UNITS = frozenset({"calls", "tokens", "money"})
 """The units of a budget that a monitor can have."""
+MONITORS = "Monitor, in a list"
+"""What the monitors of an agent may be."""
 
 
 class Monitor(Settings):
@@ -144,3 +151,34 @@ def decide_alert(
         if decision == choice:
             return choice  # type: ignore[no-any-return]
     raise ValueError(f"on_alert returned {decision!r}, and may return 'tell', 'stop' or 'ignore'")
+
+
+def check_monitors(agent: Agent) -> tuple[Monitor, ...]:
+    """Return the monitors of an agent whose names, and those below it, are unique in its tree."""
+    with refuse_unreadable(lambda _: invalid_field(agent.name, "monitors", "…", MONITORS)):
+        return _check_declared(agent) if is_watched(agent) else ()
+
+
+def _check_declared(agent: Agent) -> tuple[Monitor, ...]:
+    monitors: Any = agent.monitors
+    if isinstance(monitors, (str, bytes, Mapping)) or not hasattr(monitors, "__iter__"):
+        raise invalid_field(agent.name, "monitors", monitors, MONITORS)
+    declared = tuple(list_items(monitors))
+    places = [*walk_tree(agent)]
+    names = {place.path_text for place in places} | {place.member.name for place in places}
+    for monitor in declared:
+        if not isinstance(monitor, Monitor):
+            raise invalid_field(agent.name, "monitors", monitor, MONITORS)
+        if monitor.watches and monitor.watches not in names:
+            raise invalid_field(
+                monitor.name, "watches", monitor.watches, "the name of an agent below"
+            )
+    taken = {place.member.name: place.path_text for place in places}
+    for place in places:
+        below = declared if place.member is agent else list_monitors(place.member)
+        for monitor in below:
+            path = PATH_SEPARATOR.join((*place.path, monitor.name))
+            if monitor.name in taken:
+                raise duplicate_name(monitor.name, (taken[monitor.name], path))
+            taken[monitor.name] = path
+    return declared

@@ -16,12 +16,12 @@ from echelons.features.feature import (
     Outcome,
     Place,
 )
-from echelons.features.memory.prompt_memory import find_summaries, find_window
 from echelons.guards.dismissals import get_dismissals
 from echelons.guards.permissions import Spawn
 from echelons.identity.lineage import derive_message_id
 from echelons.models.fitting import build_roster_notice
 from echelons.models.hidden_messages import leave_out_hidden
+from echelons.models.summaries import find_summaries, find_window
 from echelons.nodes.planning.call_arguments import DelegatingTool
 from echelons.nodes.planning.final_answer import is_paused
 from echelons.nodes.planning.spawn_plan import (
@@ -107,6 +107,8 @@ def list_roster_notices(
 
 class SpawningHooks(AgentHooks):
     """The subordinates of one agent, as they come and go."""
+
+    has_notices = True
 
     def __init__(self, place: Place) -> None:
         permissions, tools = place.agent.permissions, list[BuiltIn]()

@@ -12,11 +12,12 @@ from echelons.errors import InvalidSetting, UnreadableRecord
 from echelons.features.memory.prompt_memory import (
     PARAGRAPHS,
     TOPICS,
-    Summaries,
     SummaryRequest,
     extract_summary,
+    plan_fold,
 )
 from echelons.memory import Memory
+from echelons.models.summaries import Summaries
 from echelons.plans import drive_plan
 
 
@@ -28,7 +29,7 @@ def fold(held: Summaries, turns: list[str], share: int = 1000) -> tuple[Summarie
         asked.append(request.text)
         return f"paragraph {len(asked)}"[: request.limit]
 
-    plan = held.plan_fold(turns, "id", len(turns), (), share)
+    plan = plan_fold(held, turns, "id", len(turns), (), share)
     return drive_plan(plan, summarize), asked
 
 
@@ -59,7 +60,7 @@ def test_folding_in_pieces_is_folding_at_once() -> None:
 
 @given(st.lists(st.text(max_size=400), max_size=80), st.integers(400, 9000))
 def test_summaries_have_a_quarter_of_the_budget_at_most(turns: list[str], share: int) -> None:
-    plan = Summaries().plan_fold(turns, "id", len(turns), (), share)
+    plan = plan_fold(Summaries(), turns, "id", len(turns), (), share)
     folded = drive_plan(plan, lambda request: extract_summary(request.text, request.limit))
     assert len(folded.render()) <= share + 20
 
