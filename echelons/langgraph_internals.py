@@ -23,6 +23,7 @@ from langgraph._internal._constants import (
     CONFIG_KEY_RESUMING,
     CONFIG_KEY_SCRATCHPAD,
     CONFIG_KEY_SEND,
+    CONFIG_KEY_STREAM,
     CONFIG_KEY_TASK_ID,
     INPUT,
     NS_END,
@@ -60,6 +61,7 @@ __all__ = [
     "SEND_KEY",
     "SEVERAL_WRITES_KEY",
     "STREAM_EVENTS_KEY",
+    "STREAM_KEY",
     "STREAM_QUEUE_NAME",
     "TASK_ID_KEY",
     "TASK_PATH_KEY",
@@ -99,6 +101,10 @@ CHECKPOINT_MAP_KEY = CONFIG_KEY_CHECKPOINT_MAP
 SCRATCHPAD_KEY = CONFIG_KEY_SCRATCHPAD
 SEND_KEY = CONFIG_KEY_SEND
 RESUME_MAP_KEY = CONFIG_KEY_RESUME_MAP
+
+# Where a graph within streams to the graph around it. Kept for a `RemoteGraph`, which reads it here
+# and sends it nowhere.
+STREAM_KEY = CONFIG_KEY_STREAM
 
 OWN_CONFIG_KEYS = frozenset((*_CHECKPOINT_COORDINATE_KEYS, *_PROPAGATE_TO_METADATA))
 """Keys of `configurable` that LangGraph reads itself, or stores in the metadata. A session refuses

@@ -8,7 +8,8 @@ request to a subordinate. Both replace the context in the config of what they en
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
@@ -33,7 +34,9 @@ CONTEXT_KEY: Final = "__echelons"
 """Config key of the context; LangGraph does not store keys with this prefix."""
 
 
-class RunContext(NamedTuple):
+# No tuple: LangGraph's `RemoteGraph` sends those to its server, as far as they are plain.
+@dataclass(frozen=True, slots=True)
+class RunContext:
     """The settings that a run passes down. It is replaced for each level, and never changed.
 
     Attributes:
@@ -63,8 +66,8 @@ class RunContext(NamedTuple):
 
     turn: Turn | None = None
     loop: BackgroundLoop | None = None
-    features: Mapping[str, Any] = {}
-    spawnable: Mapping[str, SpawnableAgent] = {}
+    features: Mapping[str, Any] = field(default_factory=dict)
+    spawnable: Mapping[str, SpawnableAgent] = field(default_factory=dict)
     theme: NameTheme | None = None
     prices: Prices | None = None
     gate: Gate | None = None
@@ -83,6 +86,10 @@ class RunContext(NamedTuple):
     first_place: int = 0
     levels_around: int = 0
     max_depth: int = 32
+
+    def _replace(self, **changes: Any) -> RunContext:
+        """Return the context with other settings."""
+        return replace(self, **changes)
 
     def enter_tree(self, outer: RunContext, grant: Grant | None) -> RunContext:
         """Return the context of the root of a tree that is run with this one, within `outer`."""

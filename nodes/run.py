@@ -7,12 +7,13 @@ task and its answer.
 from __future__ import annotations
 
 import json
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing, closing, contextmanager
 from datetime import datetime
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.runnables import Runnable, RunnableConfig
@@ -40,7 +41,7 @@ from echelons.identity.lineage import (
     require_identity,
 )
 from echelons.identity.thread_history import CarriedState, GraphHistory, Head, Past, ThreadHistory
-from echelons.langgraph_internals import RESUMING_KEY
+from echelons.langgraph_internals import RESUMING_KEY, STREAM_KEY
 from echelons.models.notices import is_notice
 from echelons.models.replies import read_reply_end
 from echelons.models.usage import find_inner_calls, get_whole_usage
@@ -95,6 +96,7 @@ class RunRunnable(Node):
         self._runnable = runnable
         self._contract = contract
         self._needs_loop = is_async_only(runnable)
+        self._is_remote = is_remote(runnable)
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         """Invoke the Runnable; one that is only async, in the session's event loop.
@@ -102,20 +104,42 @@ class RunRunnable(Node):
         Raises:
             EventLoopMissing: It is only async, and the run is not a session's.
         """
-        task = _read_task(input, config)
+        task, passed = _read_task(input, config), self._build_config(config)
         if self._needs_loop:
-            result = run_async(partial(self._runnable.ainvoke, task, config), config or {})
+            result = run_async(partial(self._runnable.ainvoke, task, passed), config or {})
             return _build_end_update(self._read_own_result(result, input), config)
-        result = self._runnable.invoke(task, config)
+        result = self._runnable.invoke(task, passed)
         return build_answer_update(self._read_own_result(result, input), config)
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         """Async version of `invoke`."""
-        result = await self._runnable.ainvoke(_read_task(input, config), config)
+        result = await self._runnable.ainvoke(_read_task(input, config), self._build_config(config))
         return build_answer_update(self._read_own_result(result, input), config)
+
+    def _build_config(self, config: RunnableConfig | None) -> RunnableConfig | None:
+        """Return what the Runnable gets: a server only what its `RemoteGraph` names itself."""
+        if config is None or not self._is_remote:
+            return config
+        configurable = config.get("configurable", {})
+        kept = {key: configurable[key] for key in _REMOTE_KEYS if key in configurable}
+        return {**config, "configurable": kept, "metadata": {}}
 
     def _read_own_result(self, returned: Any, state: Mapping[str, Any]) -> Any:
         return _read_own_result(returned, self._contract, state["messages"])
+
+
+_REMOTE_KEYS: Final = ("thread_id", "checkpoint_ns", STREAM_KEY)
+"""What a `RemoteGraph` needs of a config: its thread, and where in this run it is."""
+
+
+def is_remote(runnable: Any) -> bool:
+    """Return whether a Runnable is a `RemoteGraph`, or a chain with one."""
+    # Not imported for it: that takes long, and a program with one has imported it.
+    remote = sys.modules.get("langgraph.pregel.remote")
+    if remote is None:
+        return False
+    steps = (*getattr(runnable, "steps", ()), getattr(runnable, "bound", None))
+    return isinstance(runnable, remote.RemoteGraph) or any(map(is_remote, filter(None, steps)))
 
 
 class RunGraph(Node):
