@@ -20,7 +20,7 @@ from uuid import UUID, uuid4
 
 from langchain_core.messages import AIMessage, BaseMessage, ChatMessage, HumanMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
-from langgraph.checkpoint.base import BaseCheckpointSaver
+from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
 from langgraph.types import Command, Overwrite
 
 from echelons.agent import Agent
@@ -44,6 +44,7 @@ from echelons.checkpoints.queries import (
 )
 from echelons.checkpoints.run_config import get_saver, is_embedded, is_resuming
 from echelons.checkpoints.threads.pending_work import (
+    OPEN_TASK_CHANNELS,
     OpenAgent,
     build_open_agent,
     find_unfinished_agents,
@@ -52,6 +53,7 @@ from echelons.delegation.spawned_agents import NOTHING_SPAWNABLE, SpawnableAgent
 from echelons.errors import (
     InvalidInput,
     MissingAgents,
+    checkpoint_below_root,
     checkpoint_not_found,
     input_too_large,
     invalid_id,
@@ -302,11 +304,28 @@ def _plan_check(
 
     def check() -> ReadPlan[Identity | None]:
         yield from check_named_checkpoints(named)
+        if any(saved.checkpoint_ns for saved in named):
+            yield from _refuse_replay(named)
         if not resumes:
             return None
         return (yield from check_checkpoint(agent, root, get_spawnable(config)))
 
     return saver, check()
+
+
+def _refuse_replay(named: Sequence[OneCheckpoint]) -> ReadPlan[None]:
+    """Refuse a run from a subordinate's checkpoint that would repeat what has been done.
+
+    LangGraph replays each step above it with all its tasks, also those that have ended.
+
+    Raises:
+        ThreadError: A task of one of them has ended.
+    """
+    for place in named:
+        saved: CheckpointTuple = yield place
+        if any(write[1] not in OPEN_TASK_CHANNELS for write in saved.pending_writes or ()):
+            begins = {begin.checkpoint_ns: str(begin.checkpoint_id) for begin in named}
+            raise checkpoint_below_root(max(begins, key=len), begins.get("", ""))
 
 
 def check_checkpoint(

@@ -37,6 +37,10 @@ class Branch:
         # Of what was pruned, no other branch is left.
         return after not in self.stored and after < self.oldest
 
+    def has(self, checkpoint_id: str) -> bool:
+        """Return whether a stored checkpoint is one of the branch."""
+        return checkpoint_id == self.current or checkpoint_id in self.next_ones
+
     def goes_on_from(self, after: str) -> bool:
         """Return whether the thread has gone on from a checkpoint to the present one, unforked.
 

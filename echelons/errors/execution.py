@@ -317,6 +317,19 @@ def checkpoint_not_found(
     )
 
 
+def checkpoint_below_root(checkpoint_ns: str, root: str) -> ThreadError:
+    """Return the error of a run that is to begin from a checkpoint of a subordinate."""
+    return ThreadError(
+        "a run cannot begin from this checkpoint of a subordinate ({checkpoint_ns:short}): all "
+        "agents of that step would run again, with their tools. Begin from the root's, {root!r}; or change "
+        "the subordinate's state with update_state, and resume with the thread_id alone. Nothing "
+        "was stored",
+        code="checkpoint_below_root",
+        checkpoint_ns=checkpoint_ns,
+        root=root,
+    )
+
+
 def thread_not_named(known: Sequence[str]) -> ThreadError:
     """Return the error of several threads, none of which was named."""
     return ThreadError(

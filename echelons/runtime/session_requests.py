@@ -16,15 +16,22 @@ from typing import Any, NamedTuple, TypeAlias
 from uuid import uuid4
 
 from langchain_core.messages import HumanMessage
+from langgraph.checkpoint.base import CheckpointTuple
 from langgraph.types import Command
 from pydantic import BaseModel
 
 from echelons.checkpoints.coordination import turns
 from echelons.checkpoints.coordination.dismissal_ledger import read_dismissals
 from echelons.checkpoints.coordination.orders import get_signals
+from echelons.checkpoints.coordination.records import build_branch
 from echelons.checkpoints.coordination.turns import TurnEnd, mark_answers_left
 from echelons.checkpoints.ledger import Lease, Ledger, Transaction, build_key
-from echelons.checkpoints.queries import LedgerQuery, ReadPlan
+from echelons.checkpoints.queries import (
+    AllCheckpoints,
+    CheckpointParents,
+    LedgerQuery,
+    ReadPlan,
+)
 from echelons.checkpoints.threads import answer_outbox
 from echelons.checkpoints.threads.answer_outbox import read_later_questions, store_later_answers
 from echelons.checkpoints.threads.control import (
@@ -186,9 +193,11 @@ class SendRequest(SessionRequest):
         if self.turn is None:
             return (yield from self._start_turn(thread, status, str(uuid4())))
         digest = turns.digest_task(self.task, self.context, self.addressee)
-        record = yield from _find_turn(thread, self.turn)
+        turn, past = self.turn, None
+        if record := (yield from _find_turn(thread, turn)):
+            turn, record, past = yield from _find_turn_on_branch(thread, turn, record, status)
         if record is None:
-            return (yield from self._start_turn(thread, status, self.turn, digest))
+            return (yield from self._start_turn(thread, status, turn, digest))
         if record.task != digest:
             raise ThreadError(
                 "turn {turn_id!r} of thread {thread!r} was another task, or had another "
@@ -198,16 +207,16 @@ class SendRequest(SessionRequest):
                 turn_id=self.turn,
                 thread=thread.name,
             )
-        if status.turn == self.turn and not status.finished:
+        if status.turn == turn and not status.finished:
             continued = yield from _continue_turn(thread, status)
             return continued or RunEnd.from_open_turn(status, replayed=True)
-        end = record.load_end()
+        end = None if past else record.load_end()
         if end is None or end.response is None:
             # Its process died at the start of the turn, or at its end before that was stored; or
             # only its text was, by an earlier version.
-            past = yield from read_turn_status(thread.id, self.turn)
+            past = past or (yield from read_turn_status(thread.id, turn))
             if past is None and end is None and record.announced:
-                return (yield from self._start_turn(thread, status, self.turn, digest))
+                return (yield from self._start_turn(thread, status, turn, digest))
             if past is not None:
                 end = yield from read_turn_end(past, thread.confidence)
         return RunEnd.from_turn_end(end or TurnEnd("", reason=FORGOTTEN), replayed=True)
@@ -452,6 +461,34 @@ def _find_turn(thread: SessionThread, turn: str) -> ReadPlan[turns.TurnRecord | 
         lambda ledger: ledger.query(lambda open_: turns.find_turn(open_, thread.id, turn))
     )
     return record
+
+
+def _find_turn_on_branch(
+    thread: SessionThread, turn: str, record: turns.TurnRecord, status: ThreadStatus
+) -> ReadPlan[tuple[str, turns.TurnRecord | None, ThreadStatus | None]]:
+    """Return a turn as the branch has it on which a thread goes on.
+
+    Orders, limits and grants are stored by turn, so a turn that another branch has is begun under
+    another id.
+
+    Returns:
+        The id under which it runs, its record, `None` if the branch has none, and its status if
+        another branch has ended it otherwise.
+    """
+    parents: Mapping[str, str | None] = yield CheckpointParents(thread.id)
+    if len({*parents.values()}) == len(parents):
+        return turn, record, None
+    branch = build_branch(parents, status.checkpoint_id)
+    names: list[str] = yield LedgerQuery(
+        lambda ledger: ledger.query(lambda open_: turns.TURN.list_names(open_, thread.id))
+    )
+    for id_ in (turn, *(name for name in names if name.startswith(f"{turn}:"))):
+        stored: list[CheckpointTuple] = yield AllCheckpoints(thread.id, {"turn_id": id_}, "")
+        seen = [saved for saved in stored if branch.has(saved.checkpoint["id"])]
+        if seen or not stored:  # if all were pruned, no other branch is left
+            past = ThreadStatus(seen[0]) if len(seen) < len(stored) else None
+            return id_, (yield from _find_turn(thread, id_)), past
+    return f"{turn}:{status.checkpoint_id}", None, None
 
 
 def _write_nothing(open_: Transaction) -> None:

@@ -196,3 +196,47 @@ def test_a_checkpoint_that_is_there_can_be_begun_from_in_every_namespace(any_sav
 
     for config in (root.config, task.state.config, task.state.tasks[0].state.config):
         assert graph.invoke(None, config)["__interrupt__"]
+
+
+def build_siblings(dug: list[str], *, asks: bool) -> Agent:
+    """Return a tree of two subordinates that dig; the second may ask first."""
+
+    def dig(where: str) -> str:
+        """Dig."""
+        if asks and where == "south":
+            interrupt("Dig?")
+        dug.append(where)
+        return "a hole"
+
+    model = ScriptedModel(
+        {
+            "head": [[delegate("north", "dig"), delegate("south", "dig")], "done"],
+            "north": [Call("dig", {"where": "north"}), "dug"],
+            "south": [Call("dig", {"where": "south"}), "dug"],
+        }
+    )
+    return Agent(
+        "head", model=model, subordinates=[Agent(name, tools=[dig]) for name in ("north", "south")]
+    )
+
+
+@pytest.mark.parametrize("asks", [True, False])
+async def test_run_from_checkpoint_of_subordinate_repeats_nothing(
+    any_saver: Any, asks: bool
+) -> None:
+    dug: list[str] = []
+    graph: Any = build_siblings(dug, asks=asks).compile(any_saver)
+    graph.invoke(TASK, CONFIG)
+    step = next(state for state in graph.get_state_history(CONFIG) if len(state.tasks) == 2)
+    tasks = graph.get_state(step.config, subgraphs=True).tasks
+    done = sorted(dug)
+
+    for task in tasks:
+        for given in (None, Command(resume="yes")):
+            with raises_code("checkpoint_below_root", match="update_state") as caught:
+                graph.invoke(given, task.state.config)
+            with raises_code("checkpoint_below_root"):
+                await graph.ainvoke(given, task.state.config)
+
+    assert sorted(dug) == done == (["north"] if asks else ["north", "south"])
+    assert caught.value.root == step.config["configurable"]["checkpoint_id"]
