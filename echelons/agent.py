@@ -229,6 +229,13 @@ class Agent(_Compiled):
                         agent=member.name,
                         limits=tuple(member.limits.root_only_names),
                     )
+                if isinstance(member, Agent) and member.theme:
+                    raise ConfigurationError(
+                        "agent {agent!r} has a superior, and a theme; the names of a tree are of "
+                        "its root's theme: give it to the root",
+                        code="inner_theme",
+                        agent=member.name,
+                    )
             check_tree(self, self.limits.depth)
             _check_side_requests(self)
             _check_subordinate_tools(self)

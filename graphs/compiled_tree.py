@@ -144,7 +144,7 @@ class AgentGraph(EditableGraph):
         if not _is_checked(around):
             self._check_features()
             validated = validate_input(input, around)
-            stored = check_resume(self.agent, self.checkpointer, validated, around)
+            stored, validated = check_resume(self.agent, self.checkpointer, validated, around)
             hidden = find_hidden(self.checkpointer, around)
         entry, options = self._enter(config, around, stored, kwargs)
         hidden.add_to(entry.gate)
@@ -168,9 +168,9 @@ class AgentGraph(EditableGraph):
         around: RunnableConfig,
         kwargs: dict[str, Any],
     ) -> AsyncIterator[Any]:
-        stored = await acheck_resume(self.agent, self.checkpointer, input, around)
+        stored, begin = await acheck_resume(self.agent, self.checkpointer, input, around)
         hidden = await afind_hidden(self.checkpointer, around)
-        run = self._astream_settled(input, config, around, kwargs, stored, hidden)
+        run = self._astream_settled(begin, config, around, kwargs, stored, hidden)
         async with aclosing(run) as parts:
             async for part in parts:
                 yield part

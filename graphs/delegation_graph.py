@@ -30,7 +30,7 @@ from echelons.checkpoints.queries import OneCheckpoint, ReadPlan, Saver, arun_pl
 from echelons.checkpoints.run_config import get_saver, is_resuming
 from echelons.checkpoints.threads.pending_work import list_triggered_nodes
 from echelons.delegation.spawned_agents import AgentSpecification, SpawnableAgent, get_spawnable
-from echelons.errors import MissingAgents
+from echelons.errors import missing_profile, missing_tool
 from echelons.features.feature import AttemptHooks
 from echelons.graphs.edges import DelegationEntry
 from echelons.graphs.inline_writes import InlineGraph
@@ -56,7 +56,7 @@ from echelons.nodes.request_queue import DISPATCH, REFUSE, RequestQueue
 from echelons.nodes.subordinate import BuildSpawned, Dispatch, Refuse, Subordinate
 from echelons.run_context import get_context
 from echelons.tree.members import Member
-from echelons.tree.names import get_provider_tool_name
+from echelons.tree.names import get_shown_tool_name
 from echelons.tree.permission_rules import fit_permissions
 
 LOG = logging.getLogger(__name__)
@@ -108,33 +108,19 @@ def build_spawned_agent(
     allowed = superior.permissions.spawn
     if spec.profile:
         if profile is None:
-            raise MissingAgents(
-                "{agent!r} was spawned with the profile {profile!r}, which Session(spawnable=...) "
-                "does not name; declare them again. Nothing was changed",
-                code="missing_tool",
-                agent=spec.name,
-                names=(),
-                profile=spec.profile,
-            )
+            raise missing_profile(spec.name, spec.profile)
         base: Agent = profile.member
         tools = list(base.tools)
     else:
         base = Agent(spec.name, spec.role)
-        tools_by_name = {_get_tool_name(tool): tool for tool in superior.tools}
+        tools_by_name = {get_shown_tool_name(tool): tool for tool in superior.tools}
         if missing := [name for name in spec.tools if name not in tools_by_name]:
-            raise MissingAgents(
-                "{agent!r} was spawned with the tools {names:each}, which its superior does not "
-                "have in this process; declare them again. Nothing was changed",
-                code="missing_tool",
-                agent=spec.name,
-                names=missing,
-                profile="",
-            )
+            raise missing_tool(spec.name, missing)
         # Those that its superior may not give any more are left out.
         allowed_tools = allowed.tools if allowed else ()
         tools = [tools_by_name[name] for name in spec.tools if name in allowed_tools]
-    tools = [tool for tool in tools if grant.allows_tool(_get_tool_name(tool))]
-    names = {_get_tool_name(tool) for tool in tools}
+    tools = [tool for tool in tools if grant.allows_tool(get_shown_tool_name(tool))]
+    names = {get_shown_tool_name(tool) for tool in tools}
     may_contact = superior.permissions.contact_user
     contact_user = spec.contact_user and may_contact
     spawn = _narrow(spec, allowed, base.permissions.spawn, names)
@@ -185,12 +171,6 @@ def _narrow_member(member: Member, allowed: Spawn | None, contact_user: bool) ->
     narrowed = permissions.model_copy(update={"contact_user": may_contact, "spawn": spawn})
     cut = replace(member, subordinates=below, permissions=NO_PERMISSIONS, response_format=None)
     return replace(cut, permissions=fit_permissions(cut, narrowed), response_format=None)
-
-
-def _get_tool_name(tool: Any) -> str:
-    """Return the name under which an agent's model knows a tool."""
-    name = get_provider_tool_name(tool) or getattr(tool, "name", None) or tool.__name__
-    return str(name)
 
 
 MAX_RESUMED_GRAPHS = 8

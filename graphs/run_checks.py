@@ -43,6 +43,7 @@ from echelons.checkpoints.queries import (
     run_plan,
 )
 from echelons.checkpoints.run_config import get_saver, is_embedded, is_resuming
+from echelons.checkpoints.threads.answer_outbox import add_missed_answers
 from echelons.checkpoints.threads.pending_work import (
     OPEN_TASK_CHANNELS,
     OpenAgent,
@@ -59,6 +60,8 @@ from echelons.errors import (
     invalid_id,
     invalid_messages,
     invalid_option,
+    missing_profile,
+    missing_tool,
 )
 from echelons.identity.lineage import Identity, strip_own_metadata
 from echelons.langgraph_internals import PRIVATE_PREFIX, STREAM_EVENTS_KEY
@@ -76,7 +79,7 @@ from echelons.text.input_limits import (
     shorten_repr,
 )
 from echelons.tree.members import Member, fingerprint_tree, walk_tree
-from echelons.tree.names import PATH_SEPARATOR, RUN, get_provider_tool_name
+from echelons.tree.names import PATH_SEPARATOR, RUN, get_provider_tool_name, get_shown_tool_name
 from echelons.tree.permission_rules import get_permissions
 
 _PLAIN = (str, int, float, list, tuple, dict)
@@ -201,22 +204,27 @@ def _measure_message(message: BaseMessage, what: str) -> int:
     return size + measure_size(held, what, MESSAGE_BYTES)
 
 
-def check_resume(
-    agent: Agent, saver: Any, input: Any, config: Mapping[str, Any]
-) -> Identity | None:
-    """Check that a tree can resume a thread; return the identity of the stored run."""
-    # Only an input that resumes, or a config that names a checkpoint, is checked; the identity is
-    # `None` for other inputs, or if nothing is stored.
+class Resumption(NamedTuple):
+    """A run that may resume a thread: the identity of the stored run, and the run's input."""
+
+    # `None` if it resumes none, or nothing is stored.
+    identity: Identity | None
+    # With what is delivered after a deadline.
+    input: Any
+
+
+def check_resume(agent: Agent, saver: Any, input: Any, config: Mapping[str, Any]) -> Resumption:
+    """Check that a tree can resume a thread, if an input does, or a config names a checkpoint."""
     planned = _plan_check(agent, saver, input, config)
-    return run_plan(*planned) if planned else None
+    return run_plan(*planned) if planned else Resumption(None, input)
 
 
 async def acheck_resume(
     agent: Agent, saver: Any, input: Any, config: Mapping[str, Any]
-) -> Identity | None:
+) -> Resumption:
     """Async version of `check_resume`."""
     planned = _plan_check(agent, saver, input, config)
-    return await arun_plan(*planned) if planned else None
+    return await arun_plan(*planned) if planned else Resumption(None, input)
 
 
 class Hidden(NamedTuple):
@@ -286,7 +294,7 @@ def _find_begin(
 
 def _plan_check(
     agent: Agent, graph_saver: Any, input: Any, config: Mapping[str, Any]
-) -> tuple[Saver, ReadPlan[Identity | None]] | None:
+) -> tuple[Saver, ReadPlan[Resumption]] | None:
     """Return the saver and the plan of the check, if there is anything to check."""
     configurable = config.get("configurable") or {}
     saver = _find_saver(graph_saver, configurable)
@@ -302,13 +310,17 @@ def _plan_check(
     checkpoint_id = configurable.get("checkpoint_id") or None
     root = OneCheckpoint(str(configurable["thread_id"]), namespace, checkpoint_id)
 
-    def check() -> ReadPlan[Identity | None]:
+    def check() -> ReadPlan[Resumption]:
         yield from check_named_checkpoints(named)
         if any(saved.checkpoint_ns for saved in named):
             yield from _refuse_replay(named)
         if not resumes:
-            return None
-        return (yield from check_checkpoint(agent, root, get_spawnable(config)))
+            return Resumption(None, input)
+        head: CheckpointTuple | None = yield root
+        identity = yield from _check_head(agent, root, head, get_spawnable(config))
+        if head is None or checkpoint_id or is_embedded(configurable):
+            return Resumption(identity, input)
+        return Resumption(identity, (yield from add_missed_answers(input, head)))
 
     return saver, check()
 
@@ -334,9 +346,20 @@ def check_checkpoint(
     spawnable: Mapping[str, SpawnableAgent] = NOTHING_SPAWNABLE,
 ) -> ReadPlan[Identity | None]:
     """Check that a tree can go on from a root's checkpoint; return the identity stored in it."""
-    head = yield root
+    head: CheckpointTuple | None = yield root
+    return (yield from _check_head(agent, root, head, spawnable))
+
+
+def _check_head(
+    agent: Agent,
+    root: OneCheckpoint,
+    head: CheckpointTuple | None,
+    spawnable: Mapping[str, SpawnableAgent],
+) -> ReadPlan[Identity | None]:
     identity = Identity.from_metadata(head.metadata) if head else None
-    if identity is None or (identity.tree == fingerprint_tree(agent) and not spawnable):
+    if head is None or identity is None:
+        return identity
+    if identity.tree == fingerprint_tree(agent) and not (spawnable or _may_copy(agent)):
         return identity
     latest = yield replace(root, checkpoint_id=None)
     if latest.checkpoint["id"] == head.checkpoint["id"]:
@@ -352,7 +375,46 @@ def check_checkpoint(
             thread=identity.thread_name or root.thread_id,
             missing=tuple(lost),
         )
+    _check_spawned(agent, waiting, identity.path[:-1], spawnable)
     return identity
+
+
+def _may_copy(root: Agent) -> bool:
+    """Return whether an agent of a tree may make copies of profiles, which are no part of it."""
+    rules = (get_permissions(place.member).spawn for place in walk_tree(root))
+    return any(spawn and spawn.profiles for spawn in rules)
+
+
+def _check_spawned(
+    root: Agent,
+    waiting: Iterable[OpenAgent],
+    superiors: tuple[str, ...],
+    spawnable: Mapping[str, SpawnableAgent],
+) -> None:
+    """Check that the spawned agents that a run waits in can be made again.
+
+    Raises:
+        MissingAgents: A tool or a profile of one is not declared.
+    """
+    members = {(*superiors, *place.path): place.member for place in walk_tree(root)}
+    tools = {path: _list_tool_names(member) for path, member in members.items()}
+    for agent in waiting:
+        for name, spec in agent.spawned.items():
+            # A damaged specification is reported by the step that needs it.
+            if not isinstance(spec, Mapping) or agent.path not in tools:
+                continue
+            names = [str(tool) for tool in spec.get("tools") or ()]
+            if profile := str(spec.get("profile") or ""):
+                if profile not in spawnable:
+                    raise missing_profile(name, profile)
+                names = [*_list_tool_names(spawnable[profile].member)]
+            elif missing := [tool for tool in names if tool not in tools[agent.path]]:
+                raise missing_tool(name, missing)
+            tools[(*agent.path, name)] = {*names}
+
+
+def _list_tool_names(member: Member) -> set[str]:
+    return set(map(get_shown_tool_name, getattr(member, "tools", ())))
 
 
 def find_missing_agents(

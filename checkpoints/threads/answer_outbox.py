@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final, Protocol, TypeGuard, runtime_checkable
+
+from langgraph.checkpoint.base import CheckpointTuple
+from langgraph.checkpoint.serde.types import INTERRUPT
+from langgraph.types import Command
 
 from echelons.checkpoints.coordination.dismissal_ledger import read_dismissals, refuse_dismissed
 from echelons.checkpoints.coordination.mailbox import (
@@ -24,7 +28,11 @@ from echelons.checkpoints.threads.pending_work import Question, sort_questions
 from echelons.checkpoints.threads.thread_status import ThreadStatus, read_thread_status
 from echelons.delegation.approvals import find_review
 from echelons.delegation.mail import MAIL_BYTES, USER
-from echelons.delegation.questions import AgentQuestion, build_missed_answer
+from echelons.delegation.questions import (
+    AgentQuestion,
+    build_missed_answer,
+    read_question_value,
+)
 from echelons.errors import NoQuestionPending, QuestionClosed, WrongAnswer, unknown_question
 from echelons.text.input_limits import ID_PATTERN, measure_size
 from echelons.text.json_schema import find_mismatch
@@ -176,6 +184,35 @@ def read_missed_answers(questions: Sequence[Question]) -> ReadPlan[dict[str, Any
         for question in questions
         if question.deadline is not None and datetime.fromisoformat(question.deadline) <= now
     }
+
+
+def add_missed_answers(input: Any, head: CheckpointTuple) -> ReadPlan[Any]:
+    """Return the input of a resumed run with the end of the questions whose deadline has passed.
+
+    An answer that comes later is not delivered, as in a session.
+    """
+    writes = head.pending_writes or ()
+    interrupts = [asked for _, channel, value in writes if channel == INTERRUPT for asked in value]
+    asked = {interrupt.id: read_question_value(interrupt.value) for interrupt in interrupts}
+    dated = {id_: question for id_, question in asked.items() if question and question.deadline}
+    if not dated:
+        return input
+    now: datetime = yield LedgerQuery(lambda ledger: ledger.get_time())
+    missed: dict[str, Any] = {
+        id_: build_missed_answer(question.deadline, question.default)
+        for id_, question in dated.items()
+        if question.deadline and datetime.fromisoformat(question.deadline) <= now
+    }
+    if not missed:
+        return input
+    given = input.resume if isinstance(input, Command) else None
+    if isinstance(given, Mapping) and given.keys() <= asked.keys():
+        missed = {**given, **missed}
+    elif given is not None and asked.keys() != missed.keys():
+        return input  # LangGraph refuses an answer that names none of several questions
+    if isinstance(input, Command):
+        return replace(input, resume=missed)
+    return Command(resume=missed)
 
 
 def check_answers(

@@ -43,7 +43,7 @@ class Contract:
 
     Raises:
         ConfigurationError: One is no pydantic model, has a schema that is too large or contains
-            itself, or no input can be made of the example.
+            itself, no input can be made of the example, or there is neither.
         InvalidSetting: `attempts` is no number from 1 to 20.
 
     Examples:
@@ -64,6 +64,9 @@ class Contract:
         if not (type(self.attempts) is int and 1 <= self.attempts <= MAX_ATTEMPTS):
             why = f"give a number from 1 to {MAX_ATTEMPTS}"
             raise InvalidSetting("Contract", "attempts", self.attempts, why)
+        if self.input is None and self.output is None:
+            why = "it declares neither; give an input, an output or both, or leave it out"
+            raise _invalid_contract("types", why)
         keep = object.__setattr__
         keep(self, "input_schema", _build_schema("input", self.input))
         keep(self, "output_schema", _build_schema("output", self.output))

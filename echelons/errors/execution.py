@@ -264,6 +264,30 @@ class MissingAgents(ThreadError):
     code = "missing_agents"
 
 
+def missing_tool(agent: str, names: Sequence[str]) -> MissingAgents:
+    """Return the error of a spawned agent whose tools its superior lacks in this process."""
+    return MissingAgents(
+        "{agent!r} was spawned with the tools {names:each}, which its superior does not have in "
+        "this process; declare them again. Nothing was changed",
+        code="missing_tool",
+        agent=agent,
+        names=tuple(names),
+        profile="",
+    )
+
+
+def missing_profile(agent: str, profile: str) -> MissingAgents:
+    """Return the error of a spawned agent whose profile is not known in this process."""
+    return MissingAgents(
+        "{agent!r} was spawned with the profile {profile!r}, which Session(spawnable=...) does not "
+        "name; declare them again. Nothing was changed",
+        code="missing_tool",
+        agent=agent,
+        names=(),
+        profile=profile,
+    )
+
+
 class UnfinishedTurn(ThreadError):
     """The thread's last turn was cut short, so it takes no new task yet.
 
@@ -321,9 +345,9 @@ def checkpoint_below_root(checkpoint_ns: str, root: str) -> ThreadError:
     """Return the error of a run that is to begin from a checkpoint of a subordinate."""
     return ThreadError(
         "a run cannot begin from this checkpoint of a subordinate ({checkpoint_ns:short}): all "
-        "agents of that step would run again, with their tools. Begin from the root's, {root!r}; or change "
-        "the subordinate's state with update_state, and resume with the thread_id alone. Nothing "
-        "was stored",
+        "agents of that step would run again, with their tools. Begin from the root's, {root!r}; "
+        "or change the subordinate's state with update_state, and resume with the thread_id "
+        "alone. Nothing was stored",
         code="checkpoint_below_root",
         checkpoint_ns=checkpoint_ns,
         root=root,

@@ -245,6 +245,9 @@ class _TeamBuilder:
         elif error.code == "inner_limits":
             profile = self._places.get(error.agent, profile)
             keys = ("limits", *error.limits[:1])
+        elif error.code == "inner_theme":
+            profile = self._places.get(error.agent, profile)
+            keys = ("theme",)
         settings = profile.parts.settings
         place, line = profile.folder, 0
         if settings and (line := settings.find_line(*keys)):

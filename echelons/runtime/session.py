@@ -94,7 +94,7 @@ from echelons.text.input_limits import is_label, read_text, shorten_repr
 from echelons.tree.agent_registry import AgentKind, AgentRegistry, RegistryDrawing
 from echelons.tree.members import walk_tree
 from echelons.tree.name_themes import NameTheme, check_theme, choose_theme
-from echelons.tree.permission_rules import get_permissions
+from echelons.tree.permission_rules import check_profiles, get_permissions
 from echelons.tree.usage_report import UsageReport
 
 _WARNED_OF: WeakSet[BaseCheckpointSaver[Any]] = WeakSet()
@@ -191,7 +191,10 @@ class Session:
             raise invalid_database(database)
         options.check_saver(database)
         profiles = check_spawnable(spawnable)
+        if profiles:
+            check_profiles(agent, profiles)
         for profile in profiles.values():
+            check_profiles(profile.member, profiles)
             check_tool_names(profile.member, probe_tree(profile.member))
         folder = None if workspace is None else Workspace(workspace)
         self._given_theme = check_theme(theme)

@@ -50,6 +50,7 @@ from echelons.runtime.run_end import RunEnd, RunRecord, settle_run
 from echelons.runtime.run_events import RunEvent
 from echelons.runtime.run_options import RunOptions
 from echelons.runtime.session_requests import (
+    AnswerRequest,
     ResumeRequest,
     SendRequest,
     SessionRequest,
@@ -96,9 +97,15 @@ class TurnEngine:
     def check_request(self, request: SessionRequest) -> ReadPlan[None]:
         """Refuse a request that cannot be carried out, before anything starts."""
         check_depth(self.graph.agent, {})
+        if isinstance(request, AnswerRequest) and len(request.answers) > 1:
+            # Some may be stored at once, and others by a run that this tree cannot make.
+            yield from self._check_tree()
         yield from request.decide_early(self.thread)
         if request.early and isinstance(request.early.decision, StartRun):
             self.options.complete(request.early.decision.stored_keys)
+
+    def _check_tree(self) -> ReadPlan[None]:
+        yield from check_checkpoint(self.graph.agent, OneCheckpoint(self.thread.id), self.spawnable)
 
     def run_request(self, request: SessionRequest, record: RunRecord) -> Generator[RunEvent]:
         """Run a request, and yield its events."""
@@ -263,9 +270,7 @@ class TurnEngine:
         options = self.options.complete(decision.stored_keys)
         graph_input, status = decision.graph_input, decision.status_before
         if not isinstance(graph_input, Mapping):
-            yield from check_checkpoint(
-                self.graph.agent, OneCheckpoint(self.thread.id), self.spawnable
-            )
+            yield from self._check_tree()
         mark = AnswerMark(self.thread.id, lease.fence)
         turn = Turn(
             self.thread.id,

@@ -265,6 +265,8 @@ def fingerprint_tree(root: Member) -> str:
             type(place.member).__name__,
             bool(getattr(place.member, "tools", ())),
             *_list_spawned_levels(place.member),
+            # Agents that it has made need the tools that it gave them.
+            *sorted({*_list_given_tools(place.member)}),
         )
         for place in walk_tree(root)
     )
@@ -274,6 +276,11 @@ def fingerprint_tree(root: Member) -> str:
 def _list_spawned_levels(member: Member) -> tuple[int, ...]:
     spawn = getattr(getattr(member, "permissions", None), "spawn", None)
     return (spawn.levels,) if spawn else ()
+
+
+def _list_given_tools(member: Member) -> tuple[str, ...]:
+    spawn = getattr(getattr(member, "permissions", None), "spawn", None)
+    return spawn.tools if spawn else ()
 
 
 def collect_capabilities(member: Member) -> dict[str, float]:

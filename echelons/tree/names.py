@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import Any
 
 from echelons.errors import invalid_name
 
@@ -66,6 +67,11 @@ and is not shown the library's."""
 _FUNCTION_KEYS = frozenset(
     {"function", "parameters", "properties", "input_schema", "function_declarations"}
 )
+
+
+def get_shown_tool_name(tool: Any) -> str:
+    """Return the name under which an agent's model knows a tool."""
+    return str(get_provider_tool_name(tool) or getattr(tool, "name", None) or tool.__name__)
 
 
 def get_provider_tool_name(tool: object) -> str:

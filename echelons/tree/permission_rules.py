@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from difflib import get_close_matches
 from typing import Any, Final
 
-from echelons.errors import PermissionsWidened, unknown_tool
+from echelons.errors import InvalidSetting, PermissionsWidened, unknown_tool
+from echelons.guards.budget import format_amount
 from echelons.guards.permissions import (
     NO_PERMISSIONS,
     ApprovalRule,
@@ -86,6 +88,23 @@ def check_permissions(root: Member) -> None:
                 raise PermissionsWidened(place.path_text, root.name, name, uses, limit)
 
 
+def check_profiles(root: Member, profiles: Collection[str]) -> None:
+    """Check that agents may be made only after profiles that there are.
+
+    Raises:
+        InvalidSetting: An agent of a tree names another one.
+    """
+    for place in walk_tree(root):
+        rules = get_permissions(place.member).spawn
+        for name in rules.profiles if rules else ():
+            if name not in profiles:
+                close = get_close_matches(name, profiles, n=1)
+                meant = f"did you mean {close[0]!r}? " if close else ""
+                listed = ", ".join(profiles)
+                why = f"{place.path_text}: {meant}Session(spawnable=…) has {listed}"
+                raise InvalidSetting("Spawn", "profiles", name, why)
+
+
 def fit_permissions(root: Member, wanted: Permissions) -> Permissions:
     """Return the permissions that an agent is to have, without names that it has not below it."""
     places = [*walk_tree(root)]
@@ -119,6 +138,15 @@ def _check_grants(root: Member, places: Sequence[TreePlace]) -> None:
             field, name = wider
             limit = _list(getattr(grant, field))
             raise PermissionsWidened(place.path_text, root.name, field, repr(name), limit)
+    outer = get_permissions(root).budget
+    most_amounts = outer.amounts if outer else {}
+    for place in places[1:]:
+        inner = get_permissions(place.member).budget
+        for unit, amount in inner.amounts.items() if inner else ():
+            most = most_amounts.get(unit)
+            if most is not None and amount > most:
+                uses, limit = format_amount(unit, amount), format_amount(unit, most)
+                raise PermissionsWidened(place.path_text, root.name, f"budget.{unit}", uses, limit)
 
 
 def _check_spawn(root: Member, places: Sequence[TreePlace]) -> None:

@@ -12,7 +12,15 @@ import pytest
 from langchain_core.messages import ToolMessage
 from langgraph.types import Command
 
-from echelons import Agent, DelegationPolicy, Human, Session, SqliteCheckpointer, subordinate
+from echelons import (
+    Agent,
+    DelegationPolicy,
+    Human,
+    Permissions,
+    Session,
+    SqliteCheckpointer,
+    subordinate,
+)
 from echelons.delegation import DelegationResponse, Status
 from echelons.errors import QuestionClosed, WrongAnswer
 from echelons.guards.circuit_breaker import BreakerPolicy
@@ -299,6 +307,36 @@ def test_a_task_is_routed_to_a_human_further_down(world: World, saver: SqliteChe
 
 
 # Deadlines
+
+
+@pytest.mark.parametrize("given", [None, Command(resume="late")])
+async def test_passed_deadline_holds_in_compiled_tree(
+    timed: SqliteCheckpointer, noon: Noon, given: Any
+) -> None:
+    asking = Call("ask", {"question": "Which?", "deadline_seconds": 60, "default": "north"})
+    model = ScriptedModel({"head": [delegate("leaf", "go"), "done"], "leaf": [asking, "seen"]})
+    leaf = Agent("leaf", permissions=Permissions(contact_user=True))
+    graph = Agent("head", model=model, subordinates=[leaf]).compile(timed)
+    threads: Any = [{"configurable": {"thread_id": thread}} for thread in ("one", "two", "three")]
+    for config in threads:
+        graph.invoke({"messages": [("user", "go")]}, config)
+
+    noon.advance(59)
+    graph.invoke(Command(resume="south"), threads[0])
+    noon.advance(2)
+    graph.invoke(given, threads[1])
+    result = await graph.ainvoke(given, threads[2])
+
+    heard = [
+        str(message.text)
+        for call in model.calls
+        for message in call.messages[-1:]
+        if call.agent == "leaf" and isinstance(message, ToolMessage)
+    ]
+    assert "south" in heard[0]
+    assert ["instead: north" in text for text in heard] == [False, True, True]
+    assert not any("late" in text for text in heard)
+    assert result["messages"][-1].text == "done"
 
 
 def test_the_next_candidate_is_asked_when_the_deadline_of_a_human_passes(

@@ -142,3 +142,8 @@ def test_what_is_no_theme_is_refused_when_it_is_given(theme: Any) -> None:
         Agent("head", theme=theme)
     with raises_code("invalid_theme"):
         Session(Agent("head"), ":memory:", theme=theme)
+
+
+def test_theme_below_the_root_is_refused() -> None:
+    with raises_code("inner_theme", match="'leaf' has a superior, and a theme"):
+        Agent("head", subordinates=[Agent("leaf", theme="birds")])

@@ -10,7 +10,7 @@ from langchain.agents import create_agent
 from langchain_core.runnables import RunnableLambda, RunnableSequence
 from langgraph.graph import START, MessagesState, StateGraph
 
-from echelons import Agent, Permissions, Spawn, subordinate
+from echelons import Agent, Budget, Permissions, Session, Spawn, subordinate
 from echelons.errors import PermissionsWidened
 from echelons.testing import ScriptedModel
 from echelons.tree.names import BUILT_IN_TOOLS
@@ -193,3 +193,20 @@ def test_permissions_fit_an_agent_that_has_lost_what_they_name() -> None:
     assert dict(whole.approvals) == {"mail": "ask", "clerk": "ask"}
     assert (whole.tools, whole.contact_user) == (("mail",), True)
     assert (dict(alone.approvals), alone.tools) == ({"spawn_subordinate": "ask"}, ())
+
+
+def test_budget_is_no_wider_than_that_of_a_superior() -> None:
+    leaf = Agent("leaf", permissions=Permissions(budget=Budget(tokens=200, calls=5)))
+    Agent("head", permissions=Permissions(budget=Budget(tokens=200)), subordinates=[leaf])
+
+    with pytest.raises(PermissionsWidened, match=r"budget\.tokens") as caught:
+        Agent("head", permissions=Permissions(budget=Budget(tokens=199)), subordinates=[leaf])
+
+    assert caught.value.agent == "head/leaf"
+
+
+def test_unknown_profile_is_refused_with_the_nearest() -> None:
+    tree = Agent("head", permissions=Permissions(spawn=Spawn(profiles=("scuot",))))
+
+    with raises_code("invalid_setting", match="did you mean 'scout'"):
+        Session(tree, ":memory:", spawnable={"scout": Agent("scout")})

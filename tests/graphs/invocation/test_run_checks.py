@@ -231,8 +231,9 @@ async def test_run_from_checkpoint_of_subordinate_repeats_nothing(
     tasks = graph.get_state(step.config, subgraphs=True).tasks
     done = sorted(dug)
 
+    inputs: list[Any] = [None, Command(resume="yes")]
     for task in tasks:
-        for given in (None, Command(resume="yes")):
+        for given in inputs:
             with raises_code("checkpoint_below_root", match="update_state") as caught:
                 graph.invoke(given, task.state.config)
             with raises_code("checkpoint_below_root"):
