@@ -89,9 +89,10 @@ from echelons.guards.limits import Limits
 from echelons.guards.permissions import RulesByName, extend_rules
 from echelons.human import Human
 from echelons.identity.lineage import ECHELONS_NS, Identity
+from echelons.models import is_offline_planner
 from echelons.nodes.long_results import LongResults
 from echelons.nodes.model_call import supports_tool_calls
-from echelons.nodes.planning.task_router import TaskRouter
+from echelons.nodes.planning.task_router import FittingSubordinate, TaskRouter
 from echelons.nodes.tool_execution.async_only import find_async_only
 from echelons.text.error_lines import Redactor, redact_secrets, sanitize_value
 from echelons.text.input_limits import shorten_repr
@@ -409,6 +410,14 @@ class _LevelFactory:
     limits: Limits
     decisions: LedgerDecisions
 
+    def _add_finder(self, agent: Agent) -> Any:
+        """Return the model of an agent; the offline planner also finds whom the router finds."""
+        model = self.models[agent.name]
+        if not (agent.subordinates and is_offline_planner(model)):
+            return model
+        finder = FittingSubordinate(self.router, agent.name)
+        return model.model_copy(update={"finder": finder})
+
     def build_level(
         self,
         agent: Agent,
@@ -434,7 +443,7 @@ class _LevelFactory:
         policy = self.policies[agent.name]
         position = LevelPosition(
             agent=agent,
-            model=self.models[agent.name],
+            model=self._add_finder(agent),
             can_call=supports_tool_calls(self.models[agent.name]),
             reports=bool(superior),
             depth=self.depth,

@@ -11,7 +11,8 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from functools import partial
+from typing import Any, Final, Protocol, runtime_checkable
 
 from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
@@ -62,6 +63,9 @@ class PlannedReply:
 
     text: str = ""
     calls: NamedCalls = ()
+    # A task whose words name no subordinate, and the reply that gives it to one by its name.
+    unplaced: str = ""
+    place: Callable[[str], PlannedReply] | None = None
 
 
 def plan_reply(
@@ -80,12 +84,23 @@ def plan_reply(
     if calls := (*_build_delegations(context, shares, box), *choice.calls):
         return PlannedReply(calls=calls)
     if not choice.missing:
-        nearest = describe_nearest(turn.context.task.text) if describe_nearest else ""
-        return _report_unable(box, NOTHING_FITS, nearest)
+        task = turn.context.task.text
+        nearest = describe_nearest(task) if describe_nearest else ""
+        refusal = _report_unable(box, NOTHING_FITS, nearest)
+        return replace(refusal, unplaced=task, place=partial(_place_task, refusal, context, box))
     needed = f"{choice.tool} needs to know: {', '.join(choice.missing)}"
     if box.can_report:
         return _build_report("needs_input", needed, reason=needed)
     return PlannedReply(f"I cannot go on yet: {needed}.")
+
+
+def _place_task(
+    refusal: PlannedReply, context: TaskContext, box: Toolbox, name: str
+) -> PlannedReply:
+    """Return the calls that give a task to a subordinate, or the refusal if there is none."""
+    if name not in box.team.names:
+        return refusal
+    return PlannedReply(calls=tuple(_build_delegations(context, [TaskShare(name, ())], box)))
 
 
 def _share_task(
@@ -234,12 +249,26 @@ def _build_report(
     return PlannedReply(calls=((REPORT, arguments),))
 
 
+@runtime_checkable
+class SubordinateFinder(Protocol):
+    """Finds the subordinate for a task whose words name none, as the router of a tree does."""
+
+    def find(self, task: str) -> str:
+        """Return the name of the subordinate; empty if none fits."""
+        ...
+
+    async def afind(self, task: str) -> str:
+        """Async version of `find`."""
+        ...
+
+
 class OfflinePlanner(BaseChatModel):
     """A chat model that plans by rules, offline and deterministically.
 
     It splits the last human message among the subordinates whose capabilities it names,
     calls the agent's own tools with arguments taken from it, and composes what comes back.
-    It does not reason: if no rule matches, it replies that it cannot do the task. The same
+    If its words name none, the router of its tree may find one. It does not reason: if no rule
+    matches, it replies that it cannot do the task. The same
     messages and tools give the same answer, call ids included; it keeps no state between calls
     and needs no key and no network. Replies carry `model_name: "offline planner"`.
 
@@ -255,6 +284,9 @@ class OfflinePlanner(BaseChatModel):
 
     sharing: TaskSharing = Field(default=split_task, exclude=True, repr=False)
     """Selects the subordinates to ask; by their declared capabilities, if left out."""
+
+    finder: SubordinateFinder | None = Field(default=None, exclude=True, repr=False)
+    """Finds a subordinate that no word of the task names; a tree gives it its router."""
 
     describe_nearest: NearestNote | None = Field(default=None, exclude=True, repr=False)
     """Returns what a refusal adds: what comes nearest to the task; nothing, if left out."""
@@ -287,7 +319,10 @@ class OfflinePlanner(BaseChatModel):
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
-        return ChatResult(generations=[ChatGeneration(message=self._answer(messages, kwargs))])
+        reply = self._plan(messages, kwargs)
+        if reply.place and self.finder and self.sharing is split_task:
+            reply = reply.place(self.finder.find(reply.unplaced))
+        return _build_result(messages, kwargs, reply)
 
     async def _agenerate(
         self,
@@ -296,22 +331,33 @@ class OfflinePlanner(BaseChatModel):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
-        return ChatResult(generations=[ChatGeneration(message=self._answer(messages, kwargs))])
+        reply = self._plan(messages, kwargs)
+        if reply.place and self.finder and self.sharing is split_task:
+            reply = reply.place(await self.finder.afind(reply.unplaced))
+        return _build_result(messages, kwargs, reply)
 
-    def _answer(self, messages: Sequence[BaseMessage], options: Mapping[str, Any]) -> AIMessage:
-        tools = options.get("tools") or ()
-        return build_message(messages, tools, self.sharing, self.describe_nearest)
+    def _plan(self, messages: Sequence[BaseMessage], options: Mapping[str, Any]) -> PlannedReply:
+        turn, box = PlannerTurn.from_messages(messages), Toolbox.from_tools(_get_tools(options))
+        return plan_reply(turn, box, self.sharing, self.describe_nearest)
+
+
+def _get_tools(options: Mapping[str, Any]) -> Sequence[Any]:
+    return options.get("tools") or ()
+
+
+def _build_result(
+    messages: Sequence[BaseMessage], options: Mapping[str, Any], reply: PlannedReply
+) -> ChatResult:
+    message = build_message(messages, _get_tools(options), reply)
+    return ChatResult(generations=[ChatGeneration(message=message)])
 
 
 def build_message(
-    messages: Sequence[BaseMessage],
-    tools: Sequence[Any],
-    sharing: TaskSharing = split_task,
-    describe_nearest: NearestNote | None = None,
+    messages: Sequence[BaseMessage], tools: Sequence[Any], reply: PlannedReply | None = None
 ) -> AIMessage:
     """Return the planner's message in reply to `messages`, with `tools` in OpenAI's format."""
-    turn, box = PlannerTurn.from_messages(messages), Toolbox.from_tools(tools)
-    reply = plan_reply(turn, box, sharing, describe_nearest)
+    if reply is None:
+        reply = plan_reply(PlannerTurn.from_messages(messages), Toolbox.from_tools(tools))
     texts = [_write_message(message) for message in messages]
     # The calls, with ids hashed from the conversation and their index in the message.
     conversation = "\n".join(texts)

@@ -11,6 +11,7 @@ from functools import lru_cache
 from itertools import groupby
 from textwrap import shorten
 from threading import Lock
+from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 from langgraph.config import get_config
@@ -199,6 +200,26 @@ def _build_routed_member(spec: AgentSpecification, profile: SpawnableAgent | Non
     member = profile.member
     about = f"{member.description.rstrip('.')}. {spec.role}" if member.description else spec.role
     return Agent(spec.name, about, capabilities=collect_capabilities(member))
+
+
+class FittingSubordinate(NamedTuple):
+    """Finds the subordinate of one agent that fits a task, or has one below it that does."""
+
+    router: TaskRouter
+    receiver: str
+
+    def find(self, task: str) -> str:
+        """Return its name; empty if there is none."""
+        return _get_first(self.router.route_task(task, self.receiver, max_parts=1))
+
+    async def afind(self, task: str) -> str:
+        """Async version of `find`."""
+        return _get_first(await self.router.aroute_task(task, self.receiver, max_parts=1))
+
+
+def _get_first(routed: Sequence[RoutedTask]) -> str:
+    ways = routed[0].candidates.remaining
+    return ways[0][0] if ways else ""
 
 
 @dataclass(slots=True)

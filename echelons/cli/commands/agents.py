@@ -360,7 +360,7 @@ def usage(  # noqa: PLR0913  its options
     if path is not None:
         report = report.select(path)
     group = "subtree" if subtree else by
-    groups = report.group(cast("UsageGroup", group))
+    groups, inherited = report.group(cast("UsageGroup", group)), report.inherited
     if by == "tree":
         names = sorted((labels.get(key, key), key) for key in groups)
         groups = {label: groups[key] for label, key in names}
@@ -370,19 +370,19 @@ def usage(  # noqa: PLR0913  its options
                 "thread": root and database.root_label(root),
                 "currency": report.currency,
                 "total": report.total.to_json(),
-                "inherited": report.inherited.to_json(),
                 "by": group,
                 "groups": [{by: name, **sums.to_json()} for name, sums in groups.items()],
                 "unpriced_models": report.unpriced_models,
                 "grants": [grant.to_json() for grant in report.grants],
+                **({"inherited": inherited.to_json()} if inherited.model_calls else {}),
             }
         )
     elif not groups:
         output.print_remark("nothing was used yet")
     else:
         _print_usage(report, groups, group)
-    if not how.json and (calls := report.inherited.model_calls):
-        tokens = output.format_number(report.inherited.tokens)
+    if not how.json and (calls := inherited.model_calls):
+        tokens = output.format_number(inherited.tokens)
         output.print_remark(
             f"without what came with the copy: {calls} model calls, {tokens} tokens"
         )
