@@ -24,10 +24,10 @@ from echelons.delegation.calls import (
 )
 from echelons.delegation.questions import AgentQuestion, read_question_value
 from echelons.identity.lineage import (
+    ADDED_KEY,
     CUT_KEY,
     END_KEY,
     MAIL_KEY,
-    SPAWNED_KEY,
     THREADS_KEY,
     WARNING_KEY,
     is_from_model,
@@ -250,7 +250,7 @@ def _build_call_events(message: AIMessage, agent: str, thread_id: str) -> Iterat
     for call_id, request in load_sent_requests(message, agent, thread_id).items():
         fields = {key: value for key, value in request.stored().items() if key not in _LEFT_OUT}
         begun[call_id] = {"sub_agent_thread_id": threads[call_id], "request": fields}
-        if SPAWNED_KEY in message.response_metadata:
+        if ADDED_KEY in message.response_metadata:
             spec = load_specifications(message, call_id).get(request.current)
             if isinstance(spec, Mapping):
                 begun[call_id]["kind"] = spec.get("kind")

@@ -53,7 +53,7 @@ class RunContext:
         contract: The contract of the tree's root.
         request: The request of the agent; `None` for a root.
         read_request: Reads the request of a root from its state, within a call of its tool.
-        is_spawned: Whether the agent was made at run time.
+        is_added: Whether the agent was added to its superior's declared subordinates.
         grant: The rights of the agent; `None` for all.
         allowance: The allowance of the agent, if that is not the allowance of the gate.
         deadline: The agent's deadline, by the clock of its run.
@@ -77,7 +77,7 @@ class RunContext:
     contract: Contract | None = None
     request: DelegationRequest | None = None
     read_request: Callable[[], DelegationRequest] | None = None
-    is_spawned: bool = False
+    is_added: bool = False
     grant: Grant | None = None
     allowance: Allowance | None = None
     deadline: float | None = None
@@ -97,7 +97,7 @@ class RunContext:
             # A root's request is its task, which is read from its state.
             request=None,
             read_request=None,
-            is_spawned=False,
+            is_added=False,
             grant=outer._narrow(grant),
             deadline=outer.deadline,
             view=None,
@@ -106,10 +106,10 @@ class RunContext:
         )
 
     def enter_level(
-        self, request: DelegationRequest, grant: Grant | None, *, is_spawned: bool
+        self, request: DelegationRequest, grant: Grant | None, *, is_added: bool
     ) -> RunContext:
         """Return the context of a subordinate that is sent a request."""
-        return self._replace(request=request, grant=self._narrow(grant), is_spawned=is_spawned)
+        return self._replace(request=request, grant=self._narrow(grant), is_added=is_added)
 
     def _narrow(self, grant: Grant | None) -> Grant | None:
         """Return what is left of a grant within that of the context; `None` for all."""

@@ -364,7 +364,7 @@ def _build_levels(agent: Agent) -> _Levels:
     levels = _LevelFactory(
         models=models,
         tools=tools,
-        heights=measure_heights(agent, with_spawned=True),
+        heights=measure_heights(agent, with_added=True),
         depth=measure_heights(agent)[agent.name],
         history=SavedHistory(),
         journal=LedgerJournal(),
@@ -424,7 +424,7 @@ class _LevelFactory:
         inherited: RulesByName,
         superior: str = "",
         siblings: tuple[str, ...] = (),
-        is_spawned: bool = False,
+        is_added: bool = False,
     ) -> LevelBuilder:
         """Return the level of an agent; `siblings` include itself."""
         rules = extend_rules(inherited, agent.permissions)
@@ -470,10 +470,10 @@ class _LevelFactory:
             guidance=self.guidance[agent.name],
             middleware=self.middleware[agent.name],
             has_budget=agent.name in self.budgeted,
-            build_spawned_level=lambda spawned: LazyLevel(
-                spawned.name, partial(self._build_spawned, agent.name, rules, spawned)
+            build_added_level=lambda added: LazyLevel(
+                added.name, partial(self._build_added, agent.name, rules, added)
             ),
-            is_spawned=is_spawned,
+            is_added=is_added,
             models=self.models,
             reach=self.reach[agent.name],
         )
@@ -498,28 +498,28 @@ class _LevelFactory:
         superiors = (superior,) if superior else ()
         ToolLimits(self.models, self.tools, self.middleware, list_built_in, superiors).check(root)
 
-    def _build_spawned(self, superior: str, inherited: RulesByName, spawned: Agent) -> LevelBuilder:
+    def _build_added(self, superior: str, inherited: RulesByName, added: Agent) -> LevelBuilder:
         """Return the level of an agent that was made at run time, the root of a tree of its own."""
         # Names below it are for itself, so those of two made after the same agent do not meet. What
         # is wrong with it is known when it runs, and is then its failure.
-        tools = probe_tree(spawned)
-        policy, depth = self.policies[superior], measure_heights(spawned)[spawned.name]
-        policies = {superior: policy, **resolve_policies(spawned, policy)}
+        tools = probe_tree(added)
+        policy, depth = self.policies[superior], measure_heights(added)[added.name]
+        policies = {superior: policy, **resolve_policies(added, policy)}
         inner = replace(
             self,
-            models=resolve_models(spawned, self.models[superior]),
+            models=resolve_models(added, self.models[superior]),
             tools=tools,
-            heights=measure_heights(spawned, with_spawned=True),
+            heights=measure_heights(added, with_added=True),
             depth=max(self.depth, depth),
-            router=self.router.for_tree(spawned),
+            router=self.router.for_tree(added),
             policies=policies,
-            guidance=resolve_guidance(spawned, self.guidance[superior]),
-            middleware=resolve_middleware(spawned, self.middleware[superior]),
-            budgeted=find_budgeted(spawned, superior in self.budgeted),
-            reach=resolve_reach(spawned, policies, superior),
+            guidance=resolve_guidance(added, self.guidance[superior]),
+            middleware=resolve_middleware(added, self.middleware[superior]),
+            budgeted=find_budgeted(added, superior in self.budgeted),
+            reach=resolve_reach(added, policies, superior),
         )
-        inner.check_tools(spawned, superior)
-        return inner.build_level(spawned, inherited, superior, is_spawned=True)
+        inner.check_tools(added, superior)
+        return inner.build_level(added, inherited, superior, is_added=True)
 
 
 def resolve_deriver(tree: str, deriver: Deriver | None) -> tuple[Deriver, Any]:

@@ -1,8 +1,7 @@
 """The delegation graph of one superior: the entry, a node for each subordinate, and `refuse`.
 
 Processes the queue of requests of one thread. Each node writes its response and returns the
-next node in a `Command`; edges between all siblings would cost the square of their number. The
-levels of spawned agents are built from their specifications and what this process declares.
+next node in a `Command`; edges between all siblings would cost the square of their number.
 """
 
 from __future__ import annotations
@@ -18,7 +17,6 @@ from collections.abc import (
     Sequence,
 )
 from contextlib import aclosing
-from dataclasses import replace
 from functools import cached_property, lru_cache
 from typing import Any, TypeAlias, cast
 
@@ -29,8 +27,6 @@ from echelons.agent import Agent
 from echelons.checkpoints.queries import OneCheckpoint, ReadPlan, Saver, arun_plan, run_plan
 from echelons.checkpoints.run_config import get_saver, is_resuming
 from echelons.checkpoints.threads.pending_work import list_triggered_nodes
-from echelons.delegation.spawned_agents import AgentSpecification, SpawnableAgent, get_spawnable
-from echelons.errors import missing_profile, missing_tool
 from echelons.features.feature import AttemptHooks
 from echelons.graphs.edges import DelegationEntry
 from echelons.graphs.inline_writes import InlineGraph
@@ -42,135 +38,18 @@ from echelons.graphs.state import (
     DelegationState,
     store_whole,
 )
-from echelons.guards.limits import Limits
-from echelons.guards.permissions import (
-    ALL_GRANTED,
-    NO_PERMISSIONS,
-    Grant,
-    Permissions,
-    Spawn,
-)
 from echelons.langgraph_internals import CHECKPOINT_MAP_KEY
 from echelons.nodes.base_node import Node
 from echelons.nodes.request_queue import DISPATCH, REFUSE, RequestQueue
-from echelons.nodes.subordinate import BuildSpawned, Dispatch, Refuse, Subordinate
-from echelons.run_context import get_context
+from echelons.nodes.subordinate import BuildAdded, Dispatch, Refuse, Subordinate
 from echelons.tree.members import Member
-from echelons.tree.names import get_shown_tool_name
-from echelons.tree.permission_rules import fit_permissions
 
 LOG = logging.getLogger(__name__)
 
 BuildLevel: TypeAlias = Callable[[Agent], Runnable[Any, Any]]
-"""Returns the level of an agent that was made at run time."""
+"""Returns the level of an added subordinate."""
 MAX_KEPT = 256
-"""Number of spawned agents of one superior whose graphs are kept; the others are made again."""
-
-
-class SpawnedLevels:
-    """The spawned subordinates of one agent."""
-
-    def __init__(
-        self,
-        superior: Agent,
-        build_level: BuildLevel,
-        build_subordinate: Callable[[Agent, Runnable[Any, Any], str], Subordinate],
-    ) -> None:
-        self._superior = superior
-        self._build_level = build_level
-        self._build_subordinate = build_subordinate
-        self._build = lru_cache(MAX_KEPT)(self._build_new)
-
-    def get_subordinate(self, spec: AgentSpecification, config: Mapping[str, Any]) -> Subordinate:
-        """Return a spawned agent as a subordinate."""
-        grant = get_context(config).grant or ALL_GRANTED
-        profile = get_spawnable(config).get(spec.profile)
-        return self._build(spec, profile, grant)
-
-    def _build_new(
-        self, spec: AgentSpecification, profile: SpawnableAgent | None, grant: Grant
-    ) -> Subordinate:
-        agent = build_spawned_agent(spec, self._superior, profile, grant)
-        # An agent that the user has given has no digest.
-        if profile and spec.profile_hash not in ("", profile.digest):
-            LOG.warning(
-                "%s goes on with the profile %r as it is now, which has changed since",
-                spec.name,
-                spec.profile,
-            )
-        return self._build_subordinate(agent, self._build_level(agent), spec.profile)
-
-
-def build_spawned_agent(
-    spec: AgentSpecification, superior: Agent, profile: SpawnableAgent | None, grant: Grant
-) -> Agent:
-    """Return the agent of a specification, with what its superior may use now and no more."""
-    allowed = superior.permissions.spawn
-    if spec.profile:
-        if profile is None:
-            raise missing_profile(spec.name, spec.profile)
-        base: Agent = profile.member
-        tools = list(base.tools)
-    else:
-        base = Agent(spec.name, spec.role)
-        tools_by_name = {get_shown_tool_name(tool): tool for tool in superior.tools}
-        if missing := [name for name in spec.tools if name not in tools_by_name]:
-            raise missing_tool(spec.name, missing)
-        # Those that its superior may not give any more are left out.
-        allowed_tools = allowed.tools if allowed else ()
-        tools = [tools_by_name[name] for name in spec.tools if name in allowed_tools]
-    tools = [tool for tool in tools if grant.allows_tool(get_shown_tool_name(tool))]
-    names = {get_shown_tool_name(tool) for tool in tools}
-    may_contact = superior.permissions.contact_user
-    contact_user = spec.contact_user and may_contact
-    spawn = _narrow(spec, allowed, base.permissions.spawn, names)
-    below = () if spec.kind == "drone" else base.subordinates
-    cut: Agent = replace(
-        base,
-        name=spec.name,
-        description=spec.role,
-        tools=tools,
-        subordinates=tuple(_narrow_member(member, spawn, may_contact) for member in below),
-        permissions=NO_PERMISSIONS,
-        limits=Limits(),
-        response_format=None,
-    )
-    rules: Permissions = base.permissions.model_copy(
-        update={"contact_user": contact_user, "spawn": spawn}
-    )
-    return replace(cut, permissions=fit_permissions(cut, rules), response_format=None)
-
-
-def _narrow(
-    spec: AgentSpecification, allowed: Spawn | None, grant_within: Spawn | None, tools: set[str]
-) -> Spawn | None:
-    """Return what a spawned agent may spawn itself."""
-    if allowed is None or spec.kind == "drone" or spec.levels == 0:
-        return None
-    rules = allowed.narrow(grant_within)
-    return rules and rules.model_copy(
-        update={
-            "levels": min(rules.levels, spec.levels),
-            "tools": tuple(name for name in rules.tools if name in tools),
-        }
-    )
-
-
-def _narrow_member(member: Member, allowed: Spawn | None, contact_user: bool) -> Member:
-    """Return a member below a spawned agent, with no more rights than that has."""
-    if not isinstance(member, Agent):
-        return member
-    below = tuple(
-        _narrow_member(subordinate, allowed, contact_user) for subordinate in member.subordinates
-    )
-    permissions, had = member.permissions, member.permissions.spawn
-    spawn = allowed.intersect(had) if allowed and had else None
-    may_contact = permissions.contact_user and contact_user
-    if (spawn, may_contact) == (had, permissions.contact_user) and below == member.subordinates:
-        return member
-    narrowed = permissions.model_copy(update={"contact_user": may_contact, "spawn": spawn})
-    cut = replace(member, subordinates=below, permissions=NO_PERMISSIONS, response_format=None)
-    return replace(cut, permissions=fit_permissions(cut, narrowed), response_format=None)
+"""Number of added subordinates of one superior whose graphs are kept."""
 
 
 MAX_RESUMED_GRAPHS = 8
@@ -182,7 +61,7 @@ def build_delegation_graph(
     levels: Mapping[str, Runnable[Any, Any]],
     queue: RequestQueue,
     bind: Callable[[Member], Sequence[AttemptHooks]],
-    build_spawned_level: BuildLevel | None = None,
+    build_level: BuildLevel,
 ) -> DirectGraph:
     """Compile the delegation graph over a superior's subordinates."""
     members = {subordinate.name: subordinate for subordinate in superior.subordinates}
@@ -191,19 +70,20 @@ def build_delegation_graph(
         for name, member in members.items()
     }
     route = DelegationEntry(queue)
-    build_spawned: BuildSpawned | None = None
-    if build_spawned_level:
+    build_added: BuildAdded | None = None
+    if source := queue.source:
 
-        def build_subordinate(agent: Agent, level: Runnable[Any, Any], profile: str) -> Subordinate:
-            return Subordinate(agent, level, queue, bind(agent), profile or DISPATCH)
+        @lru_cache(MAX_KEPT)
+        def build_subordinate(agent: Agent, circuit: str) -> Subordinate:
+            return Subordinate(agent, build_level(agent), queue, bind(agent), circuit or DISPATCH)
 
-        spawned = SpawnedLevels(superior, build_spawned_level, build_subordinate)
-        build_spawned = spawned.get_subordinate
+        def build_added(facts: Any, config: Mapping[str, Any]) -> Subordinate:
+            return build_subordinate(*source.build(facts, config))
 
     def compile_nodes(names: Collection[str]) -> dict[str, Any]:
         nodes: dict[str, Node] = {name: subordinates[name] for name in names}
-        if build_spawned or DISPATCH in queue.nodes.values():
-            nodes[DISPATCH] = Dispatch(subordinates, build_spawned)
+        if build_added or DISPATCH in queue.nodes.values():
+            nodes[DISPATCH] = Dispatch(subordinates, build_added)
         nodes[REFUSE] = Refuse(queue)
         builder: StateGraph[Any, Any, Any, Any] = StateGraph(
             DelegationState, input_schema=DelegationInput, output_schema=DelegationOutput

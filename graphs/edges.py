@@ -30,7 +30,6 @@ from echelons.identity.lineage import (
     CONTINUED_KEY,
     REQUESTS_KEY,
     SIDE_BY_SIDE_KEY,
-    SPAWNED_KEY,
     THREADS_KEY,
     Identity,
     derive_request_id,
@@ -196,9 +195,8 @@ def _build_delegation_sends(
             tool=part.tool,
             is_new=part.is_new,
             beside=call_id in beside,
+            added=load_specifications(message, call_id),
         )
-        if SPAWNED_KEY in message.response_metadata:
-            order = replace(order, spawned=load_specifications(message, call_id))
         if forward:
             order = replace(order, reset=bool(forward["reset"]))
         elif candidates := load_candidates(message, call_id):

@@ -15,7 +15,14 @@ from echelons.agent import Agent
 from echelons.delegation.approvals import StandingDecisions
 from echelons.delegation.contract import get_contract, get_inputs
 from echelons.delegation.effects import Journal, is_polling
-from echelons.features.feature import AgentHooks, AttemptHooks, BuiltIn, Place, RequestPlace
+from echelons.features.feature import (
+    AgentHooks,
+    AttemptHooks,
+    BuiltIn,
+    Place,
+    RequestPlace,
+    SubordinateSource,
+)
 from echelons.features.middleware.calls import ModelCalls, ToolCalls
 from echelons.features.middleware.delegation import DelegationCalls
 from echelons.features.middleware.level import HookEdge, HookNode, LevelMiddleware
@@ -30,7 +37,12 @@ from echelons.graphs.state import (
     RootInput,
     RootState,
 )
-from echelons.graphs.tools import choose_shown_tools, list_built_in_tools, list_shown_tools
+from echelons.graphs.tools import (
+    choose_shown_tools,
+    find_source,
+    list_built_in_tools,
+    list_shown_tools,
+)
 from echelons.guards.limits import (
     DEFAULT_REFUSALS,
     DEFAULT_REPEATS,
@@ -46,7 +58,6 @@ from echelons.nodes.long_results import LongResults
 from echelons.nodes.model_call import AgentModel, ModelFunction, StopHooks, SystemPrompt
 from echelons.nodes.planning.call_arguments import ToolArguments
 from echelons.nodes.planning.repeated_calls import RepeatRules
-from echelons.nodes.planning.spawn_plan import SpawnRules
 from echelons.nodes.planning.task_router import TaskRouter
 from echelons.nodes.planning.tool_calls import CallableTools
 from echelons.nodes.reason import Reason, ReasonSettings
@@ -101,9 +112,9 @@ class LevelPosition(Place):
     # `None` for the library's own text, a mapping for texts in place of some of its parts.
     guidance: str | Mapping[str, str] | None = None
     middleware: tuple[Any, ...] = ()
-    build_spawned_level: BuildLevel | None = None
-    # Made at run time: its tools may be fewer now than those that it has called.
-    is_spawned: bool = False
+    build_added_level: BuildLevel
+    # Added at run time: its tools may be fewer now than those that it has called.
+    is_added: bool = False
     models: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -126,16 +137,15 @@ def build_agent_level(
     features = bind_features(position)
     tools = _collect_tools(position, own_tools, features)
     executed = {name: tool for name, tool in tools.built_in.items() if tool.is_executed}
-    if own_tools or executed or position.is_spawned:
+    if own_tools or executed or position.is_added:
         approvals = ToolApprovals(position.rules, own_tools, position.journal, position.decisions)
         wraps = hooks.tool_calls if hooks else None
         act = Act(own_tools, position.journal, position.history, approvals, executed, wraps=wraps)
         builder.add_node("act", act)
         builder.add_edge("act", nodes.entry)
         ends.append("act")
-    may_spawn = agent.permissions.spawn and position.can_call
-    build_spawned = position.build_spawned_level if may_spawn else None
-    if agent.subordinates or build_spawned:
+    source = find_source(features)
+    if agent.subordinates or source:
         nodes_below = assign_nodes([member.name for member in agent.subordinates])
 
         def bind(member: Member) -> list[AttemptHooks]:
@@ -153,9 +163,10 @@ def build_agent_level(
                 position.timeouts,
                 position.policy,
                 position.models,
+                source,
             ),
             bind,
-            build_spawned,
+            position.build_added_level,
         )
         builder.add_node("delegate", delegation)
         if nodes.entry == "reason":
@@ -179,7 +190,7 @@ def build_agent_level(
         model_calls = hooks.build_model_calls(tools.shown)
         steps.append(model_calls)
         model.always_shortens = model_calls.wraps_calls
-    settings = _build_settings(position, model, tools)
+    settings = _build_settings(position, model, tools, source)
     builder.add_node("reason", Reason(settings, position.history, steps))
     return builder
 
@@ -266,7 +277,7 @@ def _build_model(
             model = base.bind(**output_format)
     elif shown:
         model = base.bind_tools(shown)
-    guidance, may_spawn = position.guidance, position.can_call and agent.permissions.spawn
+    guidance = position.guidance
     # The instructions name the mark of notices where there are any: a single agent has none.
     announces_notices = not isinstance(guidance, str) and bool(
         position.reports
@@ -282,7 +293,7 @@ def _build_model(
             can_report=REPORT in tools.offered,
             can_ask=ASK in tools.offered,
             has_superior=position.reports,
-            has_subordinates=bool(agent.subordinates or may_spawn),
+            has_subordinates=bool(agent.subordinates or find_source(features)),
             output=agent.contract.output_schema if agent.contract else None,
             texts=guidance or {},
         )
@@ -302,7 +313,10 @@ def _build_model(
 
 
 def _build_settings(
-    position: LevelPosition, model: AgentModel, tools: _LevelTools
+    position: LevelPosition,
+    model: AgentModel,
+    tools: _LevelTools,
+    source: SubordinateSource | None,
 ) -> ReasonSettings:
     agent = position.agent
     callable_tools = CallableTools(
@@ -319,15 +333,6 @@ def _build_settings(
         has_deeper_levels=any(member.subordinates for member in agent.subordinates),
         is_person=partial(_is_person, agent),
     )
-    rules = None
-    if position.can_call and agent.permissions.spawn:
-        rules = SpawnRules(
-            agent.permissions.spawn,
-            tools=callable_tools.tools,
-            declared=callable_tools.subordinates,
-            model=type(position.model).__name__,
-            contact_user=agent.permissions.contact_user,
-        )
     repeat_rules = None
     if position.max_repeats is not None:
         # People answer questions as they like.
@@ -337,14 +342,14 @@ def _build_settings(
     return ReasonSettings(
         model,
         callable_tools,
-        position.router if agent.subordinates or rules else None,
+        position.router if agent.subordinates or source else None,
         position.policy,
         position.depth,
         position.timeouts,
         position.max_refusals,
         repeat_rules,
         frozenset(tool.name for tool in tools.own if tool.return_direct),
-        rules,
+        source,
     )
 
 

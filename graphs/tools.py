@@ -19,7 +19,7 @@ from echelons.agent import Agent
 from echelons.delegation.contract import DelegationTool, get_contract, get_inputs
 from echelons.delegation.policy import DelegationPolicy
 from echelons.errors import invalid_field, invalid_tool
-from echelons.features.feature import AgentHooks, BuiltIn, Place, Reach
+from echelons.features.feature import AgentHooks, BuiltIn, Place, Reach, SubordinateSource
 from echelons.models import is_offline_planner
 from echelons.nodes.long_results import LongResults
 from echelons.nodes.planning.call_arguments import DelegatingTool
@@ -32,7 +32,7 @@ from echelons.tree.names import (
     SHOWN_TOOLS,
     get_provider_tool_name,
 )
-from echelons.tree.permission_rules import get_permissions
+from echelons.tree.permission_rules import may_add_subordinates
 
 
 def probe_tree(root: Agent) -> dict[int, BaseTool]:
@@ -171,13 +171,13 @@ def resolve_reach(
     reach = {root.name: Reach(bool(superior), bool(superior))}
     routed = {root.name: bool(superior)}
     for member in (place.member for place in walk_tree(root)):
-        below, spawn = member.subordinates, get_permissions(member).spawn
-        routes = (
-            bool(spawn) or len(below) > 1 or any(subordinate.subordinates for subordinate in below)
-        )
+        below, may_add = member.subordinates, may_add_subordinates(member)
+        routes = may_add or len(below) > 1 or any(subordinate.subordinates for subordinate in below)
         routes = routes or routed[member.name]
         agents = [subordinate for subordinate in below if isinstance(subordinate, Agent)]
-        has_listeners = bool(below and (len(agents) > 1 or spawn or policies[member.name].progress))
+        has_listeners = bool(
+            below and (len(agents) > 1 or may_add or policies[member.name].progress)
+        )
         for subordinate in below:
             routed[subordinate.name] = routes
             can_report = routes or get_contract(subordinate) is not None
@@ -185,12 +185,20 @@ def resolve_reach(
     return reach
 
 
+def find_source(hooks: Sequence[AgentHooks]) -> SubordinateSource | None:
+    """Return what adds subordinates to an agent; `None` for nothing."""
+    return next((hook.source for hook in hooks if hook.source), None)
+
+
 def list_built_in_tools(
     place: Place, hooks: Sequence[AgentHooks], own_tools: Collection[str], results: LongResults
 ) -> list[BuiltIn]:
     """Return the built-in tools that an agent may call, in the order in which models read them."""
     # A tool of the agent's own keeps its name: many have one called `ask`.
-    tools = [*list_core_tools(place, results), *(tool for hook in hooks for tool in hook.tools)]
+    tools = [
+        *list_core_tools(place, results, find_source(hooks)),
+        *(tool for hook in hooks for tool in hook.tools),
+    ]
     tools = [tool for tool in tools if tool.name not in own_tools]
     fields = [field for hook in hooks for field in hook.request_fields]
     for delegating in tools:

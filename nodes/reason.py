@@ -16,7 +16,15 @@ from langchain_core.runnables import RunnableConfig
 
 from echelons.delegation.calls import RequestLimits
 from echelons.delegation.policy import DelegationPolicy
-from echelons.features.feature import AgentHooks, AgentStep, CutReply, Outcome, collect, compose
+from echelons.features.feature import (
+    AgentHooks,
+    AgentStep,
+    CutReply,
+    Outcome,
+    SubordinateSource,
+    collect,
+    compose,
+)
 from echelons.guards.dismissals import get_dismissals
 from echelons.guards.gate import Halt, Step, get_gate
 from echelons.guards.limits import DEFAULT_REFUSALS
@@ -46,7 +54,6 @@ from echelons.nodes.planning.relay import (
 )
 from echelons.nodes.planning.repeated_calls import RepeatRules, find_loop
 from echelons.nodes.planning.reply_handler import ReplyContext, ReplyHandler, build_relay_update
-from echelons.nodes.planning.spawn_plan import SpawnRules
 from echelons.nodes.planning.task_router import TaskRouter
 from echelons.nodes.planning.tool_calls import CallableTools
 from echelons.plans import Plan, PlanStep, arun_plan_steps, build_step, run_plan_steps
@@ -69,7 +76,7 @@ class ReasonSettings:
             no limit.
         repeat_rules: How often it may make the same call with the same result; `None` for no limit.
         direct_tools: Names of its tools whose results are its answer (`return_direct`).
-        spawn_rules: Which subordinates it may make at run time; `None` for none.
+        source: What adds subordinates to its declared ones; `None` for nothing.
     """
 
     model: AgentModel
@@ -81,7 +88,7 @@ class ReasonSettings:
     max_refusals: int | None = DEFAULT_REFUSALS
     repeat_rules: RepeatRules | None = None
     direct_tools: frozenset[str] = frozenset()
-    spawn_rules: SpawnRules | None = None
+    source: SubordinateSource | None = None
 
 
 class Reason(Node):
@@ -93,7 +100,7 @@ class Reason(Node):
         super().__init__("reason")
         self._settings = settings
         self._history = history
-        self._replies = ReplyHandler(settings.tools, settings.policy, settings.spawn_rules)
+        self._replies = ReplyHandler(settings.tools, settings.policy, settings.source)
         self._news_hooks = collect(hooks, "has_news", AgentHooks)
         self._prompt_hooks = collect(hooks, "prepare_prompt", AgentHooks)
         self._around = compose(collect(hooks, "around_step", AgentHooks), self._call_model)
@@ -192,7 +199,7 @@ class Reason(Node):
             assert router is not None  # noqa: S101  only a level with subordinates asks
             where: Any = {
                 "max_parts": compute_max_parts(context.parsed, splits),
-                "spawned": context.living,
+                "added": context.added.list_agents() if context.added else (),
                 "dismissed": get_dismissals(step.gate).list_below(
                     PATH_SEPARATOR.join(identity.path)
                 ),
@@ -219,7 +226,7 @@ class Reason(Node):
 
         def limits(subordinate: str) -> RequestLimits:
             timeout = settings.timeouts.get(subordinate)
-            if context.spawns and (levels := context.spawns.count_levels(subordinate)):
+            if context.added and (levels := context.added.count_levels(subordinate)):
                 timeout = settings.policy.compute_timeout(levels)
             return RequestLimits.begin(settings.depth, settings.policy, timeout, config)
 

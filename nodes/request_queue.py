@@ -10,19 +10,17 @@ from langchain_core.messages import ToolMessage
 from langgraph.types import Command
 
 from echelons.delegation.calls import NO_CANDIDATES, Candidates
-from echelons.delegation.join import SHARED_PREFIXES, RaceEntry, is_dismissed, settle_responses
+from echelons.delegation.join import RaceEntry, ends_search, settle_responses
 from echelons.delegation.notice import MARK_KEY, create_mark
 from echelons.delegation.policy import DEFAULT_POLICY, DelegationPolicy
 from echelons.delegation.questions import build_question_id, format_questions, format_user_answers
 from echelons.delegation.request import DelegationRequest, DelegationResponse, Status
-from echelons.delegation.spawned_agents import build_entry, count_levels, get_spawnable
 from echelons.errors import DelegationError, UnreadableRecord
+from echelons.features.feature import SubordinateSource
 from echelons.guards.limits import compute_deadline
 from echelons.identity.lineage import (
     DELEGATED_KEY,
     NOTICES_KEY,
-    ROSTER_KEY,
-    WARNING_KEY,
     derive_message_id,
     derive_request_id,
     derive_subordinate_thread_id,
@@ -54,7 +52,7 @@ class QueuedRequest:
             other values that it keeps.
         tool: Name of the tool that was called.
         is_new: Whether the call makes the subordinate.
-        spawned: The specifications of the spawned agents that it may go to, by name.
+        added: The facts of the added subordinates that it may go to, by name.
         waiting: The request whose middleware waits for the answer to this one; `None` if the
             superior's call does.
         beside: Whether its message has others for the subordinate, on other threads.
@@ -73,7 +71,7 @@ class QueuedRequest:
     routed: bool = False
     wrap_log: tuple[Mapping[str, Any], ...] = ()
     tool: str = CALL_SUBORDINATE
-    spawned: Mapping[str, Any] = field(default_factory=dict)
+    added: Mapping[str, Any] = field(default_factory=dict)
     waiting: QueuedRequest | None = None
     is_new: bool = False
     beside: bool = False
@@ -100,8 +98,8 @@ class QueuedRequest:
             kept["wrap_log"] = [dict(entry) for entry in self.wrap_log]
         if self.tool != CALL_SUBORDINATE:
             kept["tool"] = self.tool
-        if self.spawned:
-            kept["spawned"] = dict(self.spawned)
+        if self.added:
+            kept["spawned"] = dict(self.added)
         if self.waiting:
             kept["waiting"] = self.waiting.stored()
         marks = {"routed": self.routed, "new": self.is_new, "beside": self.beside}
@@ -135,7 +133,7 @@ class QueuedRequest:
             stored.get("routed", False),
             _read_log(stored.get("wrap_log", ())),
             str(stored.get("tool", CALL_SUBORDINATE)),
-            _read_specifications(stored["spawned"]) if "spawned" in stored else {},
+            _read_added(stored["spawned"]) if "spawned" in stored else {},
             cls.load(stored["waiting"]) if "waiting" in stored else None,
             stored.get("new", False),
             stored.get("beside", False),
@@ -200,8 +198,7 @@ class QueuedRequest:
         """Return the next attempt, or `None` if the answer suffices or no candidate is left."""
         if not self.candidates.remaining or answer.status not in (Status.UNABLE, Status.PARTIAL):
             return None
-        # A limit holds for every other candidate too, and who dismisses one wants no other.
-        if answer.reason.startswith(SHARED_PREFIXES) or is_dismissed(answer):
+        if ends_search(answer):
             return None
         current, *route = way = self.candidates.remaining[0]
         attempt = self.request.attempts + 1
@@ -255,7 +252,7 @@ def _read_log(stored: object) -> tuple[Mapping[str, Any], ...]:
     raise UnreadableRecord(QueuedRequest.__name__, "its wrap_log is no list of objects")
 
 
-def _read_specifications(stored: object) -> Mapping[str, Any]:
+def _read_added(stored: object) -> Mapping[str, Any]:
     if isinstance(stored, Mapping):
         return stored
     raise UnreadableRecord(QueuedRequest.__name__, "its spawned is no object")
@@ -275,14 +272,13 @@ def build_tool_message(
     queued: QueuedRequest,
     answer: DelegationResponse,
     tool: str = "",
-    warning: str = "",
-    segment: str = "",
+    more: tuple[Sequence[str], Mapping[str, Any]] = ((), {}),
 ) -> ToolMessage:
     """Return the tool message that answers a call, with the response as its artifact.
 
-    `tool` is the tool that was called, if it is another than that of the request; `warning` is
-    noted by itself, too. `segment` is the one that the superior works on. Its text is what the
-    subordinate says; what the library says of the answer is noted beside it.
+    `tool` is the tool that was called, if it is another than that of the request; `more` are
+    further notices, and entries of the metadata. Its text is what the subordinate says; what the
+    library says of the answer is noted beside it.
     """
     tool = tool or queued.tool
     unable = answer.status is Status.UNABLE
@@ -293,14 +289,9 @@ def build_tool_message(
     is_repeated = not answer.result or answer.result in (answer.reason, questions)
     content = answer.result if plain else note if is_repeated else f"{note}\n{answer.result}"
     metadata: dict[str, Any] = {} if tool in DELEGATING_TOOLS else {DELEGATED_KEY: True}
-    if warning:
-        metadata[WARNING_KEY] = warning
-    if notices := [*_iter_notices(queued, answer, warning, segment)]:
+    if notices := [*_iter_notices(queued, answer), *more[0]]:
         metadata[NOTICES_KEY] = notices
-    if made := queued.spawned.get(answer.agent):
-        ends, stays = _find_end(made, answer, segment), bool(answer.questions)
-        entry = None if ends else build_entry(made, stays=stays).stored()
-        metadata[ROSTER_KEY] = {answer.agent: entry}
+    metadata |= more[1]
     return ToolMessage(
         content,
         id=derive_message_id(queued.thread_id, f"answer/{queued.request.id}"),
@@ -313,41 +304,13 @@ def build_tool_message(
     )
 
 
-def _iter_notices(
-    queued: QueuedRequest, answer: DelegationResponse, warning: str, segment: str
-) -> Iterator[str]:
+def _iter_notices(queued: QueuedRequest, answer: DelegationResponse) -> Iterator[str]:
     """Yield what the library says of an answer: it stands beside it, and goes no further."""
     yield from format_questions(answer.questions)
     yield from format_user_answers(answer.user_answers)
-    if queued.beside and not answer.questions:
+    if queued.beside and not answer.awaits_answer:
         conversation = build_question_id(answer.thread_id or queued.thread_id)
         yield f'To continue this conversation with {answer.agent}: answers="{conversation}"'
-    if spawned := queued.spawned.get(answer.agent):
-        yield _describe_spawned(spawned, answer, segment)
-    if warning:
-        yield f"Warning about {answer.agent}: {warning}"
-
-
-def _describe_spawned(stored: Mapping[str, Any], answer: DelegationResponse, segment: str) -> str:
-    """Return the notice to a superior of the spawned agent that has answered it."""
-    if end := _find_end(stored, answer, segment):
-        return end
-    stays = "" if stored.get("keep") else " until your present task has ended"
-    return f"{answer.agent} is there{stays}; call_subordinate reaches it by this name"
-
-
-def _find_end(stored: Mapping[str, Any], answer: DelegationResponse, segment: str) -> str:
-    """Return how a spawned agent has ended with its answer; empty if it is there."""
-    if answer.questions:
-        return ""
-    if is_dismissed(answer):
-        return f"{answer.agent} is gone: it was dismissed"
-    if stored.get("kind") == "drone":
-        return f"{answer.agent}, a drone, has ended with this answer"
-    is_over = segment and stored.get("segment") != segment
-    if is_over and not stored.get("keep"):
-        return f"{answer.agent} has ended with this answer: so has the task it was made for"
-    return ""
 
 
 REFUSE = "refuse"
@@ -364,6 +327,7 @@ class RequestQueue:
         timeouts: Seconds for each declared subordinate, by its name; `None` for no limit.
         policy: The superior's delegation policy.
         models: The model of each agent of the tree, by its name.
+        source: What adds subordinates to the declared ones; `None` for nothing.
     """
 
     nodes: Mapping[str, str]
@@ -371,19 +335,20 @@ class RequestQueue:
     timeouts: Mapping[str, float | None] = field(default_factory=dict)
     policy: DelegationPolicy = DEFAULT_POLICY
     models: Mapping[str, Any] = field(default_factory=dict)
+    source: SubordinateSource | None = None
 
     def get_timeout(self, order: QueuedRequest, config: Mapping[str, Any]) -> float | None:
         """Return the seconds of the subordinate of a queued request; `None` for no limit."""
         name = order.request.current
-        if name in order.spawned:
-            levels = count_levels(order.spawned[name], get_spawnable(config))
+        if self.source and name in order.added:
+            levels = self.source.count_levels(order.added[name], config)
             return self.policy.compute_timeout(levels)
         return self.timeouts.get(name)
 
     def find_refusal(self, order: QueuedRequest, config: Mapping[str, Any]) -> str | None:
         """Return why a queued request is refused, or `None` if its subordinate may take it."""
         name = order.request.current
-        if name not in self.nodes and name not in order.spawned:
+        if name not in self.nodes and name not in order.added:
             return f"unknown_subordinate: no subordinate is called {name!r}"
         if order.continues and not self.history.is_durable(config):
             return "no_checkpointer: nothing was kept of the earlier conversation; use reset=true"
@@ -435,12 +400,10 @@ class RequestQueue:
             entry = build_part_entry(step.answer, step.place, step.attempts)
             update["parts"] = {order.request.id: entry}
         elif step.answer:
-            segment = ""
-            if order.spawned:
-                identity = require_identity(step.config)
-                segment = identity.request_id or identity.turn
-            warning = self._warn(step.config) if order.is_new and order.spawned else ""
-            message = build_tool_message(order, step.answer, warning=warning, segment=segment)
+            more: tuple[Sequence[str], Mapping[str, Any]] = (), {}
+            if self.source and order.added:
+                more = self.source.describe(order, step.answer, step.config)
+            message = build_tool_message(order, step.answer, more=more)
             # Earlier attempts may have said something.
             is_notice = not order.earlier_responses
             update["messages"] = [
@@ -471,22 +434,12 @@ class RequestQueue:
         return replace(order, candidates=replace(order.candidates, remaining=remaining))
 
     def _get_model(self, name: str, order: QueuedRequest, config: Mapping[str, Any]) -> Any:
-        """Return the model of an agent, also of one that was made at run time."""
-        if (spec := order.spawned.get(name)) is None:
+        """Return the model of an agent, also of one that was added."""
+        if self.source is None or name not in order.added:
             return self.models.get(name)
-        profiles = get_spawnable(config)
-        profile = profiles.get(str(spec.get("profile"))) if isinstance(spec, Mapping) else None
-        model = getattr(profile.member, "model", None) if profile else None
+        model = self.source.find_model(order.added[name], config)
         # It inherits that of its superior.
         return self.models.get(require_identity(config).agent) if model is None else model
-
-    def _warn(self, config: Mapping[str, Any]) -> str:
-        """Return the warning to a superior if its spawned agent is near the tree's last level."""
-        level, deepest = get_level(config) + 1, get_context(config).max_depth
-        if level < deepest - 1:
-            return ""
-        left = "it can make none" if level == deepest else "what it makes can make none"
-        return f"it is at level {level} of {deepest}: {left}"
 
     def _with_deadline(self, order: QueuedRequest, config: Mapping[str, Any]) -> QueuedRequest:
         """Return a queued request that is sent now, with its deadline."""

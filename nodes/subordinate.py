@@ -25,7 +25,6 @@ from echelons.delegation.request import (
     Usage,
     render_facts,
 )
-from echelons.delegation.spawned_agents import NEVER_BEGUN, AgentSpecification
 from echelons.errors import ConfigurationError, DelegationError, InvalidInput, UnreadableRecord
 from echelons.features.feature import AttemptHooks, AttemptStep, collect, compose
 from echelons.guards.circuit_breaker import AttemptOutcome
@@ -222,8 +221,8 @@ class Subordinate(Node):
             superior_thread_id=superior.thread_id,
             request_id=request.id,
         )
-        is_spawned = self._agent in order.spawned
-        context = get_context(config).enter_level(request, self._grant, is_spawned=is_spawned)
+        is_added = self._agent in order.added
+        context = get_context(config).enter_level(request, self._grant, is_added=is_added)
         named = with_identity(with_context(config, context), identity)
         return with_race_gate(named, order.race_entry) if order.race_entry else named
 
@@ -247,7 +246,7 @@ class Subordinate(Node):
         return options, failure or self._reject_level() or self._reject_input(request)
 
     def _reject_level(self) -> LevelFailure | None:
-        """Return why a spawned agent cannot be made of what it was given; `None` if it can."""
+        """Return why an added subordinate cannot be built of its facts; `None` if it can."""
         try:
             # Its level is compiled when something is first read of it.
             _ = self._carried_keys
@@ -325,15 +324,12 @@ class Subordinate(Node):
             kept_head = cast("Head", left)
         if kept:
             kept_head = cast("Head", {**(kept_head or build_head(self._agent, "")), **kept})
-        if self._agent in step.order.spawned:
-            kept_head = Head(**(kept_head or build_head(self._agent, "")))
-            kept_head["spawned"] = step.order.spawned[self._agent]
-            if done and (head or not done.refused):
-                kept_head["status"] = str(done.answer.status)
-            elif done:
-                # What was never allowed to begin is not there: it would be called unasked.
-                kept_head.setdefault("status", NEVER_BEGUN)
-                step = step._replace(order=replace(step.order, spawned={}))
+        if (source := self._queue.source) and self._agent in step.order.added:
+            answer, began = done and done.answer, bool(done and (head or not done.refused))
+            order, kept_head = source.keep(
+                step.order, kept_head or build_head(self._agent, ""), answer, began=began
+            )
+            step = step._replace(order=order)
         return self._queue.advance(state, step, kept_head)
 
 
@@ -542,8 +538,8 @@ class Refuse(Node):
 MAX_NODES = 256
 """Most subordinates with a node each; 2,000 flat nodes tripled the cost of a run."""
 
-BuildSpawned: TypeAlias = Callable[[AgentSpecification, Mapping[str, Any]], Subordinate]
-"""Returns a spawned agent as a subordinate, from its specification and the config of the node."""
+BuildAdded: TypeAlias = Callable[[Any, Mapping[str, Any]], Subordinate]
+"""Returns an added subordinate, from its facts and the config of the node."""
 
 
 def assign_nodes(names: Collection[str]) -> dict[str, str]:
@@ -553,7 +549,7 @@ def assign_nodes(names: Collection[str]) -> dict[str, str]:
 
 
 class Dispatch(Node):
-    """The node `dispatch` of a delegation graph: for very many subordinates, and for spawned ones.
+    """The node `dispatch` of a delegation graph: for very many subordinates, and for added ones.
 
     The subordinates' graphs are not listed as its subgraphs: LangGraph would take the first
     for all of them. Studio therefore shows one node; sessions and thread stores, which read
@@ -563,11 +559,11 @@ class Dispatch(Node):
     def __init__(
         self,
         subordinates: Mapping[str, Subordinate],
-        build_spawned: BuildSpawned | None = None,
+        build_added: BuildAdded | None = None,
     ) -> None:
         super().__init__(DISPATCH)
         self._subordinates = subordinates
-        self._build_spawned = build_spawned
+        self._build_added = build_added
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         """Run the first request of the queue with the subordinate that it names."""
@@ -584,7 +580,6 @@ class Dispatch(Node):
         name = order.request.current
         if name in self._subordinates:
             return self._subordinates[name]
-        if self._build_spawned is None or name not in order.spawned:
+        if self._build_added is None or name not in order.added:
             raise UnreadableRecord(QueuedRequest.__name__, f"no subordinate is called {name!r}")
-        spec = AgentSpecification.load(order.spawned[name])
-        return self._build_spawned(spec, {**(config or {})})
+        return self._build_added(order.added[name], {**(config or {})})

@@ -18,13 +18,13 @@ from echelons.delegation.request import MAX_HOPS, DelegationRequest, render_inpu
 from echelons.errors import UnreadableRecord
 from echelons.guards.limits import compute_deadline
 from echelons.identity.lineage import (
+    ADDED_KEY,
     ASKED_KEY,
     DELEGATED_KEY,
     MENDED_KEY,
     PARTS_KEY,
     REQUESTS_KEY,
     ROUTES_KEY,
-    SPAWNED_KEY,
     THREADS_KEY,
     derive_request_id,
 )
@@ -234,7 +234,7 @@ _TRUE_TEXTS = frozenset({"1", "on", "t", "true", "y", "yes"})
 
 def load_specifications(message: AIMessage, call_id: str) -> Mapping[str, Any]:
     """Return the specifications of the spawned agents that a request may go to, by name."""
-    calls: Any = message.response_metadata.get(SPAWNED_KEY) or {}
+    calls: Any = message.response_metadata.get(ADDED_KEY) or {}
     specifications = calls.get(call_id) if isinstance(calls, Mapping) else None
     return specifications if isinstance(specifications, Mapping) else {}
 

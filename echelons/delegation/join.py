@@ -128,6 +128,11 @@ def _covers_required(
     return len(shown) > 1 and bool(required) and covered.issuperset(required)
 
 
+def ends_search(response: DelegationResponse) -> bool:
+    """Return whether no other candidate may try the task: a limit is reached, or one dismissed."""
+    return response.reason.startswith(SHARED_PREFIXES) or is_dismissed(response)
+
+
 def is_dismissed(response: DelegationResponse) -> bool:
     """Return whether a response is that of a dismissed agent: no agent says so itself."""
     return response.failed and response.reason.startswith(DISMISSED_PREFIX)

@@ -292,6 +292,11 @@ class DelegationResponse(_Record):
     _value: BaseModel | None = PrivateAttr(default=None)
 
     @property
+    def awaits_answer(self) -> bool:
+        """Whether its agent has asked something, and goes on when it is answered."""
+        return bool(self.questions)
+
+    @property
     def value(self) -> BaseModel | None:
         """The answer as an instance of the output's model, in a `Result` and in middleware.
 

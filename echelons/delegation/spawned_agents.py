@@ -16,16 +16,19 @@ from uuid import uuid5
 from echelons.delegation.request import Status
 from echelons.errors import UnreadableRecord, invalid_option
 from echelons.guards.permissions import SPAWNED_KINDS, SpawnedKind
-from echelons.identity.lineage import ECHELONS_NS, ROSTER_KEY, SPAWNED_KEY
+from echelons.identity.lineage import ADDED_KEY, ECHELONS_NS, ROSTER_KEY
 from echelons.identity.thread_history import Head
 from echelons.prompts import fill_text, load_tool_texts
 from echelons.run_context import get_context
+from echelons.text.error_lines import join_printable
 from echelons.text.input_limits import is_label, shorten_repr
 from echelons.tree.members import Member, fingerprint_tree, is_watched, measure_heights
 from echelons.tree.names import DISMISS_SUBORDINATE, NAME_PATTERN, SPAWN_SUBORDINATE
 
 if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
+
+    from echelons.identity.lineage import Identity
 
 
 GIVEN: Final = "given"
@@ -144,6 +147,14 @@ def derive_spawned_agent(
     raise AssertionError  # counting does not end
 
 
+def build_given_agent(profile: str, message_id: str, identity: Identity) -> AgentSpecification:
+    """Return the specification of an agent that the user gives another, which then keeps it."""
+    role = join_printable(profile)[:MAX_ROLE]
+    agent_id, name = derive_spawned_agent(identity.thread_id, message_id, GIVEN, role)
+    segment = identity.request_id or identity.turn
+    return AgentSpecification(agent_id, name, role, "mortal", segment, profile, keep=True)
+
+
 def _build_slug(role: str) -> str:
     """Return a role in the characters of a name.
 
@@ -233,8 +244,8 @@ def find_given_agents(messages: Iterable[BaseMessage]) -> dict[str, Head]:
     return {
         message.id or "": Head(agent=name, spawned=spec, status=GIVEN)
         for message in messages
-        if message.type == "human" and SPAWNED_KEY in message.response_metadata
-        for name, spec in message.response_metadata[SPAWNED_KEY].get(GIVEN, {}).items()
+        if message.type == "human" and ADDED_KEY in message.response_metadata
+        for name, spec in message.response_metadata[ADDED_KEY].get(GIVEN, {}).items()
     }
 
 
@@ -374,7 +385,7 @@ def _read_changes(metadata: Mapping[str, Any]) -> Changes:
             str(name): RosterEntry(*map(str, stored)) if isinstance(stored, list) else None
             for name, stored in changes.items()
         }
-    spawned = metadata.get(SPAWNED_KEY)
+    spawned = metadata.get(ADDED_KEY)
     specs = spawned.get(GIVEN) if isinstance(spawned, Mapping) else None
     if not isinstance(specs, Mapping):
         return {}

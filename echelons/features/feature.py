@@ -8,7 +8,7 @@ overrides, so a hook that is not overridden costs nothing. A hook that may block
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeVar
@@ -27,9 +27,10 @@ if TYPE_CHECKING:
     from echelons.checkpoints.coordination.turns import Turn
     from echelons.checkpoints.ledger import Ledger, Transaction
     from echelons.delegation.approvals import StandingDecisions
+    from echelons.delegation.calls import Candidates, SubordinateCall
     from echelons.delegation.mail import SiblingRule
     from echelons.delegation.policy import DelegationPolicy
-    from echelons.delegation.request import Usage
+    from echelons.delegation.request import DelegationResponse, Usage
     from echelons.graphs.compiled_tree import AgentGraph
     from echelons.guards.budget import Allowance, GrantRequest
     from echelons.guards.gate import Gate, Halt, Pause, StepGuard
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
     from echelons.nodes.model_call import ModelAnswer, ModelInput
     from echelons.nodes.planning.relay import JoinedState
     from echelons.nodes.planning.reply_handler import ReplyContext
-    from echelons.nodes.planning.tool_calls import ReplyCalls
+    from echelons.nodes.planning.tool_calls import CallableTools, ReplyCalls, ReplyScope
     from echelons.nodes.request_queue import QueuedRequest
     from echelons.nodes.tool_execution.at_most_once import Refusal
     from echelons.run_context import RunContext
@@ -292,17 +293,118 @@ class BuiltIn(ABC):
         }
 
 
+class AddedAgent(NamedTuple):
+    """An added subordinate, as it is run.
+
+    Attributes:
+        agent: The agent.
+        circuit: Name of the circuit breaker that it shares with others of its kind.
+    """
+
+    agent: Agent
+    circuit: str
+
+
+class AddedSubordinates(ABC):
+    """The subordinates that were added to those of an agent, as one of its replies sees them."""
+
+    @property
+    @abstractmethod
+    def callable(self) -> Collection[str]:
+        """Names of those that were there before the reply, and that it may call."""
+
+    @abstractmethod
+    def find_fault(self, name: str) -> str | None:
+        """Return why one cannot be called, empty if it can; `None` for a name of none of them."""
+
+    @abstractmethod
+    def add(
+        self, call: ToolCall, task: str, profile: str, fields: Mapping[str, Any], reply: ReplyCalls
+    ) -> str:
+        """Add one after a profile, with the request of a call; return why not, if it is refused.
+
+        `fields` are what the request has of features, see `RequestField`.
+        """
+
+    @abstractmethod
+    def list_agents(self) -> tuple[Agent, ...]:
+        """Return what tasks that name no subordinate are routed by."""
+
+    @abstractmethod
+    def list_beside(self, name: str) -> Sequence[str]:
+        """Return names of those beside a subordinate, for its request."""
+
+    @abstractmethod
+    def list_facts(
+        self, requests: Sequence[SubordinateCall], candidates: Mapping[str, Candidates]
+    ) -> dict[str, dict[str, Any]]:
+        """Return the stored facts of those that requests may go to, by call id and name."""
+
+    @abstractmethod
+    def count_levels(self, name: str) -> int:
+        """Return the number of levels from one down; 0 for a name of none of them."""
+
+
+class SubordinateSource(ABC):
+    """Adds subordinates to those that an agent declares, while its tree runs.
+
+    The loop stores the facts of one, in JSON, with each request that may go to it and in the head
+    of its thread, and hands them back.
+
+    Attributes:
+        profiles: Names of the agents after which a call may add one.
+    """
+
+    profiles: Sequence[str]
+
+    @abstractmethod
+    def read(self, scope: ReplyScope, tools: CallableTools) -> AddedSubordinates:
+        """Return those that a reply of the agent sees."""
+
+    @abstractmethod
+    def build(self, facts: Any, config: Mapping[str, Any]) -> AddedAgent:
+        """Return one as it is run, from its facts and the config of its superior.
+
+        The same one is returned for the same facts, so that its graph may be kept.
+        """
+
+    @abstractmethod
+    def find_model(self, facts: Any, config: Mapping[str, Any]) -> Any:
+        """Return its own model; `None` for that of its superior."""
+
+    @abstractmethod
+    def count_levels(self, facts: Any, config: Mapping[str, Any]) -> int:
+        """Return the number of levels from one down."""
+
+    @abstractmethod
+    def keep(
+        self, order: QueuedRequest, head: Head, answer: DelegationResponse | None, *, began: bool
+    ) -> tuple[QueuedRequest, Head]:
+        """Return a request, and the head of its thread with the facts, after an attempt.
+
+        `answer` is that of the attempt; `None` if the request goes on in another step.
+        """
+
+    @abstractmethod
+    def describe(
+        self, order: QueuedRequest, answer: DelegationResponse, config: Mapping[str, Any]
+    ) -> tuple[Sequence[str], Mapping[str, Any]]:
+        """Return the notices and the metadata beside an answer; `config` is the superior's."""
+
+
 class AgentHooks:
     """The hooks of a feature at the steps of one agent. A subclass overrides what it needs.
 
     Attributes:
         tools: The tools that it gives the agent.
         request_fields: The parameters that it gives the tools with which the agent delegates.
+        source: What adds subordinates to the agent; `None` for nothing.
         has_notices: Whether the agent may read notices of it, so its instructions name their mark.
     """
 
     tools: Sequence[BuiltIn] = ()
     request_fields: Sequence[RequestField] = ()
+    source: SubordinateSource | None = None
     has_notices: bool = False
 
     def has_news(self, config: RunnableConfig) -> Plan[bool]:

@@ -36,7 +36,7 @@ ROUTES_KEY = "routes"
 PARTS_KEY = "parts"
 """Likewise: the requests of calls that make several, by call id."""
 
-SPAWNED_KEY = "spawned"
+ADDED_KEY = "spawned"
 """Likewise: the specifications of the spawned agents that calls go to, by call id and name."""
 
 ROSTER_KEY = "roster"
@@ -122,7 +122,7 @@ RETURNED_KEY = "returned"
 """Metadata key of a message whose text a function, a Runnable or a hook returned."""
 
 OWN_KEYS = frozenset({
-    THREADS_KEY, ROUTES_KEY, PARTS_KEY, REQUESTS_KEY, SPAWNED_KEY, SIDE_BY_SIDE_KEY, FORWARDED_KEY,
+    THREADS_KEY, ROUTES_KEY, PARTS_KEY, REQUESTS_KEY, ADDED_KEY, SIDE_BY_SIDE_KEY, FORWARDED_KEY,
     REFUSED_KEY, UNASKED_KEY, REQUEST_CONTEXT_KEY, ADDRESSEE_KEY, MAIL_KEY, CUT_KEY, END_KEY,
     CONTINUED_KEY, REPORT_KEY, QUESTIONS_KEY, USER_ANSWERS_KEY, UNANSWERED_KEY, INPUT_KEY,
     DELEGATED_KEY, WARNING_KEY, NOTICES_KEY, ROSTER_KEY, FAILURE_KEY, MEMORY_KEY, PIN_KEY,

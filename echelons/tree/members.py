@@ -242,14 +242,14 @@ def check_tree(root: Member, depth: int) -> None:
         )
 
 
-def measure_heights(root: Member, with_spawned: bool = False) -> dict[str, int]:
+def measure_heights(root: Member, with_added: bool = False) -> dict[str, int]:
     """Return the number of levels from each member down, itself included, by its name.
 
-    With `with_spawned`, levels that may be made at run time count too.
+    With `with_added`, levels that may be added at run time count too.
     """
     heights: dict[str, int] = {}
     for place in walk_tree(root):
-        below = sum(_list_spawned_levels(place.member)) if with_spawned else 0
+        below = sum(_list_spawned_levels(place.member)) if with_added else 0
         for levels, name in enumerate(reversed(place.path), start=1 + below):
             heights[name] = max(levels, heights.get(name, 0))
     return heights

@@ -180,6 +180,11 @@ def _list_all_tools(member: Member) -> Iterator[str]:
     yield from _list_middleware_tools(member)
 
 
+def may_add_subordinates(member: Member) -> bool:
+    """Return whether a member may get subordinates beside those that it declares."""
+    return bool(get_permissions(member).spawn)
+
+
 def get_permissions(member: Member) -> Permissions:
     """Return the permissions of a member; `NO_PERMISSIONS` for one that is no agent."""
     permissions: Permissions = getattr(member, "permissions", NO_PERMISSIONS)

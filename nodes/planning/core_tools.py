@@ -28,8 +28,7 @@ from echelons.delegation.join import JOIN_NAMES, parse_join
 from echelons.delegation.questions import build_question_id
 from echelons.delegation.request import Status, render_input
 from echelons.errors import DelegationError, InvalidInput
-from echelons.features.feature import BuiltIn, Place, RequestField
-from echelons.guards.permissions import Spawn
+from echelons.features.feature import BuiltIn, Place, RequestField, SubordinateSource
 from echelons.identity.lineage import NOTICES_KEY, PAGE_KEY
 from echelons.models import is_offline_planner
 from echelons.nodes.long_results import LongResults
@@ -42,7 +41,6 @@ from echelons.nodes.planning.call_arguments import (
 )
 from echelons.nodes.planning.final_answer import build_report_answer
 from echelons.nodes.planning.repeated_calls import OUTPUT
-from echelons.nodes.planning.spawn_plan import accept_spawn
 from echelons.prompts import load_tool_texts
 from echelons.text.input_limits import check_context
 from echelons.tree.members import Member, RosterEntry, collect_capabilities, render_roster
@@ -143,14 +141,16 @@ class CallSubordinate(DelegatingTool):
 
     Args:
         subordinates: The agent's declared subordinates.
-        spawn: Its rules about agents that it makes at run time, which it may name, too.
+        source: What adds subordinates, which it may name, too; `None` for nothing.
     """
 
     name, arguments = CALL_SUBORDINATE, CallSubordinateArgs
 
-    def __init__(self, subordinates: Sequence[Member], spawn: Spawn | None = None) -> None:
+    def __init__(
+        self, subordinates: Sequence[Member], source: SubordinateSource | None = None
+    ) -> None:
         self._subordinates = subordinates
-        self._spawn = spawn
+        self._source = source
 
     def build_schema(self) -> DelegationTool:
         """Return what a model is shown of it.
@@ -165,13 +165,13 @@ class CallSubordinate(DelegatingTool):
             "context": {"type": "object"},
         }
         members = self._subordinates
-        if not self._spawn:
-            # Those made at run time have names that are not known yet.
+        if not self._source:
+            # The names of those that are added are not known yet.
             properties["subordinate"]["enum"] = [member.name for member in members]
         if get_inputs({member.name: member for member in members}):
             properties["input"] = {"type": "object"}
-        if self._spawn and self._spawn.profiles:
-            properties["profile"] = {"type": "string", "enum": [*self._spawn.profiles]}
+        if self._source and self._source.profiles:
+            properties["profile"] = {"type": "string", "enum": [*self._source.profiles]}
         properties |= self._show_fields()
         schema = DelegationTool(self._describe(properties, ["message"]))
         schema.roster = render_roster(
@@ -190,14 +190,10 @@ class CallSubordinate(DelegatingTool):
         if isinstance(wanted, str):
             return wanted
         if wanted.profile and not wanted.subordinate:
-            spawned = {
-                "role": wanted.profile,
-                "message": wanted.message,
-                "profile": wanted.profile,
-                "kind": "mortal",
-                **{added.name: getattr(wanted, added.name) for added in self.fields},
-            }
-            return accept_spawn(call, spawned, reply, self.fields)
+            if reply.added is None:
+                return "profile: you may spawn no subordinates; leave it out"
+            fields = store_fields(wanted, self.fields)
+            return reply.added.add(call, wanted.message, wanted.profile, fields, reply)
         if why := _check_subordinate(wanted, reply):
             return why
         request = _build_request(call["id"] or "", wanted, reply)
@@ -339,13 +335,14 @@ class ReadResult(BuiltIn):
         return ""
 
 
-def list_core_tools(place: Place, results: LongResults) -> list[BuiltIn]:
-    """Return the tools that the loop gives an agent at its place."""
+def list_core_tools(
+    place: Place, results: LongResults, source: SubordinateSource | None
+) -> list[BuiltIn]:
+    """Return the tools that the loop gives an agent at its place; `source` adds subordinates."""
     agent, tools = place.agent, list[BuiltIn]()
-    spawn = agent.permissions.spawn if place.can_call else None
-    if agent.subordinates or spawn:
-        tools.append(CallSubordinate(agent.subordinates, spawn))
-    if len(agent.subordinates) > 1 or spawn:
+    if agent.subordinates or source:
+        tools.append(CallSubordinate(agent.subordinates, source))
+    if len(agent.subordinates) > 1 or source:
         tools.append(DelegateMany(is_needed=place.policy.joins))
     if place.reports and place.can_call:
         output = agent.contract.output_schema if agent.contract else None
@@ -408,8 +405,8 @@ def _get_target(wanted: CallSubordinateArgs, reply: ReplyCalls) -> str:
     # With only one possible target, no routing is needed.
     if wanted.subordinate or reply.tools.has_deeper_levels:
         return wanted.subordinate or ""
-    if reply.spawns and reply.spawns.living:
-        names = [*reply.tools.subordinates, *reply.spawns.living]
+    if reply.added and reply.added.callable:
+        names = [*reply.tools.subordinates, *reply.added.callable]
         return names[0] if len(names) == 1 else ""
     return reply.tools.only_subordinate
 

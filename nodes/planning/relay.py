@@ -308,7 +308,7 @@ def build_joint_answer(
         ids = [
             f'{response.path[1]} answers="{build_question_id(response.thread_id)}"'
             for part, response in zip(fan_out.parts, responses, strict=True)
-            if part.call_id in beside and response.thread_id and not response.questions
+            if part.call_id in beside and response.thread_id and not response.awaits_answer
         ]
         if not ids:
             return whole

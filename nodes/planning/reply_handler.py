@@ -22,10 +22,11 @@ from echelons.delegation.calls import RelayedRequest, RequestLimits, Subordinate
 from echelons.delegation.contract import Contract
 from echelons.delegation.mail import CONTRACT, Mail, render_mail
 from echelons.delegation.policy import DelegationPolicy
-from echelons.delegation.spawned_agents import MAX_LISTED, AgentSpecification
 from echelons.errors import InvalidInput
+from echelons.features.feature import AddedSubordinates, SubordinateSource
 from echelons.guards.gate import Halt
 from echelons.identity.lineage import (
+    ADDED_KEY,
     END_KEY,
     MAIL_KEY,
     MENDED_KEY,
@@ -35,7 +36,6 @@ from echelons.identity.lineage import (
     ROUTES_KEY,
     SHORTENED_KEY,
     SIDE_BY_SIDE_KEY,
-    SPAWNED_KEY,
     THREADS_KEY,
     UNASKED_KEY,
     Identity,
@@ -73,7 +73,6 @@ from echelons.nodes.planning.relay import (
     build_relay_call,
 )
 from echelons.nodes.planning.repeated_calls import OUTPUT, find_answered, mark_refused
-from echelons.nodes.planning.spawn_plan import SpawnPlan, SpawnRules
 from echelons.nodes.planning.tool_calls import (
     CallableTools,
     ParsedReply,
@@ -172,8 +171,7 @@ class ReplyContext:
         state: The level's state.
         identity: The agent that replied.
         has_workspace: Whether its run has a workspace.
-        spawns: The agents that it has made at run time, and those that the reply makes; `None` if
-            it may make none.
+        added: The subordinates beside its declared ones; `None` if it can have none.
     """
 
     message: AIMessage
@@ -182,12 +180,7 @@ class ReplyContext:
     state: Mapping[str, Any]
     identity: Identity
     has_workspace: bool = False
-    spawns: SpawnPlan | None = None
-
-    @property
-    def living(self) -> tuple[AgentSpecification, ...]:
-        """The agents that it has made and that are there."""
-        return tuple(self.spawns.living.values()) if self.spawns else ()
+    added: AddedSubordinates | None = None
 
     def keep(self, more: Mapping[str, Any]) -> ReplyContext:
         """Return it with what features keep in the metadata of the reply."""
@@ -203,12 +196,12 @@ class ReplyHandler:
     Attributes:
         callable_tools: The tools that it may call.
         policy: Its delegation policy.
-        spawn_rules: Which subordinates it may make at run time; `None` for none.
+        source: What adds subordinates to its declared ones; `None` for nothing.
     """
 
     callable_tools: CallableTools
     policy: DelegationPolicy = field(default_factory=DelegationPolicy)
-    spawn_rules: SpawnRules | None = None
+    source: SubordinateSource | None = None
 
     def parse_reply(
         self,
@@ -237,11 +230,10 @@ class ReplyHandler:
         config: RunnableConfig,
     ) -> ReplyContext:
         """Return a message of an agent as it is stored, parsed and with its context."""
-        rules = self.spawn_rules
-        spawns = SpawnPlan.build(rules, past, state, config) if rules else None
-        scope = ReplyScope(past, state, config, spawns)
-        parsed = parse_calls(message, self.callable_tools, scope)
-        return ReplyContext(message, parsed, past, state, identity, spawns=spawns)
+        scope = ReplyScope(past, state, config)
+        added = self.source.read(scope, self.callable_tools) if self.source else None
+        parsed = parse_calls(message, self.callable_tools, scope, added)
+        return ReplyContext(message, parsed, past, state, identity, added=added)
 
     def build_update(
         self,
@@ -375,16 +367,12 @@ def _build_update(
         kept[THREADS_KEY] = threads
     if len(heads) > 1 and (beside := list_side_by_side(threads, heads)):
         kept[SIDE_BY_SIDE_KEY] = beside
-    if SPAWNED_KEY in kept:
-        _note_specifications(heads, plan.requests, threads, kept[SPAWNED_KEY])
+    if ADDED_KEY in kept:
+        _keep_facts(heads, plan.requests, threads, kept[ADDED_KEY])
     if (
         limits
         and threads
-        and (
-            fields := _build_request_fields(
-                plan, message, threads, limits, tell, context.spawns.names if context.spawns else ()
-            )
-        )
+        and (fields := _build_request_fields(plan, message, threads, limits, tell, context.added))
     ):
         kept[REQUESTS_KEY] = fields
     if kept:
@@ -404,26 +392,24 @@ def _build_update(
     return update
 
 
-def _note_specifications(
+def _keep_facts(
     heads: dict[str, Head],
     requests: Sequence[SubordinateCall],
     threads: Mapping[str, str],
-    spawned: Mapping[str, Mapping[str, Any]],
+    added: Mapping[str, Mapping[str, Any]],
 ) -> None:
-    """Add the specifications of the spawned agents that calls go to, by call id, to their heads."""
+    """Add the facts of the added subordinates that calls go to, by call id, to their heads."""
     for request in requests:
-        made, thread = spawned.get(request.call_id, {}), threads[request.call_id]
-        if request.subordinate in made:
-            heads[thread] = Head(**{**heads[thread], "spawned": made[request.subordinate]})
+        facts, thread = added.get(request.call_id, {}), threads[request.call_id]
+        if request.subordinate in facts:
+            heads[thread] = Head(**{**heads[thread], "spawned": facts[request.subordinate]})
 
 
 def _build_call_metadata(context: ReplyContext, plan: DelegationPlan) -> dict[str, Any]:
     """Return what the message's metadata says of its calls, but for the threads and requests."""
     kept: dict[str, Any] = {**context.parsed.metadata}
-    if context.spawns:
-        spawned = context.spawns.list_specifications(plan.requests, plan.candidates)
-        if spawned:
-            kept[SPAWNED_KEY] = spawned
+    if context.added and (facts := context.added.list_facts(plan.requests, plan.candidates)):
+        kept[ADDED_KEY] = facts
     if plan.candidates:
         kept[ROUTES_KEY] = {
             call_id: candidates.stored() for call_id, candidates in plan.candidates.items()
@@ -441,12 +427,9 @@ def _build_request_fields(
     threads: Mapping[str, str],
     limits: Callable[[str], RequestLimits],
     tell: Callable[[SubordinateCall], Mapping[str, Any]] | None,
-    spawned: Sequence[str] = (),
+    added: AddedSubordinates | None,
 ) -> dict[str, dict[str, Any]]:
-    """Return the limits and the facts of each request, for the message's metadata.
-
-    `spawned` are the names of the agents that the superior has made and that are there.
-    """
+    """Return the limits and the facts of each request, for the message's metadata."""
     fields_by_call: dict[str, dict[str, Any]] = {}
     begun: set[str] = set()
     # Of a task that is passed on; a model's reply has none of its own.
@@ -462,13 +445,13 @@ def _build_request_fields(
         name = named.get(request.call_id, request.subordinate)
         if name != request.subordinate and request.call_id not in plan.candidates:
             fields["current"] = request.subordinate
-        for key, added in request.fields.items():
-            fields[key] = {**fields.get(key, {}), **added}
+        for key, value in request.fields.items():
+            fields[key] = {**fields.get(key, {}), **value}
         if tell and (facts := tell(request)):
             # The facts of the model take precedence over those of the policy.
             fields["context"] = {**facts, **request.context}
-        if beside := [name for name in spawned if name != request.subordinate]:
-            fields["siblings"] = beside[-MAX_LISTED:]
+        if added and (beside := added.list_beside(request.subordinate)):
+            fields["siblings"] = [*beside]
         if fields:
             fields_by_call[request.call_id] = fields
     return fields_by_call

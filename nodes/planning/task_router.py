@@ -20,11 +20,10 @@ from echelons.agent import Agent
 from echelons.capabilities import CapabilityMap, Deriver, TreeDeriver
 from echelons.delegation.calls import Candidates
 from echelons.delegation.policy import DelegationPolicy
-from echelons.delegation.spawned_agents import AgentSpecification, SpawnableAgent, get_spawnable
 from echelons.identity.failures import get_failure_log
 from echelons.routing import Part, Route, Router
 from echelons.routing.ranking import MAX_EXPLAINED
-from echelons.tree.members import collect_capabilities, walk_tree
+from echelons.tree.members import walk_tree
 from echelons.tree.names import PATH_SEPARATOR
 
 MAX_REASON = 200
@@ -89,7 +88,7 @@ class TaskRouter:
         receiver: str,
         *,
         max_parts: int,
-        spawned: Sequence[AgentSpecification] = (),
+        added: Sequence[Agent] = (),
         dismissed: Collection[str] = (),
     ) -> tuple[RoutedTask, ...]:
         """Return the candidates for a task, or for each of its parts, below a receiver.
@@ -98,11 +97,11 @@ class TaskRouter:
             task: The task.
             receiver: Name of the agent that has it.
             max_parts: With more parts the task stays whole.
-            spawned: The agents that the receiver has made at run time, and that are there.
+            added: The receiver's subordinates beside the declared ones.
             dismissed: Paths below the receiver that were dismissed, each with all below it.
         """
-        if spawned:
-            routers = self._with_spawned(receiver, spawned)
+        if added:
+            routers = self._extend(receiver, (*added,))
             return routers.route_task(task, receiver, max_parts=max_parts, dismissed=dismissed)
         router = self._get_router(*self._resolve_deriver())
         without = self._list_left_out(receiver, dismissed)
@@ -117,12 +116,12 @@ class TaskRouter:
         receiver: str,
         *,
         max_parts: int,
-        spawned: Sequence[AgentSpecification] = (),
+        added: Sequence[Agent] = (),
         dismissed: Collection[str] = (),
     ) -> tuple[RoutedTask, ...]:
         """Async version of `route_task`."""
-        if spawned:
-            routers = self._with_spawned(receiver, spawned)
+        if added:
+            routers = self._extend(receiver, (*added,))
             return await routers.aroute_task(
                 task, receiver, max_parts=max_parts, dismissed=dismissed
             )
@@ -152,17 +151,8 @@ class TaskRouter:
                     left.add(place.member.name)
         return left
 
-    def _with_spawned(self, receiver: str, spawned: Sequence[AgentSpecification]) -> TaskRouter:
-        """Return the router of a receiver's subtree, with the agents that it has made."""
-        profiles = get_spawnable(get_config())
-        return self._extend(receiver, tuple((spec, profiles.get(spec.profile)) for spec in spawned))
-
-    def _build_extended(
-        self,
-        receiver: str,
-        spawned: tuple[tuple[AgentSpecification, SpawnableAgent | None], ...],
-    ) -> TaskRouter:
-        made = [_build_routed_member(spec, profile) for spec, profile in spawned]
+    def _build_extended(self, receiver: str, added: tuple[Agent, ...]) -> TaskRouter:
+        """Return the router of a receiver's subtree, with the subordinates that were added."""
         [superior] = (
             place.member for place in walk_tree(self._root) if place.member.name == receiver
         )
@@ -170,7 +160,7 @@ class TaskRouter:
         extended = Agent(
             receiver,
             superior.description,
-            subordinates=[*superior.subordinates, *made],
+            subordinates=[*superior.subordinates, *added],
             capabilities=superior.capabilities,
         )
         return self.for_tree(extended)
@@ -191,15 +181,6 @@ class TaskRouter:
         # A router must not keep its saver alive: so not the deriver is kept, but its result.
         with self._lock:
             return self._routers.setdefault(self if saver is None else saver, _LazyRouter())
-
-
-def _build_routed_member(spec: AgentSpecification, profile: SpawnableAgent | None) -> Agent:
-    """Return what the router knows of a spawned agent: its role, and what its profile can do."""
-    if profile is None:
-        return Agent(spec.name, spec.role)
-    member = profile.member
-    about = f"{member.description.rstrip('.')}. {spec.role}" if member.description else spec.role
-    return Agent(spec.name, about, capabilities=collect_capabilities(member))
 
 
 class FittingSubordinate(NamedTuple):

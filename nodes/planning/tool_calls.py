@@ -32,8 +32,7 @@ from echelons.nodes.planning.core_tools import ReportArgs, settle_reports
 from echelons.nodes.planning.repeated_calls import CUT_OFF, REFUSED, mark_refused
 
 if TYPE_CHECKING:
-    from echelons.features.feature import BuiltIn
-    from echelons.nodes.planning.spawn_plan import SpawnPlan
+    from echelons.features.feature import AddedSubordinates, BuiltIn
 
 _SILENT_TOOLS = frozenset({"note_write", "note_read", "note_list"})
 """Tools of an agent's own whose results a report need not wait for."""
@@ -142,13 +141,16 @@ def assign_call_ids(message: AIMessage) -> AIMessage:
 
 
 def parse_calls(
-    message: AIMessage, tools: CallableTools, scope: ReplyScope | None = None
+    message: AIMessage,
+    tools: CallableTools,
+    scope: ReplyScope | None = None,
+    added: AddedSubordinates | None = None,
 ) -> ParsedReply:
     """Return the calls of a message, which all have unique ids, after they were read.
 
     Of a reply that was cut off, no call is accepted: any may have lost a part of its arguments.
     """
-    reply = ReplyCalls(message, tools, scope or ReplyScope())
+    reply = ReplyCalls(message, tools, scope or ReplyScope(), added)
     calls = (*message.tool_calls, *message.invalid_tool_calls)
     if calls and (end := read_reply_end(message)).kind in ("length", "filtered", "refused"):
         why = (
@@ -241,14 +243,11 @@ class ReplyScope:
         past: The segments before it.
         state: The state of its level.
         config: The config of the task.
-        spawns: The subordinates that were made at run time, with those that the reply makes;
-            `None` if the agent may make none.
     """
 
     past: Past = field(default_factory=Past)
     state: Mapping[str, Any] = field(default_factory=dict)
     config: RunnableConfig = field(default_factory=RunnableConfig)
-    spawns: SpawnPlan | None = None
 
 
 class ReplyCalls:
@@ -258,17 +257,24 @@ class ReplyCalls:
         message: The reply.
         tools: The tools that its agent may call.
         scope: The place of the reply.
+        added: The subordinates beside the declared ones; `None` if the agent can have none.
         accepted: The accepted calls of built-in tools.
         must_wait: Whether the reply has a call whose result must be read before a report.
         tool_calls: Names of the called tools for whose results a report waits.
         metadata: The entries that the reply keeps of its calls in its metadata.
     """
 
-    def __init__(self, message: AIMessage, tools: CallableTools, scope: ReplyScope) -> None:
+    def __init__(
+        self,
+        message: AIMessage,
+        tools: CallableTools,
+        scope: ReplyScope,
+        added: AddedSubordinates | None = None,
+    ) -> None:
         self.message = message
         self.tools = tools
         self.scope = scope
-        self.spawns = scope.spawns
+        self.added = added
         self.remaining_width = maxsize if tools.width is None else tools.width
         self.requests: list[SubordinateCall | FanOutCall] = []
         self.answers: list[ToolMessage] = []
@@ -296,8 +302,8 @@ class ReplyCalls:
 
     @property
     def callable_agents(self) -> tuple[Collection[str], Callable[[], Collection[str]]]:
-        """Names of the declared subordinates, and what returns those of the spawned ones."""
-        return self.tools.subordinates, lambda: self.spawns.living if self.spawns else ()
+        """Names of the declared subordinates, and what returns those of the added ones."""
+        return self.tools.subordinates, lambda: self.added.callable if self.added else ()
 
     def add_call(self, received: ToolCall) -> None:
         """Read a call."""
@@ -343,10 +349,10 @@ class ReplyCalls:
         choices = [*self.tools.subordinates]
         if name in choices:
             return ""
-        if self.spawns:
-            if name in self.spawns.known:
-                return self.spawns.find_fault(name)
-            choices += self.spawns.living
+        if self.added:
+            if (fault := self.added.find_fault(name)) is not None:
+                return fault
+            choices += self.added.callable
         return f"no subordinate is called {name!r}; name one of: {', '.join(choices) or 'none'}"
 
     def _mend(self, call: ToolCall) -> ToolCall:

@@ -29,7 +29,7 @@ class AliasGuard(StepGuard):
 
     def concerns(self, step: Step, config: Mapping[str, Any], claims: Sequence[Any]) -> bool:
         """Return whether a spawned agent begins."""
-        return step is Step.SUBORDINATE and get_context(config).is_spawned
+        return step is Step.SUBORDINATE and get_context(config).is_added
 
     def admit(
         self, open_: Transaction, step: Step, config: Mapping[str, Any], claims: Sequence[Any]

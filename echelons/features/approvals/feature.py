@@ -77,7 +77,7 @@ class RequestApprovals(AttemptHooks):
 
         It may also have been asked about before its rule was removed: its answer holds.
         """
-        name = _get_rule_name(order) if order.spawned else order.request.current
+        name = _get_rule_name(order) if order.added else order.request.current
         return name in self.rules or peek_first_answer(config) is not MISSING
 
     def plan(
@@ -97,7 +97,7 @@ class RequestApprovals(AttemptHooks):
             # The gate does not let it begin.
             return RequestVerdict()
         request, metadata = order.request, config["metadata"]
-        spec, spawned = order.spawned.get(request.current), dict[str, Any]()
+        spec, spawned = order.added.get(request.current), dict[str, Any]()
         if spec and order.is_new:
             shown = ("role", "kind", "profile", "tools", "contact_user", "keep")
             spawned = {"subordinate": request.current, **{key: spec.get(key) for key in shown}}

@@ -22,9 +22,9 @@ from echelons.checkpoints.thread_events import WriteLocation
 from echelons.delegation.calls import FanOutCall
 from echelons.delegation.spawned_agents import DISMISSED
 from echelons.features.feature import AgentHooks, BuiltIn, Feature, GateScope, Place, ToolScope
-from echelons.guards.dismissals import NO_DISMISSALS, Dismissal, Dismissals
+from echelons.guards.dismissals import NO_DISMISSALS, Dismissal, Dismissals, get_dismissals
 from echelons.guards.gate import Halt, Step, StepGuard, get_gate
-from echelons.identity.lineage import ROSTER_KEY
+from echelons.identity.lineage import ROSTER_KEY, require_identity
 from echelons.models.notices import mark_notice
 from echelons.nodes.planning.call_arguments import mend_name, validate_arguments
 from echelons.nodes.planning.repeated_calls import build_error_update
@@ -153,7 +153,9 @@ def _find_fault(name: str, reply: ReplyCalls) -> str:
     """Return why a subordinate cannot be dismissed; empty if it can."""
     if name == reply.tools.name:
         return "you cannot dismiss yourself; end your task with an answer instead"
-    if reply.spawns and name in reply.spawns.dismissed:
+    config = reply.scope.config
+    path = PATH_SEPARATOR.join(require_identity(config).path)
+    if name in get_dismissals(get_gate(config)).list_below(path):
         return f"{name!r} was dismissed already"
     return reply.find_unknown(name)
 

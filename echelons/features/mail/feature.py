@@ -20,7 +20,7 @@ from echelons.checkpoints.coordination.mailbox import (
     STEERED,
 )
 from echelons.delegation.mail import Mail, Mailboxes, SiblingRule, get_mailboxes, render_mail
-from echelons.delegation.spawned_agents import GIVEN
+from echelons.delegation.spawned_agents import GIVEN, build_given_agent
 from echelons.features.feature import (
     AgentHooks,
     AgentStep,
@@ -34,13 +34,12 @@ from echelons.features.feature import (
 from echelons.features.mail.guard import TreeMailboxes
 from echelons.features.mail.tools import SendMessage, build_answers, route_message
 from echelons.guards.gate import StepGuard, get_gate
-from echelons.identity.lineage import CUT_KEY, MAIL_KEY, SPAWNED_KEY, Identity, derive_message_id
+from echelons.identity.lineage import ADDED_KEY, CUT_KEY, MAIL_KEY, Identity, derive_message_id
 from echelons.models.door import note_cut
 from echelons.models.notices import clean_reply
 from echelons.nodes.model_call import ModelAnswer
 from echelons.nodes.planning.final_answer import WITHDRAWN_REPORT, is_paused
 from echelons.nodes.planning.reply_handler import adopt_reply
-from echelons.nodes.planning.spawn_plan import build_given_agent
 from echelons.nodes.planning.tool_calls import find_unanswered
 from echelons.plans import Plan, PlanStep
 from echelons.tree.names import ASK, ASK_SUPERIOR, PATH_SEPARATOR, REPORT, SEND_MESSAGE
@@ -173,7 +172,7 @@ def _build_mail_message(mail: Mail, identity: Identity) -> BaseMessage:
     to = mail.to
     if mail.kind == "spawn":
         spec = build_given_agent(mail.text, message_id, identity)
-        to, metadata[SPAWNED_KEY] = spec.name, {GIVEN: {spec.name: spec.stored()}}
+        to, metadata[ADDED_KEY] = spec.name, {GIVEN: {spec.name: spec.stored()}}
     text = render_mail(mail.sender, mail.text, mail.kind, to)
     return HumanMessage(text, id=message_id, response_metadata=metadata)
 

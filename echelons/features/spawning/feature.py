@@ -2,39 +2,70 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+import logging
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from langchain_core.messages import BaseMessage, ToolCall
 
-from echelons.delegation.spawned_agents import MAX_ROLE, build_entry, find_changes, read_roster
+from echelons.delegation.join import is_dismissed
+from echelons.delegation.request import DelegationResponse
+from echelons.delegation.spawned_agents import (
+    MAX_ROLE,
+    NEVER_BEGUN,
+    AgentSpecification,
+    SpawnableAgent,
+    build_entry,
+    count_levels,
+    find_changes,
+    get_spawnable,
+    read_roster,
+)
 from echelons.features.feature import (
+    AddedAgent,
     AgentHooks,
     AgentStep,
     BuiltIn,
     Feature,
     Outcome,
     Place,
+    SubordinateSource,
 )
+from echelons.features.spawning.agents import build_spawned_agent
+from echelons.features.spawning.plan import SpawnPlan, SpawnRules, SpawnSubordinateArgs
 from echelons.guards.dismissals import get_dismissals
-from echelons.guards.permissions import Spawn
-from echelons.identity.lineage import derive_message_id
+from echelons.guards.permissions import ALL_GRANTED, Grant, Spawn
+from echelons.identity.lineage import (
+    ROSTER_KEY,
+    WARNING_KEY,
+    derive_message_id,
+    get_level,
+    require_identity,
+)
+from echelons.identity.thread_history import Head
 from echelons.models.fitting import build_roster_notice
 from echelons.models.hidden_messages import leave_out_hidden
 from echelons.models.summaries import find_summaries, find_window
-from echelons.nodes.planning.call_arguments import DelegatingTool
-from echelons.nodes.planning.final_answer import is_paused
-from echelons.nodes.planning.spawn_plan import (
-    SpawnPlan,
-    SpawnRules,
-    SpawnSubordinateArgs,
-    accept_spawn,
+from echelons.nodes.planning.call_arguments import (
+    DelegatingTool,
+    store_fields,
+    validate_arguments,
 )
+from echelons.nodes.planning.final_answer import is_paused
 from echelons.plans import Plan
+from echelons.run_context import get_context
 from echelons.tree.names import PATH_SEPARATOR, SPAWN_SUBORDINATE
 
 if TYPE_CHECKING:
-    from echelons.nodes.planning.tool_calls import ReplyCalls
+    from echelons.nodes.planning.tool_calls import CallableTools, ReplyCalls, ReplyScope
+    from echelons.nodes.request_queue import QueuedRequest
+
+LOG = logging.getLogger(__name__)
+
+MAX_KEPT = 256
+"""Number of spawned agents of one superior that are kept; the others are made again."""
 
 
 class SpawnSubordinate(DelegatingTool):
@@ -72,7 +103,115 @@ class SpawnSubordinate(DelegatingTool):
 
     def accept(self, call: ToolCall, reply: ReplyCalls) -> str:
         """Add the request with which the new subordinate begins."""
-        return accept_spawn(call, call["args"], reply, self.fields)
+        wanted = validate_arguments(self.arguments, call["args"])
+        if isinstance(wanted, str):
+            return wanted
+        assert isinstance(reply.added, SpawnPlan)  # noqa: S101  an agent with the tool has the source
+        fields = store_fields(wanted, self.fields)
+        return reply.added.begin(call, wanted, fields, reply)
+
+
+class SpawnSource(SubordinateSource):
+    """The agents that one makes at run time."""
+
+    def __init__(self, place: Place, allowed: Spawn) -> None:
+        agent = place.agent
+        self.profiles = allowed.profiles
+        self.rules = SpawnRules(
+            allowed,
+            declared=tuple(member.name for member in agent.subordinates),
+            model=type(place.model).__name__,
+            contact_user=agent.permissions.contact_user,
+        )
+        self._superior = agent
+        self._build = lru_cache(MAX_KEPT)(self._build_new)
+
+    def read(self, scope: ReplyScope, tools: CallableTools) -> SpawnPlan:
+        """Return the agents that a reply sees."""
+        return SpawnPlan.build(self.rules, scope.past, scope.state, scope.config, tools.tools)
+
+    def build(self, facts: Any, config: Mapping[str, Any]) -> AddedAgent:
+        """Return an agent made of its specification and what this process declares."""
+        spec = AgentSpecification.load(facts)
+        grant = get_context(config).grant or ALL_GRANTED
+        return self._build(spec, get_spawnable(config).get(spec.profile), grant)
+
+    def _build_new(
+        self, spec: AgentSpecification, profile: SpawnableAgent | None, grant: Grant
+    ) -> AddedAgent:
+        agent = build_spawned_agent(spec, self._superior, profile, grant)
+        # An agent that the user has given has no digest.
+        if profile and spec.profile_hash not in ("", profile.digest):
+            LOG.warning(
+                "%s goes on with the profile %r as it is now, which has changed since",
+                spec.name,
+                spec.profile,
+            )
+        return AddedAgent(agent, spec.profile)
+
+    def find_model(self, facts: Any, config: Mapping[str, Any]) -> Any:
+        """Return the model of an agent's profile; `None` for that of its superior."""
+        known = get_spawnable(config)
+        profile = known.get(str(facts.get("profile"))) if isinstance(facts, Mapping) else None
+        return getattr(profile.member, "model", None) if profile else None
+
+    def count_levels(self, facts: Any, config: Mapping[str, Any]) -> int:
+        """Return the number of levels from an agent down."""
+        return count_levels(facts, get_spawnable(config))
+
+    def keep(
+        self, order: QueuedRequest, head: Head, answer: DelegationResponse | None, *, began: bool
+    ) -> tuple[QueuedRequest, Head]:
+        """Keep the specification and the status of an agent in the head of its thread."""
+        kept = Head(**head)
+        kept["spawned"] = order.added[order.request.current]
+        if answer and began:
+            kept["status"] = str(answer.status)
+        elif answer:
+            # What was never allowed to begin is not there: it would be called unasked.
+            kept.setdefault("status", NEVER_BEGUN)
+            order = replace(order, added={})
+        return order, kept
+
+    def describe(
+        self, order: QueuedRequest, answer: DelegationResponse, config: Mapping[str, Any]
+    ) -> tuple[Sequence[str], Mapping[str, Any]]:
+        """Return how an agent has ended with its answer, or until when it is there."""
+        notices, metadata, identity = list[str](), dict[str, Any](), require_identity(config)
+        if spec := order.added.get(answer.agent):
+            end = _find_end(spec, answer, identity.request_id or identity.turn)
+            stays = "" if spec.get("keep") else " until your present task has ended"
+            there = f"{answer.agent} is there{stays}; call_subordinate reaches it by this name"
+            notices.append(end or there)
+            entry = None if end else build_entry(spec, stays=answer.awaits_answer).stored()
+            metadata[ROSTER_KEY] = {answer.agent: entry}
+        if order.is_new and (warning := _find_warning(config)):
+            notices.append(f"Warning about {answer.agent}: {warning}")
+            metadata[WARNING_KEY] = warning
+        return notices, metadata
+
+
+def _find_warning(config: Mapping[str, Any]) -> str:
+    """Return the warning about a new agent near the tree's last level; empty for any other."""
+    level, deepest = get_level(config) + 1, get_context(config).max_depth
+    if level < deepest - 1:
+        return ""
+    left = "it can make none" if level == deepest else "what it makes can make none"
+    return f"it is at level {level} of {deepest}: {left}"
+
+
+def _find_end(spec: Mapping[str, Any], answer: DelegationResponse, segment: str) -> str:
+    """Return how a spawned agent has ended with its answer; empty if it is there."""
+    if answer.awaits_answer:
+        return ""
+    if is_dismissed(answer):
+        return f"{answer.agent} is gone: it was dismissed"
+    if spec.get("kind") == "drone":
+        return f"{answer.agent}, a drone, has ended with this answer"
+    is_over = segment and spec.get("segment") != segment
+    if is_over and not spec.get("keep"):
+        return f"{answer.agent} has ended with this answer: so has the task it was made for"
+    return ""
 
 
 def list_roster_notices(
@@ -115,7 +254,8 @@ class SpawningHooks(AgentHooks):
         self._declared = tuple(member.name for member in place.agent.subordinates)
         self._rules: SpawnRules | None = None
         if permissions.spawn and place.can_call:
-            self._rules = SpawnRules(permissions.spawn)
+            self.source = SpawnSource(place, permissions.spawn)
+            self._rules = self.source.rules
             tools.append(SpawnSubordinate(permissions.spawn, permissions.contact_user))
         self.tools: Sequence[BuiltIn] = tools
 

@@ -47,14 +47,14 @@ def test_tree_within_an_agents_work_keeps_its_grant_and_deadline_but_not_its_req
         request=request,
         grant=Grant(tools=("look",)),
         deadline=5.0,
-        is_spawned=True,
+        is_added=True,
         first_place=2,
     )
     own = of({"configurable": {"thread_id": "t", CONTEXT_KEY: outer}}).config
     inner = get_context(own)
 
     assert (inner.grant, inner.deadline) == (outer.grant, outer.deadline)
-    assert (inner.request, inner.is_spawned, inner.first_place) == (None, False, 0)
+    assert (inner.request, inner.is_added, inner.first_place) == (None, False, 0)
     assert get_context({"configurable": {CONTEXT_KEY: outer}}).request is request
 
 

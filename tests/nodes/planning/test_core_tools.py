@@ -10,8 +10,11 @@ import pytest
 from pydantic import ValidationError
 
 from echelons import Agent, Spawn, Status
+from echelons.delegation.policy import DEFAULT_POLICY
 from echelons.features.budget.feature import BudgetHooks
-from echelons.features.spawning.feature import SpawnSubordinate
+from echelons.features.feature import Place
+from echelons.features.spawning.feature import SpawnSource, SpawnSubordinate
+from echelons.features.spawning.plan import SpawnSubordinateArgs
 from echelons.guards.budget import UNITS
 from echelons.nodes.planning.call_arguments import DelegatingTool
 from echelons.nodes.planning.core_tools import (
@@ -21,7 +24,6 @@ from echelons.nodes.planning.core_tools import (
     Report,
     ReportArgs,
 )
-from echelons.nodes.planning.spawn_plan import SpawnSubordinateArgs
 from echelons.tree.members import parse_roster
 
 
@@ -137,16 +139,23 @@ def test_only_agent_with_budget_reads_that_it_may_grant_a_part() -> None:
         assert shown["budget"]["description"]
 
 
+def source(*profiles: str) -> SpawnSource:
+    place = Place(
+        agent=Agent("head"), model=None, can_call=True, reports=False, policy=DEFAULT_POLICY
+    )
+    return SpawnSource(place, Spawn(profiles=profiles))
+
+
 def test_spawning_agent_lists_its_spawned_agents() -> None:
     plain = function(CallSubordinate(team()).build_schema())["parameters"]["properties"]
-    schema = CallSubordinate(team(), Spawn(profiles=("clerk",))).build_schema()
+    schema = CallSubordinate(team(), source("clerk")).build_schema()
     properties = function(schema)["parameters"]["properties"]
 
     assert "profile" not in plain
     assert "enum" not in properties["subordinate"]
     assert properties["profile"]["enum"] == ["clerk"]
     assert [each.name for each in parse_roster(schema.roster)] == ["flights", "days"]
-    assert CallSubordinate([], Spawn()).build_schema().roster == ""
+    assert CallSubordinate([], source()).build_schema().roster == ""
 
 
 @pytest.mark.parametrize(

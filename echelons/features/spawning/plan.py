@@ -6,17 +6,20 @@ nothing else has to be stored.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from itertools import chain
 from typing import TYPE_CHECKING, Annotated, Any
 
 from langchain_core.messages import ToolCall
 from pydantic import AfterValidator, BaseModel, Field, StrictBool
 
+from echelons.agent import Agent
 from echelons.delegation.calls import Candidates, SubordinateCall
 from echelons.delegation.spawned_agents import (
     GIVEN,
+    MAX_LISTED,
     MAX_ROLE,
     NEVER_BEGUN,
     AgentSpecification,
@@ -29,26 +32,24 @@ from echelons.delegation.spawned_agents import (
     get_spawnable,
 )
 from echelons.errors import SpawnRefused
+from echelons.features.feature import AddedSubordinates
 from echelons.guards.dismissals import get_dismissals
 from echelons.guards.gate import get_gate
 from echelons.guards.limits import MAX_DEPTH
 from echelons.guards.permissions import Spawn, SpawnedKind
 from echelons.identity.lineage import Identity, require_identity
 from echelons.identity.thread_history import Head, Past
-from echelons.nodes.planning.call_arguments import (
-    extend_arguments,
-    store_fields,
-    validate_arguments,
-)
+from echelons.nodes.planning.call_arguments import validate_arguments
 from echelons.run_context import get_context
 from echelons.text.error_lines import join_printable
+from echelons.tree.members import collect_capabilities
 from echelons.tree.names import PATH_SEPARATOR
 
 if TYPE_CHECKING:
-    from echelons.features.feature import RequestField
     from echelons.nodes.planning.tool_calls import ReplyCalls
 
-
+MAX_ROUTED = 1024
+"""Number of spawned agents that the router knows at once; the others are read again."""
 MAX_SPAWN_MESSAGE = 64 * 1024
 """Most bytes of the first task of a spawned agent."""
 
@@ -84,21 +85,23 @@ class SpawnRules:
 
     Attributes:
         allowed: The agent's rules.
-        tools: Names of its own tools.
         declared: Names of its declared subordinates.
         model: Name of its model's class.
         contact_user: Whether it may ask the user past its superior.
+        build_routed: Returns what the router knows of one, the same for the same specification.
     """
 
     allowed: Spawn
-    tools: Collection[str] = ()
     declared: Collection[str] = ()
     model: str = ""
     contact_user: bool = False
+    build_routed: Callable[[AgentSpecification, SpawnableAgent | None], Agent] = field(
+        default_factory=lambda: lru_cache(MAX_ROUTED)(_build_routed_agent), compare=False
+    )
 
 
 @dataclass(slots=True)
-class SpawnPlan:
+class SpawnPlan(AddedSubordinates):
     """The spawned agents of one conversation.
 
     Attributes:
@@ -109,6 +112,7 @@ class SpawnPlan:
         dismissed: Names of those of its subordinates that were dismissed.
         levels_around: The levels of trees around that the path of the agent does not name.
         max_depth: Most levels of the tree, with those around it.
+        tools: Names of its own tools.
         new: The specifications of those that the reply makes, by call id.
     """
 
@@ -119,6 +123,7 @@ class SpawnPlan:
     dismissed: Collection[str] = ()
     levels_around: int = 0
     max_depth: int = MAX_DEPTH
+    tools: Collection[str] = ()
     new: dict[str, AgentSpecification] = field(default_factory=dict)
     known: dict[str, SpawnedAgent] = field(init=False)
     living: dict[str, AgentSpecification] = field(init=False)
@@ -135,7 +140,12 @@ class SpawnPlan:
 
     @classmethod
     def build(
-        cls, rules: SpawnRules, past: Past, state: Mapping[str, Any], config: Mapping[str, Any]
+        cls,
+        rules: SpawnRules,
+        past: Past,
+        state: Mapping[str, Any],
+        config: Mapping[str, Any],
+        tools: Collection[str] = (),
     ) -> SpawnPlan:
         """Return the plan of the agent of a node's config."""
         heads: dict[str, Head] = {**past.heads, **(state.get("heads") or {})}
@@ -152,16 +162,29 @@ class SpawnPlan:
             dismissed,
             context.levels_around,
             context.max_depth,
+            tools,
         )
+
+    @property
+    def callable(self) -> Collection[str]:
+        """Names of those that are there."""
+        return self.living
 
     @property
     def _segment(self) -> str:
         return self.identity.request_id or self.identity.turn
 
-    @property
-    def names(self) -> list[str]:
-        """The names of the agents that are there, those that the reply makes included."""
-        return [*self.living, *(spec.name for spec in self.new.values())]
+    def list_agents(self) -> tuple[Agent, ...]:
+        """Return what tasks are routed by: roles, and what profiles can do."""
+        return tuple(
+            self.rules.build_routed(spec, self.profiles.get(spec.profile))
+            for spec in self.living.values()
+        )
+
+    def list_beside(self, name: str) -> list[str]:
+        """Return the names of the latest others, those that the reply makes included."""
+        names = [*self.living, *(spec.name for spec in self.new.values())]
+        return [other for other in names if other != name][-MAX_LISTED:]
 
     def spawn(
         self, call_id: str, message_id: str, wanted: SpawnSubordinateArgs
@@ -212,15 +235,48 @@ class SpawnPlan:
         self.new[call_id] = spec
         return spec
 
+    def add(
+        self, call: ToolCall, task: str, profile: str, fields: Mapping[str, Any], reply: ReplyCalls
+    ) -> str:
+        """Add an agent after a profile, with the request with which it begins."""
+        arguments = {"role": profile, "message": task, "profile": profile, "kind": "mortal"}
+        wanted = validate_arguments(SpawnSubordinateArgs, arguments)
+        return wanted if isinstance(wanted, str) else self.begin(call, wanted, fields, reply)
+
+    def begin(
+        self,
+        call: ToolCall,
+        wanted: SpawnSubordinateArgs,
+        fields: Mapping[str, Any],
+        reply: ReplyCalls,
+    ) -> str:
+        """Add the request with which a new agent begins; return why it is refused, if it is."""
+        call_id = call["id"] or ""
+        request = SubordinateCall(
+            call_id, "", wanted.message, reset=True, tool=call["name"], is_new=True
+        )
+        if refusal := reply.take_width(1):
+            reply.refused.append((request, refusal))
+            return ""
+        try:
+            spec = self.spawn(call_id, reply.message.id or "", wanted)
+        except SpawnRefused as error:
+            reply.remaining_width += 1
+            return str(error)
+        reply.requests.append(replace(request, subordinate=spec.name, fields=fields))
+        return ""
+
     def count_levels(self, name: str) -> int:
         """Return the number of levels from a spawned agent down; 0 for one that is none."""
         made = next((new for new in self.new.values() if new.name == name), None)
         spec = self.known[name].spec if name in self.known else made
         return count_levels(spec.stored(), self.profiles) if spec else 0
 
-    def find_fault(self, name: str) -> str:
-        """Return why a spawned agent cannot be called; empty if it can, or is none."""
-        if name in self.living or name not in self.known:
+    def find_fault(self, name: str) -> str | None:
+        """Return why a spawned agent cannot be called; empty if it can, `None` if it is none."""
+        if name not in self.known:
+            return None
+        if name in self.living:
             return ""
         if name in self.dismissed:
             return f"{name!r} was dismissed, for good; spawn another"
@@ -232,8 +288,8 @@ class SpawnPlan:
             why = "its first task was not begun, or was given up"
         return f"{name!r} is dismissed: {why}; spawn another, and keep=true where it must stay"
 
-    def list_specifications(
-        self, requests: Iterable[SubordinateCall], candidates: Mapping[str, Candidates]
+    def list_facts(
+        self, requests: Sequence[SubordinateCall], candidates: Mapping[str, Candidates]
     ) -> dict[str, dict[str, Any]]:
         """Return the specifications of the agents that requests may go to, by call id and name."""
         specs = {name: agent.spec for name, agent in self.known.items()}
@@ -287,7 +343,7 @@ class SpawnPlan:
             if wanted.tools is not None:
                 raise SpawnRefused("tools: a profile has its own; leave them out, or the profile")
             return ()
-        granted = tuple(name for name in self.rules.allowed.tools if name in self.rules.tools)
+        granted = tuple(name for name in self.rules.allowed.tools if name in self.tools)
         if wanted.tools is None:
             return granted
         for name in wanted.tools:
@@ -298,42 +354,13 @@ class SpawnPlan:
         return tuple(dict.fromkeys(wanted.tools))
 
 
-def accept_spawn(
-    call: ToolCall,
-    arguments: Mapping[str, Any],
-    reply: ReplyCalls,
-    fields: tuple[RequestField, ...] = (),
-) -> str:
-    """Add the request with which a new subordinate begins; return why it is refused, if it is."""
-    wanted = validate_arguments(extend_arguments(SpawnSubordinateArgs, fields), arguments)
-    call_id = call["id"] or ""
-    if isinstance(wanted, str):
-        return wanted
-    if reply.spawns is None:
-        return "profile: you may spawn no subordinates; leave it out"
-    request = SubordinateCall(
-        call_id, "", wanted.message, reset=True, tool=call["name"], is_new=True
-    )
-    if refusal := reply.take_width(1):
-        reply.refused.append((request, refusal))
-        return ""
-    try:
-        spec = reply.spawns.spawn(call_id, reply.message.id or "", wanted)
-    except SpawnRefused as error:
-        reply.remaining_width += 1
-        return str(error)
-    reply.requests.append(
-        replace(request, subordinate=spec.name, fields=store_fields(wanted, fields))
-    )
-    return ""
-
-
-def build_given_agent(profile: str, message_id: str, identity: Identity) -> AgentSpecification:
-    """Return the specification of an agent that the user gives another, which then keeps it."""
-    role = join_printable(profile)[:MAX_ROLE]
-    agent_id, name = derive_spawned_agent(identity.thread_id, message_id, GIVEN, role)
-    segment = identity.request_id or identity.turn
-    return AgentSpecification(agent_id, name, role, "mortal", segment, profile, keep=True)
+def _build_routed_agent(spec: AgentSpecification, profile: SpawnableAgent | None) -> Agent:
+    """Return what the router knows of a spawned agent: its role, and what its profile can do."""
+    if profile is None:
+        return Agent(spec.name, spec.role)
+    member = profile.member
+    about = f"{member.description.rstrip('.')}. {spec.role}" if member.description else spec.role
+    return Agent(spec.name, about, capabilities=collect_capabilities(member))
 
 
 def _list(names: Sequence[str]) -> str:

@@ -17,10 +17,10 @@ from echelons.delegation.spawned_agents import (
     check_spawnable,
 )
 from echelons.errors import SpawnRefused
+from echelons.features.spawning.plan import SpawnPlan, SpawnRules, SpawnSubordinateArgs
 from echelons.guards.limits import MAX_DEPTH
 from echelons.identity.lineage import Identity
 from echelons.identity.thread_history import Head
-from echelons.nodes.planning.spawn_plan import SpawnPlan, SpawnRules, SpawnSubordinateArgs
 
 PROFILES = check_spawnable(
     {"clerk": Agent("clerk"), "team": Agent("team", subordinates=[Agent("aide")])}
@@ -34,8 +34,9 @@ def plan(
     """Return the plan of a head that works on a request."""
     path, depth = rules.pop("path", ("head",)), rules.pop("max_depth", MAX_DEPTH)
     identity = Identity("head", path, "thread", "tree", request_id="now", turn="turn")
+    tools = rules.pop("tools", ())
     made = SpawnRules(allowed or Spawn(), **rules)
-    return SpawnPlan(made, heads or {}, identity, PROFILES, max_depth=depth)
+    return SpawnPlan(made, heads or {}, identity, PROFILES, max_depth=depth, tools=tools)
 
 
 def spawn(given: SpawnPlan, call: str = "call", **arguments: Any) -> AgentSpecification:
@@ -170,7 +171,7 @@ def test_present_and_dismissed_agents(
 
     [name] = given.known
     assert (name not in given.living) == dismissed
-    assert ("is dismissed: " in given.find_fault(name)) == dismissed
+    assert ("is dismissed: " in (given.find_fault(name) or "")) == dismissed
 
 
 @given(
