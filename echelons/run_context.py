@@ -87,13 +87,10 @@ class RunContext:
     levels_around: int = 0
     max_depth: int = 32
 
-    def _replace(self, **changes: Any) -> RunContext:
-        """Return the context with other settings."""
-        return replace(self, **changes)
-
     def enter_tree(self, outer: RunContext, grant: Grant | None) -> RunContext:
         """Return the context of the root of a tree that is run with this one, within `outer`."""
-        return self._replace(
+        return replace(
+            self,
             # A root's request is its task, which is read from its state.
             request=None,
             read_request=None,
@@ -109,7 +106,7 @@ class RunContext:
         self, request: DelegationRequest, grant: Grant | None, *, is_added: bool
     ) -> RunContext:
         """Return the context of a subordinate that is sent a request."""
-        return self._replace(request=request, grant=self._narrow(grant), is_added=is_added)
+        return replace(self, request=request, grant=self._narrow(grant), is_added=is_added)
 
     def _narrow(self, grant: Grant | None) -> Grant | None:
         """Return what is left of a grant within that of the context; `None` for all."""

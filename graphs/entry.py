@@ -76,7 +76,8 @@ def enter_tree(
     """Return a run of a tree; `around` is the config, merged with the one around the call."""
     agent, configurable = graph.agent, around["configurable"]
     levels_above = check_depth(agent, around)
-    inherited, turn = _find_inherited(around), get_context(around).turn
+    inherited, context_around = _find_inherited(around), get_context(around)
+    turn = context_around.turn
     saver = get_saver(configurable) or graph.checkpointer
     ledger = get_ledger(saver) if isinstance(saver, BaseCheckpointSaver) else MemoryLedger()
     thread_id = str(configurable.get("thread_id") or identity.thread_id)
@@ -104,7 +105,7 @@ def enter_tree(
         saver if isinstance(saver, BaseCheckpointSaver) else None,
         turn,
         inherited,
-        get_context(around).allowance,
+        context_around.allowance,
         configurable,
         monotonic,
     )
@@ -112,7 +113,9 @@ def enter_tree(
     rules = agent.delegation or DEFAULT_POLICY
     races = TreeRaces(ledger, thread_id, identity.turn, fence)
     grant = agent.permissions.grant
-    context = inherited.enter_tree(outer, grant if grant != ALL_GRANTED else None)._replace(
+    inner = inherited.enter_tree(outer, grant if grant != ALL_GRANTED else None)
+    context = replace(
+        inner,
         gate=gate,
         circuits=TreeBreakers(ledger, rules.breaker_scope, rules.breaker),
         races=races,
@@ -122,7 +125,7 @@ def enter_tree(
         max_depth=min(levels_above + agent.limits.depth, outer.max_depth),
     )
     if inherited.allowance:
-        context = context._replace(allowance=get_allowance({}, gate))
+        context = replace(context, allowance=get_allowance({}, gate))
     config_within = _build_config(config or {}, around, identity, context)
     return TreeEntry(config_within, gate, races, graph.failures, saver)
 

@@ -451,7 +451,9 @@ class TreeGate:
 
     def _find_order(self, path: str, step: Step | None = None) -> Halt | Pause | None:
         """Return the order for an agent: one that ends it at once first, a pause last."""
-        order = self._orders.find_order(path)
+        orders = self._orders
+        # Asked at each token: most turns have no orders.
+        order = orders.find_order(path) if orders.stopped or orders.paused else None
         for guard in self._overriding["find_order"]:
             halt = guard.find_order(path, step)
             if halt and not (halt.finishes and isinstance(order, Halt)):

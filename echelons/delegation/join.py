@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 from echelons.delegation.questions import AgentQuestion, UserAnswer
@@ -527,4 +527,4 @@ def with_race_gate(config: RunnableConfig, entrant: RaceEntry | None) -> Runnabl
     if entrant is None or not entrant.enough:
         return config
     gate = RaceGate(get_gate(config), get_races(config), entrant)
-    return with_context(config, get_context(config)._replace(gate=gate))
+    return with_context(config, replace(get_context(config), gate=gate))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from time import monotonic, time
 from typing import TYPE_CHECKING, Any
 
@@ -183,4 +184,4 @@ def with_deadline(
         # Its deadline is the later one, so it would never be the first to halt.
         outer = outer.gate
     gate = DeadlineGate(outer, agent, deadline, seconds, clock)
-    return with_context(config, context._replace(gate=gate, deadline=deadline))
+    return with_context(config, replace(context, gate=gate, deadline=deadline))

@@ -176,18 +176,18 @@ class CallRefused(BaseException):
         return f"{self.halt.path} is paused"
 
 
-_CALLER: ContextVar[Mapping[str, Any] | None] = ContextVar("_CALLER", default=None)
-"""The config of the agent whose model replies in this thread."""
+_FIND_HALT: ContextVar[Callable[[], Halt | None] | None] = ContextVar("_FIND_HALT", default=None)
+"""Returns the halt of the agent whose model replies in this thread: it is asked at each token."""
 
 
 @contextmanager
 def end_on_halt(config: Mapping[str, Any]) -> Iterator[None]:
     """Let `check_halt` end a synchronous model call inside, as a thread cannot be cancelled."""
-    before = _CALLER.set(config)
+    before = _FIND_HALT.set(partial(get_gate(config).find_halt, config))
     try:
         yield
     finally:
-        _CALLER.reset(before)
+        _FIND_HALT.reset(before)
 
 
 def check_halt() -> None:
@@ -196,7 +196,7 @@ def check_halt() -> None:
     Raises:
         CallRefused: It must: it was stopped or dismissed, is late, or has lost a race.
     """
-    if (config := _CALLER.get()) and (halt := get_gate(config).find_halt(config)):
+    if (find_halt := _FIND_HALT.get()) and (halt := find_halt()):
         raise CallRefused(halt)
 
 

@@ -8,6 +8,7 @@ state and the head of the thread.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple, TypeAlias
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
@@ -92,7 +93,7 @@ class View(NamedTuple):
 
 def with_view(config: RunnableConfig, view: View) -> RunnableConfig:
     """Return the config of the model calls of a thread."""
-    return with_context(config, get_context(config)._replace(view=view))
+    return with_context(config, replace(get_context(config), view=view))
 
 
 def get_view(config: Mapping[str, Any]) -> View | None:

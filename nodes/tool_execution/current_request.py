@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -110,7 +111,7 @@ def _find_task(messages: Sequence[BaseMessage]) -> BaseMessage:
 def with_root_request(config: RunnableConfig) -> RunnableConfig:
     """Return the config of a root's tool call, from which `get_request` finds the root's task."""
     read = partial(_read_root_request, config)
-    return with_context(config, get_context(config)._replace(read_request=read))
+    return with_context(config, replace(get_context(config), read_request=read))
 
 
 def _read_root_request(config: RunnableConfig) -> DelegationRequest:

@@ -216,7 +216,7 @@ class JournaledCall:
             detached = DetachedCall(
                 lambda late: on_late_result(self._convert_late_result(late, config))
             )
-            inner = with_context(config, get_context(config)._replace(detached_call=detached))
+            inner = with_context(config, replace(get_context(config), detached_call=detached))
         try:
             work = partial(self.tools.ainvoke, self._input, inner, **self.kwargs)
             done = await _await_tool(work)

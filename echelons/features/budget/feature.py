@@ -180,7 +180,7 @@ class RequestGrants(NamedTuple):
 
     def with_allowance(self, config: RunnableConfig) -> RunnableConfig:
         """Return the config of the agent with what it may spend."""
-        return with_context(config, get_context(config)._replace(allowance=self.allowance))
+        return with_context(config, replace(get_context(config), allowance=self.allowance))
 
     def list_ended(self, has_next: bool) -> list[str]:
         """Return the ids of the grants that end with the attempt.

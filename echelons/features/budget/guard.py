@@ -130,7 +130,7 @@ class TreeBudgets(StepGuard):
 
         A call of a model is checked when it is reserved.
         """
-        allowance = self._find_allowance(config)
+        allowance = get_context(config).allowance or self.allowance
         if allowance is None:
             return False
         if not self._is_timed and "seconds" in allowance.grants:
@@ -147,9 +147,6 @@ class TreeBudgets(StepGuard):
             )
         )
 
-    def _find_allowance(self, config: Mapping[str, Any]) -> Allowance | None:
-        return get_context(config).allowance or self.allowance
-
     def admit(
         self,
         open_: Transaction,
@@ -158,7 +155,7 @@ class TreeBudgets(StepGuard):
         claims: Sequence[GrantRequest],
     ) -> Halt | None:
         """Return why an agent must not call a tool, or a request cannot have its grants."""
-        allowance = self._find_allowance(config)
+        allowance = get_context(config).allowance or self.allowance
         try:
             if step is Step.TOOL and allowance:
                 grants = self._grants.load_all(
@@ -195,7 +192,7 @@ class TreeBudgets(StepGuard):
         self, call: NotedCall, config: Mapping[str, Any], *, limits_tokens: bool
     ) -> tuple[NotedCall, Callable[[Transaction], None] | None]:
         """Return a call without an estimate that nothing counts, and what records it."""
-        allowance = self._find_allowance(config)
+        allowance = get_context(config).allowance or self.allowance
         if not (limits_tokens or allowance):
             call = call._replace(estimated_tokens=0)
         if call.has_record or (call.has_failed and allowance is None):
@@ -242,7 +239,7 @@ class TreeBudgets(StepGuard):
         self, call: NotedCall, config: Mapping[str, Any]
     ) -> Callable[[Transaction], None]:
         """Return what records a call that was not reserved, and charges the agent's grants."""
-        allowance, used = self._find_allowance(config), call.used
+        allowance, used = get_context(config).allowance or self.allowance, call.used
         grants = allowance.grants if allowance else {}
         stem = self._build_charge_stem("noted", config)
         usage: Mapping[str, Any] = used.usage or {}

@@ -298,7 +298,7 @@ class CallEntry:
         """Return the config of the task in which its answers begin at their first place."""
         configurable, context = self.config["configurable"], get_context(self.config)
         pad = replace(configurable[SCRATCHPAD_KEY], interrupt_counter=self.places)
-        context = context._replace(first_place=self.places.first)
+        context = replace(context, first_place=self.places.first)
         changed = {**configurable, SCRATCHPAD_KEY: pad, CONTEXT_KEY: context}
         return {**self.config, "configurable": changed}
 
