@@ -26,6 +26,7 @@ from echelons.background_loop import get_background_loop
 from echelons.capabilities import Deriver, ModelDeriver, derive_from_names
 from echelons.checkpoints.checkpointer import SqliteCheckpointer
 from echelons.checkpoints.coordination.capability_cache import CapabilityCache
+from echelons.checkpoints.coordination.decisions import LedgerDecisions
 from echelons.checkpoints.coordination.journal import LedgerFailures, LedgerJournal
 from echelons.checkpoints.coordination.turns import get_turn
 from echelons.checkpoints.ledger import get_ledger
@@ -42,7 +43,6 @@ from echelons.errors import (
     invalid_field,
     invalid_option,
 )
-from echelons.features.approvals.records import LedgerDecisions
 from echelons.features.feature import Place, Reach
 from echelons.features.registry import Made, bind_features, compile_features
 from echelons.graphs.entry import (

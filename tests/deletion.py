@@ -51,7 +51,6 @@ PUBLIC: Final = {
 
 # Why a feature cannot be removed: what still imports it.
 CORE: Final = {
-    "approvals": "`CompiledTree` keeps its decisions",
     "workspace": "`Session` and the team server open it; notes share its tools",
     "middleware": "the level graph is built from its nodes and wraps",
 }

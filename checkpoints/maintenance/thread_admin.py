@@ -14,6 +14,7 @@ from echelons.checkpoints.clock import Clock
 from echelons.checkpoints.coordination.agent_aliases import ALIAS_NAME, ALIAS_POOL
 from echelons.checkpoints.coordination.candidates import CIRCUIT, INTENSITY, RACE
 from echelons.checkpoints.coordination.capability_cache import DERIVED
+from echelons.checkpoints.coordination.decisions import STANDING
 from echelons.checkpoints.coordination.gate import METER
 from echelons.checkpoints.coordination.journal import EFFECT, FAILURE, FAILURE_COUNT
 from echelons.checkpoints.coordination.orders import ORDERS
@@ -40,7 +41,7 @@ from echelons.errors import ThreadError, invalid_strategy
 from echelons.features.registry import list_features
 
 _CORE_KINDS: Final[tuple[Records[Any], ...]] = (
-    *(TURN, ORDERS, METER, EFFECT, FAILURE, FAILURE_COUNT, RACE, ANSWER, OPEN_EPOCH),
+    *(TURN, ORDERS, METER, EFFECT, FAILURE, FAILURE_COUNT, RACE, ANSWER, OPEN_EPOCH, STANDING),
     REPAIR,
 )
 SHARED_KINDS: Final[dict[str, RecordKind[Any]]] = {

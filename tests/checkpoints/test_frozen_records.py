@@ -14,6 +14,7 @@ from langchain_core.messages import AIMessage
 from echelons import Limits, SqliteCheckpointer
 from echelons.checkpoints.coordination.agent_aliases import assign_alias
 from echelons.checkpoints.coordination.candidates import TreeBreakers, TreeRaces
+from echelons.checkpoints.coordination.decisions import LedgerDecisions
 from echelons.checkpoints.coordination.dismissal_ledger import commit_dismissal
 from echelons.checkpoints.coordination.gate import Meter
 from echelons.checkpoints.coordination.grants import grant_turn
@@ -32,7 +33,6 @@ from echelons.checkpoints.queries import run_plan
 from echelons.checkpoints.thread_events import WriteLocation
 from echelons.delegation.approvals import Decision, GuardedCall
 from echelons.delegation.join import RaceEntry
-from echelons.features.approvals.records import LedgerDecisions
 from echelons.features.mail.guard import SentMail, TreeMailboxes
 from echelons.features.monitors.ledger import JudgedEvents, MonitorLedger, PlacedMonitor, Verdict
 from echelons.features.notes.feature import LedgerNotes

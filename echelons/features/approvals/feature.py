@@ -18,7 +18,6 @@ from echelons.delegation.approvals import (
 )
 from echelons.delegation.join import LOST_HALT, RaceEntry, get_races
 from echelons.delegation.questions import UserAnswer
-from echelons.features.approvals.records import APPROVAL
 from echelons.features.feature import AttemptHooks, AttemptStep, Feature, RequestPlace
 from echelons.guards.circuit_breaker import AttemptOutcome
 from echelons.guards.dismissals import get_dismissals
@@ -157,7 +156,6 @@ class ApprovalsFeature(Feature):
     """Requests that a person has to approve before they run."""
 
     name: ClassVar[str] = "approvals"
-    records = (APPROVAL,)
 
     def bind_request(self, place: RequestPlace) -> AttemptHooks:
         """Return the approval of requests, which a stored question needs also without a rule."""

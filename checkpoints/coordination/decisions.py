@@ -37,7 +37,7 @@ class StandingDecision:
 
 
 # A fork takes over none of them, wherever it begins.
-APPROVAL: Final = Records[list[StandingDecision]](
+STANDING: Final = Records[list[StandingDecision]](
     "approval", list[StandingDecision], "items", sees=Branch.goes_on_from
 )
 """The decisions on a call, by its digest: one for each branch on which it was decided."""
@@ -70,7 +70,7 @@ class LedgerDecisions:
             return [*(standing for standing in before or () if standing.after != after), new]
 
         def store(open_: Transaction) -> None:
-            APPROVAL.change(open_, add, call.thread_id, call.digest)
+            STANDING.change(open_, add, call.thread_id, call.digest)
 
         commit_changes(get_ledger(saver), [TaskChange("approvals", store)], config)
 
@@ -83,7 +83,7 @@ class LedgerDecisions:
 def _find_decision(call: GuardedCall, config: Config) -> ReadPlan[Decision | None]:
     name = call.thread_id, call.digest
     standing: list[StandingDecision] | None = yield LedgerQuery(
-        lambda ledger: ledger.query(lambda open_: APPROVAL.get(open_, *name))
+        lambda ledger: ledger.query(lambda open_: STANDING.get(open_, *name))
     )
     decisions = {
         decision.after: decision.decision
@@ -94,9 +94,9 @@ def _find_decision(call: GuardedCall, config: Config) -> ReadPlan[Decision | Non
         return None
     branch = yield from read_branch(call.thread_id, get_root_checkpoint(config["configurable"]))
     for after in sorted(decisions, reverse=True):
-        if APPROVAL.sees(branch, after):
+        if STANDING.sees(branch, after):
             try:
                 return Decision.from_json(decisions[after])
             except InvalidSetting as error:
-                raise LedgerDamaged(APPROVAL.key(*name), str(error), APPROVAL.name) from error
+                raise LedgerDamaged(STANDING.key(*name), str(error), STANDING.name) from error
     return None

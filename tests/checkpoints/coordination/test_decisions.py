@@ -10,10 +10,10 @@ from langchain_core.messages import HumanMessage
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.graph import END, START, MessagesState, StateGraph
 
+from echelons.checkpoints.coordination.decisions import STANDING, LedgerDecisions
 from echelons.checkpoints.ledger import build_key, get_ledger
 from echelons.delegation.approvals import Decision, GuardedCall
 from echelons.errors import LedgerDamaged
-from echelons.features.approvals.records import APPROVAL, LedgerDecisions
 from echelons.langgraph_internals import CHECKPOINT_MAP_KEY, CHECKPOINTER_KEY
 
 Saver = BaseCheckpointSaver[Any]
@@ -101,7 +101,7 @@ def test_a_decision_is_kept_once_and_the_last_one_counts(any_saver: Saver) -> No
     for decision in (APPROVE, APPROVE, Decision("reject", scope="thread")):
         DECISIONS.keep(call(), decision, at(any_saver, end))
 
-    found = get_ledger(any_saver).get_record(APPROVAL, build_key("1", "approval", call().digest))
+    found = get_ledger(any_saver).get_record(STANDING, build_key("1", "approval", call().digest))
 
     assert found
     assert [each.decision["type"] for each in found.value] == ["reject"]
