@@ -42,7 +42,7 @@ hosts: $(READY) ## Run trees inside agents of other frameworks and theirs inside
 
 check: formatted lint types imports deletion docs notebooks ## Run everything but the tests
 
-deletion: $(READY) ## Remove one feature after the other from a copy, and import what remains
+deletion: $(READY) ## Remove one feature after the other from a copy; import what remains and check its types
 	@$(BIN)/python -m tests.deletion
 
 format: $(READY) ## Rewrite the files as ruff formats them
@@ -82,13 +82,15 @@ bench-counts: $(READY) ## Count only; end with an error if a count has risen abo
 bench-peers: $(READY) ## Measure beside other frameworks, each in an environment of its own
 	@$(BIN)/python benchmarks/peers/run.py $(ARGS)
 
-# make proof PART=replies tries only what any model may reply; PART=kills only what a death does.
+# make proof PART=replies tries only what any model may reply; PART=kills only what a death does;
+# PART=deletion removes one feature after the other, and runs the tests that remain.
 PROOF_replies := tests/properties/test_requests_are_accepted.py tests/properties/test_next_turn_answers.py
 PROOF_kills := tests/crash
+PROOF_deletion := tests/test_deletion.py
 PROOF_ := tests/crash tests/scenarios $$(grep -rl --include='test_*.py' 'from tests.proof' tests)
 
 proof: $(READY) ## Prove what is promised with all trials, or a PART of it; the tests make a sample
-	@test -n "$(PROOF_$(PART))" || { echo "make proof PART=replies, PART=kills, or no PART" >&2; exit 2; }
+	@test -n "$(PROOF_$(PART))" || { echo "make proof PART=replies, PART=kills, PART=deletion, or no PART" >&2; exit 2; }
 	@ECHELONS_PROOF=whole $(BIN)/pytest $(PROOF_$(PART)) \
 		-o timeout=7200 --durations=0 $(ARGS)
 
