@@ -67,7 +67,7 @@ from echelons.graphs.level_graph import (
     build_foreign_level,
     get_entry_node,
 )
-from echelons.graphs.nested_graphs import DirectGraph, EditableGraph
+from echelons.graphs.nested_graphs import DirectGraph, EditableGraph, TreeDrawing
 from echelons.graphs.run_checks import (
     NOTHING_HIDDEN,
     Hidden,
@@ -189,6 +189,20 @@ class AgentGraph(EditableGraph):
         hidden.add_to(entry.gate)
         run = partial(super().astream, **options)
         return astream_until_settled(run, _add_mark(input), entry)
+
+    def get_graph(
+        self, config: RunnableConfig | None = None, *, xray: int | bool = False
+    ) -> TreeDrawing:
+        """Return a drawable graph, see `CompiledStateGraph.get_graph`."""
+        drawn = super().get_graph(config, xray=xray)
+        return TreeDrawing(drawn.nodes, drawn.edges)
+
+    async def aget_graph(
+        self, config: RunnableConfig | None = None, *, xray: int | bool = False
+    ) -> TreeDrawing:
+        """Async version of `get_graph`."""
+        drawn = await super().aget_graph(config, xray=xray)
+        return TreeDrawing(drawn.nodes, drawn.edges)
 
     def get_input_jsonschema(self, config: RunnableConfig | None = None) -> dict[str, Any]:
         """Return the schema of an input, without what the tree adds itself."""

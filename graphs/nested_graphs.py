@@ -13,6 +13,7 @@ itself: a nested graph whose config is the one around it is run without.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
@@ -20,6 +21,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from langchain_core.runnables import RunnableConfig, ensure_config
 from langchain_core.runnables.config import merge_configs
+from langchain_core.runnables.graph import Graph
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.types import StateUpdate
 
@@ -149,6 +151,40 @@ def _with_identity_in_context(
 
 def _with_metadata(metadata: Mapping[str, str | None], config: RunnableConfig) -> RunnableConfig:
     return {**config, "metadata": {**(config.get("metadata") or {}), **metadata}}
+
+
+class TreeDrawing(Graph):
+    """The graph of a tree, in which graphs of several agents have the same name.
+
+    LangChain draws Mermaid only with unique names; a graph keeps those of LangGraph elsewhere, by
+    which Studio finds its nodes.
+    """
+
+    def draw_mermaid(self, **options: Any) -> str:
+        """Draw the graph as Mermaid, see `Graph.draw_mermaid`."""
+        groups = {id_.rpartition(":")[0] for id_ in self.nodes if ":" in id_}
+        parts = {group: group.split(":") for group in groups}
+        taken = Counter(path[-1] for path in parts.values())
+        labels = {
+            # An agent's name is unique in its tree; a graph of its own has it behind its name.
+            group: path[-1] if taken[path[-1]] == 1 or len(path) == 1 else "-".join(path[:-3:-1])
+            for group, path in parts.items()
+        }
+
+        def rename(id_: str) -> str:
+            *above, name = id_.split(":")
+            ways = (":".join(above[: end + 1]) for end in range(len(above)))
+            return ":".join([*(labels.get(way, way) for way in ways), name])
+
+        names = {id_: rename(id_) for id_ in self.nodes}
+        nodes = {
+            names[id_]: node.copy(id=names[id_], name=names[id_])
+            for id_, node in self.nodes.items()
+        }
+        edges = [
+            edge.copy(source=names[edge.source], target=names[edge.target]) for edge in self.edges
+        ]
+        return Graph(nodes, edges).draw_mermaid(**options)
 
 
 EntrySelector: TypeAlias = Callable[[Mapping[str, Any], Mapping[str, Any]], str]

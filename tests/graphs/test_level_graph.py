@@ -286,3 +286,18 @@ def test_only_agent_that_may_spawn_has_tool_and_node(below: tuple[Any, ...]) -> 
         "spawn_subordinate",
         "dismiss_subordinate",
     } | (set() if below else {"call_subordinate", "ask"})
+
+
+async def test_tree_whose_siblings_have_subordinates_is_drawn() -> None:
+    north = Agent("north", subordinates=[Agent("camp", subordinates=[Agent("scout")])])
+    head = Agent("head", subordinates=[north, Agent("south", subordinates=[Agent("boat")])])
+    graph = head.compile()
+
+    drawn = graph.get_graph(xray=True)
+
+    mermaid = drawn.draw_mermaid()
+    assert mermaid == (await graph.aget_graph(xray=True)).draw_mermaid()
+    for name in ("delegate", "north", "delegate-north", "camp", "delegate-camp", "delegate-south"):
+        assert f"\tsubgraph {name}\n" in mermaid
+    # Studio finds nodes by LangGraph's names.
+    assert "delegate:north:delegate:camp:reason" in drawn.nodes
