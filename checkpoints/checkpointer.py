@@ -39,6 +39,7 @@ from echelons.checkpoints.maintenance.backup import Backups
 from echelons.checkpoints.queries import AgentThread
 from echelons.checkpoints.storage.cached_saver import DEFAULT_CACHE_SIZE
 from echelons.checkpoints.storage.connection import (
+    PRIVATE_MODE,
     ConnectionLock,
     DatabaseBusy,
     HeldConnection,
@@ -93,8 +94,8 @@ class SqliteCheckpointer(AsyncMethods, Backups):
     """Checkpoints, and the events of every thread, in one SQLite file.
 
     Args:
-        path: The database file, created with mode 0600 if it does not exist. `":memory:"` for a
-            database without a file.
+        path: The database file, created if it does not exist. `":memory:"` for a database without
+            a file.
         synchronous: `"NORMAL"` survives the death of the process, `"FULL"` also a
             power cut, as each commit waits for the disk.
         busy_timeout: Seconds to wait for another connection's lock. A synchronous caller blocks;
@@ -110,6 +111,8 @@ class SqliteCheckpointer(AsyncMethods, Backups):
         remembered: Number of conversations cached in memory, so that a turn does not read its
             whole past again. The least recently used is evicted first; 0 for no cache. Short ones
             are read again, which costs less.
+        mode: The mode that the database and its write-ahead log get when it is opened, if they are
+            the user's; `None` leaves that of a file that exists.
 
     Raises:
         ConfigurationError: The path is neither a text nor a path.
@@ -117,7 +120,7 @@ class SqliteCheckpointer(AsyncMethods, Backups):
             boolean.
         ConfigurationError: One of the types cannot be stored; a key is not bytes, or too short.
         StorageError: The file cannot be opened, or is not a database; a newer version of Echelons
-            has migrated it.
+            has migrated it; it is a link that somebody else could change.
     """
 
     def __init__(  # noqa: PLR0913  each option stands for itself
@@ -131,6 +134,7 @@ class SqliteCheckpointer(AsyncMethods, Backups):
         allowed_types: Iterable[type[Any]] = (),
         seal: bytes | Sequence[bytes] | None = None,
         remembered: int = DEFAULT_CACHE_SIZE,
+        mode: int | None = PRIVATE_MODE,
     ) -> None:
         with refuse_unreadable(lambda _: invalid_database(path)):
             if not isinstance(path, (str, os.PathLike)):
@@ -149,13 +153,18 @@ class SqliteCheckpointer(AsyncMethods, Backups):
         why = "pass a function that returns the time, a `datetime` with its zone"
         with refuse_unreadable(lambda _: InvalidSetting(type(self).__name__, "clock", clock, why)):
             clock().timestamp()
+        if mode is not None and not (type(mode) is int and 0o600 <= mode <= 0o777):
+            why = "pass a mode such as 0o660, with which the user may read and write, or None"
+            raise InvalidSetting(type(self).__name__, "mode", mode, why)
         self._clock = clock
         self._offload = offload
         self.unsettled = CompletedCalls()
         self.task_changes = TaskChanges()
         serde = AllowlistSerializer(allowed_types)
         super().__init__(
-            open_connection(self.path, synchronous, busy_timeout), serde, remembered=remembered
+            open_connection(self.path, synchronous, busy_timeout, mode),
+            serde,
+            remembered=remembered,
         )
         self._parent_map = ParentMap()
         self._connection_lock = ConnectionLock(

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sqlite3
+import stat
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -21,6 +22,8 @@ from typing import Any, Literal, TypeVar
 from echelons.errors import StorageError
 
 T = TypeVar("T")
+PRIVATE_MODE = 0o600
+_OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 Synchronous = Literal["NORMAL", "FULL"]
 IN_MEMORY = ":memory:"
 """The path of a database without a file."""
@@ -37,13 +40,19 @@ _DAMAGE_CODES = frozenset({sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3
 _STORAGE_ERRORS = (sqlite3.Error, OSError, UnicodeError)
 
 
-def open_connection(path: str, synchronous: Synchronous, busy_timeout: float) -> sqlite3.Connection:
-    """Open a database; it is created with mode 0600 if it does not exist.
+def open_connection(
+    path: str,
+    synchronous: Synchronous,
+    busy_timeout: float,
+    mode: int | None = PRIVATE_MODE,
+) -> sqlite3.Connection:
+    """Open a database; it is created if it does not exist.
 
     Args:
         path: The database, or `":memory:"`.
         synchronous: SQLite's `synchronous` setting: what a commit survives.
         busy_timeout: Seconds to wait for another connection's lock.
+        mode: The mode that the file gets if it is ours; `None` leaves that of one that exists.
 
     Raises:
         StorageError: It cannot be opened.
@@ -51,8 +60,11 @@ def open_connection(path: str, synchronous: Synchronous, busy_timeout: float) ->
     with wrap_storage_errors(path):
         name = path
         if path != IN_MEMORY:
-            # SQLite gives the -wal and -shm files the mode of the database.
+            _refuse_shared_link(Path(path))
             create_private_file(path)
+            # SQLite gives the -wal and -shm files the mode of the database when it makes them.
+            for suffix in ("", "-wal", "-shm"):
+                _set_mode(Path(path + suffix), mode)
             # Some builds of SQLite take `file:…` for a URI, which may be another file.
             name = str(Path(path).absolute())
         connection = sqlite3.connect(name, timeout=busy_timeout, check_same_thread=False)
@@ -113,6 +125,39 @@ def _enable_write_ahead_log(connection: sqlite3.Connection) -> None:
         connection.execute("BEGIN IMMEDIATE")
         connection.rollback()
     connection.execute("PRAGMA journal_mode=WAL")
+
+
+def _refuse_shared_link(path: Path) -> None:
+    """Refuse a link to a database that somebody else could replace.
+
+    Raises:
+        StorageError: Others may write to its folder, to its target, or to the folder of that.
+    """
+    if not (hasattr(os, "geteuid") and path.is_symlink()):
+        return
+    target = path.resolve()
+    for place in (path, path.absolute().parent, target, target.parent):
+        with suppress(FileNotFoundError):
+            held = place.lstat()
+            is_shared = held.st_mode & _OTHERS_WRITE and not stat.S_ISLNK(held.st_mode)
+            if is_shared or held.st_uid not in (0, os.geteuid()):
+                raise StorageError(
+                    str(path),
+                    f"it is a link, and others may write to {str(place)!r}",
+                    "database {path!r} is refused: {why}, so they could put another file in its "
+                    "place. Name the file itself, or make its folder yours alone",
+                    code="shared_link",
+                )
+
+
+def _set_mode(path: Path, mode: int | None) -> None:
+    """Give a file a mode, if it exists, is ours and has another."""
+    if mode is None or not hasattr(os, "geteuid"):
+        return
+    with suppress(FileNotFoundError):
+        held = path.stat()
+        if held.st_uid == os.geteuid() and stat.S_IMODE(held.st_mode) != mode:
+            path.chmod(mode)
 
 
 def create_private_file(path: str, flags: int = 0) -> None:

@@ -1,8 +1,9 @@
 """Loading of teams by name: the shipped ones, and the user's own as `module:agent` or folders.
 
-A team is imported when a command names it, or when the resumed thread has recorded it. A database
-is untrusted: a function that only a database names is not called unless it is annotated to return
-an `Agent`. The Python in a folder is executed only if the command says so, each time.
+A team is imported when a command names it, or when the resumed thread has recorded it and this user
+has run it with this database. A database is untrusted: a function that only a database names is not
+called unless it is annotated to return an `Agent`. The Python in a folder is executed only if the
+command says so, each time.
 """
 
 from __future__ import annotations
@@ -13,14 +14,16 @@ import os
 import pkgutil
 import sys
 from collections.abc import Callable, Coroutine, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import cache
+from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from echelons.checkpoints.default_path import expand_home
+from echelons.checkpoints.default_path import expand_home, get_default_database
 from echelons.cli.command import StoredTeamOptions
 from echelons.cli.output import Tracker
 from echelons.errors import EchelonsError, TeamError, invalid_team
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
 
     from echelons.agent import Agent
     from echelons.checkpoints.threads.store import RootThread
+    from echelons.cli.database import OpenThread
 
 TEAMS_PACKAGE = "echelons.teams"
 WANTED = "name an Agent, or a function (`async` or not) without parameters that returns one"
@@ -98,11 +102,37 @@ class TeamSource(NamedTuple):
     format_remarks: Callable[[], str] = str
 
 
-def resolve_stored_team(root: RootThread, options: StoredTeamOptions) -> TeamSpec:
+def record_run(team: str, database: Path) -> None:
+    """Record that this user has named a team for a database, so that it may be imported again."""
+    if _is_imported(team):
+        # Where nothing can be recorded, the team is named again.
+        with suppress(OSError):
+            record = _locate_run(team, database)
+            record.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            record.touch(mode=0o600)
+
+
+def _locate_run(team: str, database: Path) -> Path:
+    """Return the file that says that a team was run with a database, as it is on this disk."""
+    place, stat = database.resolve(), database.stat()
+    name = f"{place}\n{stat.st_dev}\n{stat.st_ino}\n{team}"
+    folder = get_default_database().parent / "teams"
+    return folder / sha256(name.encode("utf-8", "surrogateescape")).hexdigest()[:32]
+
+
+def _is_imported(team: str) -> bool:
+    """Return whether a team is a module of a user."""
+    return ":" in team and not names_folder(team)
+
+
+def resolve_stored_team(
+    root: RootThread, options: StoredTeamOptions, database: str | Path
+) -> TeamSpec:
     """Return the team of a stored thread, with what the options replace.
 
     Raises:
-        TeamError: Neither the thread nor the command line names a team.
+        TeamError: Neither the thread nor the command line names a team; or the thread names a
+            module that this user has not run with the database, which may be a stranger's.
     """
     team = TeamSpec.from_metadata(root.metadata)
     if options.team is not None:
@@ -114,6 +144,15 @@ def resolve_stored_team(root: RootThread, options: StoredTeamOptions) -> TeamSpe
             "name it with --team TEAM",
             code="team_not_recorded",
             thread=root.name or root.id,
+        )
+    is_imported = not team.trusted and _is_imported(team.team)
+    if is_imported and not _locate_run(team.team, Path(database)).exists():
+        raise TeamError(
+            "thread {thread!r} names the team {team!r}, whose module you have not run with this "
+            "database; if it is yours, name it with --team {team}",
+            code="team_not_run",
+            thread=root.name or root.id,
+            team=team.team,
         )
     return replace(
         team,
@@ -131,14 +170,15 @@ def resolve_folder(path: Path | None) -> Path | None:
 
 
 def list_agent_paths(
-    root: RootThread, team: str | None, track: Tracker | None, *, have_model: bool = False
+    thread: OpenThread, team: str | None, track: Tracker | None, *, have_model: bool = False
 ) -> frozenset[str]:
     """Return the paths of a stored thread's team; none if it cannot be loaded and is not named."""
     from echelons.agent import Agent
     from echelons.tree.members import walk_tree
 
     try:
-        spec = resolve_stored_team(root, StoredTeamOptions(team=team))
+        options = StoredTeamOptions(team=team)
+        spec = resolve_stored_team(thread.root, options, thread.saver.path)
         agent = load_team(spec, track=track, run=False)
     except EchelonsError:
         if team is not None:

@@ -26,7 +26,13 @@ from echelons.cli.command import ExitCode, RunOutputOptions, StoredTeamOptions, 
 from echelons.cli.database import resolve_path, root_label
 from echelons.cli.question_prompt import LEFT_OPEN, ask_questions
 from echelons.cli.question_text import format_questions, question_to_json
-from echelons.cli.team_loader import TeamSpec, load_team, load_team_profiles, resolve_stored_team
+from echelons.cli.team_loader import (
+    TeamSpec,
+    load_team,
+    load_team_profiles,
+    record_run,
+    resolve_stored_team,
+)
 from echelons.errors import EchelonsError, LedgerDamaged, ThreadError
 from echelons.runtime.run_events import RunEvent
 from echelons.runtime.session import Session
@@ -76,7 +82,7 @@ def run_stored_turn(
     how: RunOutputOptions,
 ) -> ExitCode:
     """Load the team of a stored thread, run the turn that `start` starts, and show it."""
-    team = resolve_stored_team(root, remaking)
+    team = resolve_stored_team(root, remaking, resolve_path(place.db))
     track = output.choose_tracker(silent=how.json or how.quiet)
     with asyncio.Runner() as loop:
         agent = load_team(team, loop=loop, track=track)
@@ -143,6 +149,7 @@ class _TurnRunner:
             spawnable=load_team_profiles(turn.team),
         )
         async with opened as session:
+            record_run(turn.team.team, database)
             self._thread = SessionThread(session.thread, session.thread_id)
             run, remarks = await turn.start(session), turn.opening_remarks
             while True:

@@ -86,7 +86,7 @@ def _give_order(
         try:
             ordered = thread.run(give_order(order, thread.id, path, by=name))
         except UnknownPath:
-            paths = list_agent_paths(thread.root, team, output.choose_tracker(silent=how.json))
+            paths = list_agent_paths(thread, team, output.choose_tracker(silent=how.json))
             ordered = thread.run(give_order(order, thread.id, path, paths, name))
         running = thread.is_running()
     again = output.build_command_line("resume", "--thread", thread.label, db=place.db)

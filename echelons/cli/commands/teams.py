@@ -231,7 +231,8 @@ def draw(
     """Print a team as a tree."""
     if team is None:
         with database.open_thread(place, quietly=how.json) as thread:
-            spec = resolve_stored_team(thread.root, StoredTeamOptions(making.model, making.docs))
+            options = StoredTeamOptions(making.model, making.docs)
+            spec = resolve_stored_team(thread.root, options, thread.saver.path)
     elif place.thread is not None:
         raise typer.BadParameter("give TEAM or --thread, not both")
     else:

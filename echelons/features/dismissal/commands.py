@@ -69,7 +69,7 @@ def dismiss(  # noqa: PLR0913  its options
         try:
             subtree = thread.run(read_registry(thread.id, kinds)).subtree(agent)
         except UnknownPath:
-            paths = list_agent_paths(thread.root, team, output.choose_tracker(silent=how.json))
+            paths = list_agent_paths(thread, team, output.choose_tracker(silent=how.json))
             kinds = dict.fromkeys(sorted(paths), AgentKind.DECLARED)
             subtree = thread.run(read_registry(thread.id, kinds)).subtree(agent)
         if not yes and any(record.state is not AgentState.DISMISSED for record in subtree):

@@ -80,7 +80,7 @@ def _send_mail(
             sent_to = thread.run(post_mail(thread.id, path, words, kind=kind))
         except UnknownPath:
             track = output.choose_tracker(silent=how.json)
-            paths = list_agent_paths(thread.root, team, track, have_model=True)
+            paths = list_agent_paths(thread, team, track, have_model=True)
             sent_to = thread.run(post_mail(thread.id, path, words, paths, kind))
         running = thread.is_running()
     article = "an" if kind == "intervention" else "a"

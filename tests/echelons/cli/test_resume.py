@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -165,3 +166,19 @@ def test_what_waits_for_an_answer_is_not_resumed(echelons: Call) -> None:
     named = echelons("resume", "--thread", "asks")
     assert named.exit_code == 3
     assert "waits for an answer" in named.stderr
+
+
+def test_module_that_only_a_database_names_is_not_imported(echelons: Call, folder: Path) -> None:
+    asked = echelons("run", "trips:asking", "A table", "--thread", "rome")
+    stranger = folder / "stranger.sqlite"
+    stranger.write_bytes((folder / "trips.sqlite").read_bytes())
+    question = re.findall(r"echelons answer (\w+)", asked.stdout)[0]
+
+    for command in (["answer", question, "yes"], ["resume"]):
+        refused = echelons(*command, "--thread", "rome", "--db", str(stranger), "--json")
+        error = json.loads(refused.stderr.splitlines()[-1])
+        assert (refused.exit_code, error["error"]) == (3, "TeamNotRun")
+
+    named = ("--db", str(stranger), "--team", "trips:asking")
+    assert echelons("answer", question, "yes", *named).exit_code == 0
+    assert echelons("answer", question, "yes").exit_code == 0
