@@ -42,6 +42,8 @@ class Spawn(Settings):
         at_once: How many of them may be there at the same time.
         total: How many it may make, those counted that are dismissed.
         levels: How many levels of spawned agents there may be below it.
+        inherit_middleware: Whether its middleware is around theirs, as around that of a declared
+            subordinate with `inherit_middleware`.
 
     Raises:
         InvalidSetting: A value is out of its range, or a setting has an unknown name.
@@ -57,6 +59,7 @@ class Spawn(Settings):
     at_once: int = Field(default=8, ge=1, le=MAX_SPAWNED)
     total: int = Field(default=50, ge=1, le=MAX_SPAWNED)
     levels: int = Field(default=2, ge=1, le=32)
+    inherit_middleware: bool = False
 
     @field_validator("kinds", "profiles", "tools", mode="before")
     @classmethod
@@ -85,6 +88,8 @@ class Spawn(Settings):
             at_once=min(self.at_once, other.at_once),
             total=min(self.total, other.total),
             levels=min(self.levels, other.levels),
+            # Middleware can be oversight, so neither side may leave it out.
+            inherit_middleware=self.inherit_middleware or other.inherit_middleware,
         )
 
     def find_wider(self, other: Spawn) -> tuple[str, object] | None:

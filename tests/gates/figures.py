@@ -27,8 +27,10 @@ GATES: Final = {
     "test files that reach into private names": Gate(goal=10, limit=5),
     "modules on the road of a delegation": Gate(goal=70, limit=133),
     # 12 % above 758 and 3,385, which were counted before the features left the core.
-    "functions on the road of a delegation": Gate(goal=849, limit=849),
-    "calls on the road of a delegation": Gate(goal=3791, limit=3791),
+    # Another 3 % for what makes the seams between features hold: the end of a reply at a chunk, and
+    # the lineage of a tree in a tree.
+    "functions on the road of a delegation": Gate(goal=849, limit=874),
+    "calls on the road of a delegation": Gate(goal=3791, limit=3905),
 }
 OUTSIDE: Final = {
     "mail": Gate(goal=0, limit=33),
@@ -42,7 +44,8 @@ OUTSIDE: Final = {
     "workspace": Gate(goal=0, limit=12),
     "notes": Gate(goal=0, limit=6),
     "aliases": Gate(goal=0, limit=15),
-    "middleware": Gate(goal=0, limit=9),
+    # Spawned agents may inherit it, which the rules for spawning say.
+    "middleware": Gate(goal=0, limit=12),
 }
 """Modules that name a feature and are neither in its folder nor public."""
 CORE: Final = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -1174,3 +1174,55 @@ def test_one_has_a_folder_of_its_own_in_the_workspace(
     owners = {each.agent.partition("/")[2] for each in world.do(session, "changes")}
     assert owners == paths and len(paths) == 2
     assert not (tmp_path / "plan.md").exists()
+
+
+# Middleware
+
+
+class Recorder(AgentMiddleware[Any, Any]):
+    """Records the calls of models that it is around."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+
+    def wrap_model_call(self, request: Any, handler: Callable[[Any], Any]) -> Any:
+        self.calls.append(str(request.messages[0].text))
+        return handler(request)
+
+    async def awrap_model_call(self, request: Any, handler: Callable[[Any], Any]) -> Any:
+        self.calls.append(str(request.messages[0].text))
+        return await handler(request)
+
+
+SPAWN_TWO_LEVELS = {
+    "head": [spawn("scout"), "over"],
+    "scout": [spawn("helper"), "seen"],
+    "helper": ["helped"],
+}
+
+
+def test_spawned_agents_inherit_middleware_at_all_levels(
+    world: World, saver: SqliteCheckpointer, caplog: pytest.LogCaptureFixture
+) -> None:
+    recorder = Recorder()
+    rules = Spawn(inherit_middleware=True)
+    session = Session(build(SPAWN_TWO_LEVELS, rules, middleware=[recorder]), saver)
+
+    assert world.send(session, "go").text == "over"
+
+    # Two calls of the head, two of the scout, one of the helper.
+    assert len(recorder.calls) == 5
+    assert "inherit_middleware" not in caplog.text
+
+
+def test_spawned_agents_without_middleware_of_superior_are_logged_once(
+    world: World, saver: SqliteCheckpointer, caplog: pytest.LogCaptureFixture
+) -> None:
+    recorder = Recorder()
+    session = Session(build(SPAWN_TWO_LEVELS, middleware=[recorder]), saver)
+
+    world.send(session, "go")
+
+    assert len(recorder.calls) == 2
+    [record] = [record for record in caplog.records if "inherit_middleware" in record.getMessage()]
+    assert record.getMessage().startswith("the agents that head spawns run without its middleware")

@@ -47,6 +47,7 @@ def build_spawned_agent(
         permissions=NO_PERMISSIONS,
         limits=Limits(),
         response_format=None,
+        inherit_middleware=base.inherit_middleware or bool(allowed and allowed.inherit_middleware),
     )
     rules: Permissions = base.permissions.model_copy(
         update={"contact_user": contact_user, "spawn": spawn}

@@ -56,9 +56,13 @@ from echelons.nodes.planning.call_arguments import (
 from echelons.nodes.planning.final_answer import is_paused
 from echelons.plans import Plan
 from echelons.run_context import get_context
+from echelons.tree.members import walk_tree
 from echelons.tree.names import PATH_SEPARATOR, SPAWN_SUBORDINATE
+from echelons.tree.permission_rules import get_permissions
 
 if TYPE_CHECKING:
+    from echelons.agent import Agent
+    from echelons.delegation.policy import DelegationPolicy
     from echelons.nodes.planning.tool_calls import CallableTools, ReplyCalls, ReplyScope
     from echelons.nodes.request_queue import QueuedRequest
 
@@ -280,6 +284,27 @@ class SpawningFeature(Feature):
         agent = place.agent
         has_any = agent.subordinates or (agent.permissions.spawn and place.can_call)
         return SpawningHooks(place) if has_any else None
+
+    def compile(
+        self, root: Agent, models: Mapping[str, Any], policies: Mapping[str, DelegationPolicy]
+    ) -> None:
+        """Log once that spawned agents run outside of middleware, which may be oversight."""
+        around: dict[tuple[str, ...], list[str]] = {}
+        for place in walk_tree(root):
+            agent: Any = place.member
+            inherited = (
+                around.get(place.path[:-1], []) if getattr(agent, "inherit_middleware", 0) else []
+            )
+            names = [*inherited, *(layer.name for layer in getattr(agent, "middleware", ()))]
+            around[place.path] = names
+            spawn = get_permissions(agent).spawn
+            if names and spawn and not spawn.inherit_middleware:
+                LOG.warning(
+                    "the agents that %s spawns run without its middleware (%s); "
+                    "Spawn(inherit_middleware=True) puts it around theirs",
+                    place.path_text,
+                    ", ".join(names),
+                )
 
 
 FEATURE = SpawningFeature()
