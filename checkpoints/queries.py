@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from operator import methodcaller
 from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from langchain_core.runnables import RunnableConfig
@@ -404,9 +405,9 @@ def _sort_newest_first(rows: Iterable[CheckpointTuple]) -> list[CheckpointTuple]
 
 def run_plan(saver: Saver, plan: ReadPlan[T]) -> T:
     """Run a plan and return its result."""
-    return drive_plan(plan, lambda query: query.get(saver))
+    return drive_plan(plan, methodcaller("get", saver))
 
 
 async def arun_plan(saver: Saver, plan: ReadPlan[T]) -> T:
     """Async version of `run_plan`."""
-    return await adrive_plan(plan, lambda query: query.aget(saver))
+    return await adrive_plan(plan, methodcaller("aget", saver))

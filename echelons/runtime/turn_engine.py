@@ -10,9 +10,9 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncGenerator, Generator, Mapping
-from contextlib import aclosing, closing
 from dataclasses import dataclass, field, replace
-from typing import Any, cast
+from functools import partial
+from typing import Any
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import BaseCheckpointSaver
@@ -45,6 +45,7 @@ from echelons.graphs.run_checks import check_checkpoint
 from echelons.guards.gate import Halt
 from echelons.guards.prices import Prices
 from echelons.nodes.planning.relay import build_halt_update
+from echelons.plans import Plan, PlanStep, PlanStream, StreamPlan, astream_plan, stream_plan
 from echelons.run_context import CONTEXT_KEY, RunContext
 from echelons.runtime.run_end import RunEnd, RunRecord, settle_run
 from echelons.runtime.run_events import RunEvent
@@ -109,15 +110,22 @@ class TurnEngine:
 
     def run_request(self, request: SessionRequest, record: RunRecord) -> Generator[RunEvent]:
         """Run a request, and yield its events."""
+        return stream_plan(self._plan_run(request, record))
+
+    def arun_request(self, request: SessionRequest, record: RunRecord) -> AsyncGenerator[RunEvent]:
+        """Async version of `run_request`."""
+        return astream_plan(self._plan_run(request, record))
+
+    def _plan_run(self, request: SessionRequest, record: RunRecord) -> StreamPlan[None]:
         record.started = True
         if request.ends_stopped:
-            self._end_stopped_turn()
-        held = self._take_lease(request)
-        if isinstance(held, RunEnd):
-            record.run_end = held
+            yield from self._end_stopped_turn()
+        lease = yield from self._take_lease(request)
+        if isinstance(lease, RunEnd):
+            record.run_end = lease
             return
-        with held as lease:
-            begun = run_plan(self.saver, self._begin_turn(request, lease, record))
+        try:
+            begun = yield self._read(self._begin_turn(request, lease, record))
             if isinstance(begun, RunEnd):
                 record.run_end = begun
                 return
@@ -130,95 +138,51 @@ class TurnEngine:
                     yield from self._stream_events(graph_input, turn, mark, options, record)
                     yield from record.take_noted()
                     settling = settle_run(turn, mark, record, self.thread.confidence)
-                    graph_input = run_plan(self.saver, settling)
-            finally:
-                record.add_noted_calls()
-                record.close_hooks()
-            if record.hooks:
-                yield from record.take_noted()
-
-    async def arun_request(  # noqa: C901  a run without features makes no call more
-        self, request: SessionRequest, record: RunRecord
-    ) -> AsyncGenerator[RunEvent]:
-        """Async version of `run_request`."""
-        record.started = True
-        if request.ends_stopped:
-            await self._aend_stopped_turn()
-        held = await self._atake_lease(request)
-        if isinstance(held, RunEnd):
-            record.run_end = held
-            return
-        async with held as lease:
-            begun = await arun_plan(self.saver, self._begin_turn(request, lease, record))
-            if isinstance(begun, RunEnd):
-                record.run_end = begun
-                return
-            graph_input, turn, mark, options = begun
-            try:
-                for hooks in record.hooks:
-                    hooks.start()
-                while record.run_end is None:
-                    for event in record.take_noted():
-                        yield event
-                    async with aclosing(
-                        self._astream_events(graph_input, turn, mark, options, record)
-                    ) as events:
-                        async for event in events:
-                            yield event
-                    for event in record.take_noted():
-                        yield event
-                    settling = settle_run(turn, mark, record, self.thread.confidence)
-                    graph_input = await arun_plan(self.saver, settling)
+                    graph_input = yield self._read(settling)
             finally:
                 record.add_noted_calls()
                 if record.hooks:
                     # What one of them stores may wait for another process.
-                    await asyncio.to_thread(record.close_hooks)
+                    close = record.close_hooks
+                    yield PlanStep(close, partial(asyncio.to_thread, close))
             if record.hooks:
-                for event in record.take_noted():
-                    yield event
+                yield from record.take_noted()
+        finally:
+            yield PlanStep(lease.release, lease.arelease)
 
-    def _end_stopped_turn(self) -> None:
+    def _read(self, plan: ReadPlan[Any]) -> PlanStep:
+        return PlanStep(partial(run_plan, self.saver, plan), partial(arun_plan, self.saver, plan))
+
+    def _lease(self) -> PlanStep:
+        ledger, key = get_ledger(self.saver), build_key(self.thread.id)
+        return PlanStep(partial(ledger.lease, key), partial(ledger.alease, key))
+
+    def _end_stopped_turn(self) -> StreamPlan[None]:
         """End the turn that was stopped, so that another can begin."""
         record = RunRecord()
         record.skip_events()
         try:
-            for _ in self.run_request(ResumeRequest(None, ""), record):
-                pass
+            yield from self._plan_run(ResumeRequest(None, ""), record)
         except NothingToResume:
             pass
         except (ThreadBusy, LeaseLost):
             raise
         except Exception as error:  # noqa: BLE001  raised again, unless the turn was stopped
-            with get_ledger(self.saver).lease(build_key(self.thread.id)):
-                self._end_failed_turn(error)
+            lease = yield self._lease()
+            try:
+                yield from self._end_failed_turn(error)
+            finally:
+                yield PlanStep(lease.release, lease.arelease)
 
-    async def _aend_stopped_turn(self) -> None:
-        """Async version of `_end_stopped_turn`."""
-        record = RunRecord()
-        record.skip_events()
-        try:
-            async for _ in self.arun_request(ResumeRequest(None, ""), record):
-                pass
-        except NothingToResume:
-            pass
-        except (ThreadBusy, LeaseLost):
-            raise
-        except Exception as error:  # noqa: BLE001  as above
-            async with await get_ledger(self.saver).alease(build_key(self.thread.id)):
-                await self._aend_failed_turn(error)
-
-    def _end_failed_turn(self, error: Exception) -> None:
+    def _end_failed_turn(self, error: Exception) -> Plan[None]:
         """End a stopped turn in its stored state, or raise the error that it has failed with."""
-        if not (steps := run_plan(self.saver, self._plan_end(error))):
+        if not (steps := (yield self._read(self._plan_end(error)))):
             raise error
-        self.graph.bulk_update_state(self.config, steps)
-
-    async def _aend_failed_turn(self, error: Exception) -> None:
-        """Async version of `_end_failed_turn`."""
-        if not (steps := await arun_plan(self.saver, self._plan_end(error))):
-            raise error
-        await self.graph.abulk_update_state(self.config, steps)
+        graph = self.graph
+        yield PlanStep(
+            partial(graph.bulk_update_state, self.config, steps),
+            partial(graph.abulk_update_state, self.config, steps),
+        )
 
     def _plan_end(self, error: Exception) -> ReadPlan[list[list[StateUpdate]]]:
         """Return the updates that end a stopped turn; none if its error has to be raised."""
@@ -240,25 +204,16 @@ class TurnEngine:
         clear = [StateUpdate(None, END)]
         return [clear, [StateUpdate(update, "reason")], clear]
 
-    def _take_lease(self, request: SessionRequest) -> Lease | RunEnd:
+    def _take_lease(self, request: SessionRequest) -> Plan[Lease | RunEnd]:
         while True:
             try:
-                return get_ledger(self.saver).lease(build_key(self.thread.id))
+                return (yield self._lease())  # type: ignore[no-any-return]  # a plan is sent what it asked for
             except ThreadBusy as busy:
-                ending = run_plan(self.saver, request.meet_other_run(self.thread, busy))
+                ending = yield self._read(request.meet_other_run(self.thread, busy))
             if ending is not None:
-                return ending
-            time.sleep(LEASE_POLL_INTERVAL)
-
-    async def _atake_lease(self, request: SessionRequest) -> Lease | RunEnd:
-        while True:
-            try:
-                return await get_ledger(self.saver).alease(build_key(self.thread.id))
-            except ThreadBusy as busy:
-                ending = await arun_plan(self.saver, request.meet_other_run(self.thread, busy))
-            if ending is not None:
-                return ending
-            await asyncio.sleep(LEASE_POLL_INTERVAL)
+                return ending  # type: ignore[no-any-return]  # as above
+            wait = partial(time.sleep, LEASE_POLL_INTERVAL)
+            yield PlanStep(wait, partial(asyncio.sleep, LEASE_POLL_INTERVAL))
 
     def _begin_turn(
         self, request: SessionRequest, lease: Lease, record: RunRecord
@@ -324,33 +279,25 @@ class TurnEngine:
 
     def _stream_events(
         self, input: Any, turn: Turn, mark: AnswerMark, options: RunOptions, record: RunRecord
-    ) -> Generator[RunEvent]:
+    ) -> StreamPlan[None]:
         """Run the tree until it is idle, and yield the events."""
         try:
-            arguments = self._build_arguments(input, turn, options, record, self.loop)
-            with closing(cast("Generator[Any]", self.graph.stream(**arguments))) as parts:
-                for part in parts:
-                    yield from record.record_part(part)
+            arguments = self._build_arguments(input, turn, options, record)
+            yield PlanStream(
+                partial(self._stream, arguments),
+                partial(self.graph.astream, **arguments),
+                record.record_part,
+            )
         except GraphDrained:
             record.record_drain(mark)
         except Exception as error:  # noqa: BLE001  raised again, unless the turn was stopped
-            self._end_failed_turn(error)
+            yield from self._end_failed_turn(error)
 
-    async def _astream_events(
-        self, input: Any, turn: Turn, mark: AnswerMark, options: RunOptions, record: RunRecord
-    ) -> AsyncGenerator[RunEvent]:
-        """Async version of `_stream_events`."""
-        try:
-            arguments = self._build_arguments(input, turn, options, record)
-            run = cast("AsyncGenerator[Any]", self.graph.astream(**arguments))
-            async with aclosing(run) as parts:
-                async for part in parts:
-                    for event in record.record_part(part):
-                        yield event
-        except GraphDrained:
-            record.record_drain(mark)
-        except Exception as error:  # noqa: BLE001  as above
-            await self._aend_failed_turn(error)
+    def _stream(self, arguments: dict[str, Any]) -> Any:
+        """Run the tree synchronously: what is only async has a loop."""
+        configurable = arguments["config"]["configurable"]
+        configurable[CONTEXT_KEY] = replace(configurable[CONTEXT_KEY], loop=self.loop)
+        return self.graph.stream(**arguments)
 
     def _build_arguments(
         self,
@@ -358,7 +305,6 @@ class TurnEngine:
         turn: Turn,
         options: RunOptions,
         record: RunRecord,
-        loop: BackgroundLoop | None = None,
     ) -> dict[str, Any]:
         if isinstance(input, Command) and isinstance(input.resume, dict):
             record.delivered.update(input.resume)
@@ -366,7 +312,6 @@ class TurnEngine:
         # Not within that of a session around it, whose tool may run this one.
         config["configurable"][CONTEXT_KEY] = RunContext(
             turn=turn,
-            loop=loop,
             features=self.features,
             spawnable=self.spawnable,
             theme=self.theme,
