@@ -13,7 +13,7 @@ a superstep must end; it is started again at once, and the waiting agent finds t
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
-from contextlib import aclosing
+from contextlib import aclosing, asynccontextmanager, contextmanager
 from dataclasses import replace
 from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
@@ -214,58 +214,90 @@ def stream_until_settled(
     run: Callable[..., Iterator[Any]], graph_input: Any, entry: TreeEntry
 ) -> Iterator[Any]:
     """Yield the parts of a run and of its reruns until no interrupt is obsolete; close the gate."""
-    # Reruns have no input, and begin at the checkpoint that the run before has ended with.
-    config = entry.config
-    with entry.gate:
-        while True:
-            entry.races.begin()
-            questions: list[Any] = []
-            try:
-                for part in run(graph_input, config=config):
-                    if _is_root_interrupt(part):
-                        questions.append(part)
-                    else:
-                        yield part
-            except Exception as error:
-                if is_failure(error):
-                    failed_config = with_saver(config, entry.saver)
-                    entry.failures.record(error, failed_config, leaves=True)
-                raise
-            if not entry.races.has_obsolete_question:
-                yield from questions
-                return
-            graph_input, config = None, _without_checkpoint(config)
+    reruns = _Reruns(graph_input, entry)
+    with entry.gate, _record_failure(reruns):
+        for arguments in reruns:
+            yield from filter(reruns.passes, run(**arguments))
+        yield from reruns.questions
 
 
 async def astream_until_settled(
     run: Callable[..., AsyncIterator[Any]], graph_input: Any, entry: TreeEntry
 ) -> AsyncGenerator[Any]:
     """Async version of `stream_until_settled`."""
-    config = entry.config
-    async with entry.gate:
+    reruns = _Reruns(graph_input, entry)
+    async with entry.gate, _arecord_failure(reruns):
+        for arguments in reruns:
+            # Closed with this generator: LangGraph cancels at once, not at garbage collection.
+            async with aclosing(cast("AsyncGenerator[Any]", run(**arguments))) as parts:
+                async for part in parts:
+                    if reruns.passes(part):
+                        yield part
+        for question in reruns.questions:
+            yield question
+
+
+class _Reruns:
+    """Iterates over the arguments of a tree's runs, until no interrupt is obsolete.
+
+    Attributes:
+        entry: The run that enters the tree.
+        questions: The interrupts of the latest run; those of the last one are passed on.
+    """
+
+    def __init__(self, graph_input: Any, entry: TreeEntry) -> None:
+        self.entry = entry
+        self._config = entry.config
+        self.questions: list[Any] = []
+        self._input = graph_input
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        # Reruns have no input, and begin at the checkpoint that the run before has ended with.
         while True:
-            entry.races.begin()
-            questions: list[Any] = []
-            try:
-                # Closed with this generator: LangGraph cancels at once, not at garbage collection.
-                async with aclosing(
-                    cast("AsyncGenerator[Any]", run(graph_input, config=config))
-                ) as parts:
-                    async for part in parts:
-                        if _is_root_interrupt(part):
-                            questions.append(part)
-                        else:
-                            yield part
-            except Exception as error:
-                if is_failure(error):
-                    failed_config = with_saver(config, entry.saver)
-                    await entry.failures.arecord(error, failed_config, leaves=True)
-                raise
-            if not entry.races.has_obsolete_question:
-                for question in questions:
-                    yield question
+            self.entry.races.begin()
+            self.questions = []
+            yield {"input": self._input, "config": self._config}
+            if not self.entry.races.has_obsolete_question:
                 return
-            graph_input, config = None, _without_checkpoint(config)
+            self._input, self._config = None, _without_checkpoint(self._config)
+
+    def get_config(self) -> RunnableConfig:
+        """Return the config of the latest run, with its saver."""
+        return with_saver(self._config, self.entry.saver)
+
+    def passes(self, part: Any) -> bool:
+        """Return whether a part of a run is passed on at once: it is no interrupt of the root."""
+        payload = part
+        if isinstance(part, tuple):
+            if part[0] and isinstance(part[0], tuple):  # of a subgraph
+                return True
+            payload = part[-1]
+        if isinstance(payload, dict) and INTERRUPT in payload:
+            self.questions.append(part)
+            return False
+        return True
+
+
+@contextmanager
+def _record_failure(reruns: _Reruns) -> Iterator[None]:
+    """Record the failure that leaves a tree."""
+    try:
+        yield
+    except Exception as error:
+        if is_failure(error):
+            reruns.entry.failures.record(error, reruns.get_config(), leaves=True)
+        raise
+
+
+@asynccontextmanager
+async def _arecord_failure(reruns: _Reruns) -> AsyncIterator[None]:
+    """Async version of `_record_failure`."""
+    try:
+        yield
+    except Exception as error:
+        if is_failure(error):
+            await reruns.entry.failures.arecord(error, reruns.get_config(), leaves=True)
+        raise
 
 
 def _without_checkpoint(config: RunnableConfig) -> RunnableConfig:
@@ -273,13 +305,3 @@ def _without_checkpoint(config: RunnableConfig) -> RunnableConfig:
     named = ("checkpoint_id", CHECKPOINT_MAP_KEY)
     kept = {key: value for key, value in config["configurable"].items() if key not in named}
     return {**config, "configurable": kept}
-
-
-def _is_root_interrupt(part: Any) -> bool:
-    """Return whether a part of a stream is an interrupt of the root graph."""
-    payload = part
-    if isinstance(part, tuple):
-        if part[0] and isinstance(part[0], tuple):  # of a subgraph
-            return False
-        payload = part[-1]
-    return isinstance(payload, dict) and INTERRUPT in payload

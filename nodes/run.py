@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import aclosing, closing, contextmanager
 from datetime import datetime
 from functools import partial
@@ -31,7 +31,7 @@ from echelons.delegation.questions import (
     parse_human_answer,
 )
 from echelons.delegation.request import Status
-from echelons.guards.gate import Halt, get_gate
+from echelons.guards.gate import Gate, Halt, get_gate
 from echelons.identity.lineage import (
     CALLS_KEY,
     END_KEY,
@@ -56,6 +56,7 @@ from echelons.nodes.tool_execution.async_only import (
     run_function,
 )
 from echelons.nodes.tool_execution.current_request import find_payload
+from echelons.plans import Plan, PlanStep, arun_plan_steps, build_step, run_plan_steps
 from echelons.text.json_schema import find_mismatch
 from echelons.tree.names import RUN
 
@@ -158,28 +159,33 @@ class RunGraph(Node):
         Raises:
             EventLoopMissing: Parts are only async, and the run is not a session's.
         """
-        around, previous, channels = config or {}, input.get("previous"), self._graph.channels
-        past = self._history.load_past(previous, around)
-        held = self._history.carry_state(previous, past, channels, around)
-        state, inner = self._prepare_run(past, held, input, around)
-        if self._needs_loop:
-            work = partial(self._ainvoke_graph, state, inner)
-            returned = run_async(work, around)
-        else:
-            returned = self._invoke_graph(state, inner)
-        result = self._read_own_result(returned, past, held, input)
-        update = _build_end_update(result, config)
-        return {**update, **_build_heads_update(self._history.load_head(around), around)}
+        return run_plan_steps(self._plan(input, config))
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         """Async version of `invoke`."""
+        return await arun_plan_steps(self._plan(input, config))
+
+    def _plan(
+        self, input: Any, config: RunnableConfig | None
+    ) -> Generator[PlanStep, Any, dict[str, Any]]:
         around, previous, channels = config or {}, input.get("previous"), self._graph.channels
-        past = await self._history.aload_past(previous, around)
-        held = await self._history.acarry_state(previous, past, channels, around)
-        returned = await self._ainvoke_graph(*self._prepare_run(past, held, input, around))
+        history = self._history
+        past = yield PlanStep(
+            partial(history.load_past, previous, around),
+            partial(history.aload_past, previous, around),
+        )
+        carried = previous, past, channels, around
+        held = yield PlanStep(
+            partial(history.carry_state, *carried), partial(history.acarry_state, *carried)
+        )
+        with _lead_commands_out():
+            returned = yield self._build_run_step(*self._prepare_run(past, held, input, around))
         result = self._read_own_result(returned, past, held, input)
-        end = await self._history.aload_head(around)
-        return {**build_answer_update(result, config), **_build_heads_update(end, around)}
+        update = _build_end_update(result, config)
+        end = yield PlanStep(
+            partial(history.load_head, around), partial(history.aload_head, around)
+        )
+        return {**update, **_build_heads_update(end, around)}
 
     def _read_own_result(
         self, returned: Any, past: Past, held: CarriedState | None, state: Mapping[str, Any]
@@ -188,47 +194,38 @@ class RunGraph(Node):
         before = [*past.messages, *(held.messages if held else ()), *state["messages"]]
         return _read_own_result(returned, self._contract, before)
 
-    def _invoke_graph(self, state: Any, config: RunnableConfig) -> Any:
-        """Invoke the graph, and hold back its steps, which its stream announces.
+    def _build_run_step(self, state: Any, config: RunnableConfig) -> PlanStep:
+        """Return the step that runs the graph; with backpressure, its own steps are held back."""
+        run, arun = self._graph.invoke, self._graph.ainvoke
+        if get_gate(config).backpressure:
+            run, arun = self._run_held, self._arun_held
+        step = PlanStep(partial(run, state, config), partial(arun, state, config))
+        return (
+            step._replace(run=partial(run_async, step.arun, config)) if self._needs_loop else step
+        )
+
+    def _run_held(self, state: Any, config: RunnableConfig) -> Any:
+        """Run the graph, and hold back its steps, which its stream announces.
 
         Raises:
             GraphDrained: The run was left, or has answers to deliver; the graph continues from
                 there when it is resumed.
         """
-        gate = get_gate(config)
-        backpressure = gate.backpressure
-        with _lead_commands_out():
-            if not backpressure:
-                return self._graph.invoke(state, config)
-            result, modes = None, ["tasks", "values"]
-            with closing(self._graph.stream(state, config, stream_mode=modes)) as parts:
-                for mode, payload in parts:
-                    if mode == "values":
-                        result = payload
-                    elif "input" in payload:
-                        if not backpressure.wait_for_start(payload["id"]):
-                            raise GraphDrained("closed")
-                        gate.check_hold()
-            return result
+        result = None
+        with closing(self._graph.stream(state, config, stream_mode=["tasks", "values"])) as parts:
+            for mode, payload in parts:
+                result = run_plan_steps(_hold_back(mode, payload, result, get_gate(config)))
+        return result
 
-    async def _ainvoke_graph(self, state: Any, config: RunnableConfig) -> Any:
-        """Async version of `_invoke_graph`."""
-        gate = get_gate(config)
-        backpressure = gate.backpressure
-        with _lead_commands_out():
-            if not backpressure:
-                return await self._graph.ainvoke(state, config)
-            result, modes = None, ["tasks", "values"]
-            async with aclosing(self._graph.astream(state, config, stream_mode=modes)) as parts:
-                async for mode, payload in parts:
-                    if mode == "values":
-                        result = payload
-                    elif "input" in payload:
-                        await backpressure.await_start(payload["id"])
-                        if not backpressure.is_open:
-                            raise GraphDrained("closed")
-                        await gate.arun(gate.check_hold)
-            return result
+    async def _arun_held(self, state: Any, config: RunnableConfig) -> Any:
+        """Async version of `_run_held`."""
+        result = None
+        async with aclosing(
+            self._graph.astream(state, config, stream_mode=["tasks", "values"])
+        ) as parts:
+            async for mode, payload in parts:
+                result = await arun_plan_steps(_hold_back(mode, payload, result, get_gate(config)))
+        return result
 
     def _prepare_run(
         self,
@@ -319,6 +316,21 @@ class RunHuman(Node):
         result, report = parse_human_answer(answer)
         update = build_answer_update(result, config)
         return {**update, "response": report} if report else update
+
+
+def _hold_back(mode: str, payload: Any, result: Any, gate: Gate) -> Plan[Any]:
+    """Wait until the step that a part of a stream announces may begin; return the latest values."""
+    if mode == "values":
+        return payload
+    held = gate.backpressure
+    if held and "input" in payload:
+        yield PlanStep(
+            partial(held.wait_for_start, payload["id"]), partial(held.await_start, payload["id"])
+        )
+        if not held.is_open:
+            raise GraphDrained("closed")
+        yield build_step(gate.check_hold, gate.arun)
+    return result
 
 
 @contextmanager

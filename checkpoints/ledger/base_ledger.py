@@ -147,7 +147,7 @@ class Ledger(ABC):
 
     async def alease(self, name: str) -> Lease:
         """Async version of `lease`."""
-        return await self._atake_lease(lambda: self.lease(name))
+        return await self._await_lease(lambda: self.lease(name))
 
     def take_over(self, name: str, epoch: int | None = None) -> Lease:
         """Take a lease from its holder, alive or not: for one that hangs, or is damaged.
@@ -170,13 +170,13 @@ class Ledger(ABC):
 
     async def atake_over(self, name: str) -> Lease:
         """Async version of `take_over`."""
-        return await self._atake_lease(lambda: self.take_over(name))
+        return await self._await_lease(lambda: self.take_over(name))
 
     def get_holder(self, name: str) -> LeaseHolder | None:
         """Return the current holder of a lease, `None` if it is free."""
         return self.query(lambda open_: self._find_living_holder(open_, name))
 
-    async def _atake_lease(self, take: Callable[[], Lease]) -> Lease:
+    async def _await_lease(self, take: Callable[[], Lease]) -> Lease:
         taking = PendingLease(take)
         task = asyncio.create_task(self.arun(taking.run))
         try:

@@ -8,6 +8,7 @@ import json
 import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import (
     TYPE_CHECKING,
     Annotated,
@@ -29,7 +30,7 @@ from echelons.errors import (
     duplicate_name,
     invalid_subordinate,
 )
-from echelons.plans import Plan, arun_plan_steps, run_plan_steps
+from echelons.plans import Plan, arun_plan_steps, build_step, run_plan_steps
 from echelons.text.error_lines import describe_failure, join_printable
 from echelons.text.input_limits import read_text
 from echelons.text.stemming import extract_words
@@ -295,23 +296,22 @@ class ModelDeriver:
 
     def learn(self, root: Member) -> None:
         """Derive the capabilities of all agents of a tree that declare none, concurrently."""
-        if not (unknown := self._describe_unknown(root)):
-            return
-        self._known.update(_select_unchanged(unknown, self._store.read([*unknown])))
-        if agents := self._describe_unknown(root):
-            replies = run_plan_steps(self._ask(agents))
-            self._store.write(self._take_replies(root, agents, replies))
+        run_plan_steps(self._learn(root))
 
     async def alearn(self, root: Member) -> None:
         """Async version of `learn`."""
+        await arun_plan_steps(self._learn(root))
+
+    def _learn(self, root: Member) -> Plan[None]:
         if not (unknown := self._describe_unknown(root)):
             return
-        stored = await self._store.arun(lambda: self._store.read([*unknown]))
+        store = self._store
+        stored = yield build_step(partial(store.read, [*unknown]), store.arun)
         self._known.update(_select_unchanged(unknown, stored))
         if agents := self._describe_unknown(root):
-            replies = await arun_plan_steps(self._ask(agents))
-            heard = self._take_replies(root, agents, replies)
-            await self._store.arun(lambda: self._store.write(heard))
+            replies = yield from self._ask(agents)
+            derivations = self._take_replies(root, agents, replies)
+            yield build_step(partial(store.write, derivations), store.arun)
 
     def _describe_unknown(self, root: Member) -> dict[str, AgentDescription]:
         named = (getattr(self._model, name, None) for name in ("model_name", "model"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from inspect import signature
@@ -28,7 +28,7 @@ from echelons.models.usage import (
     ModelDescription,
     StreamUsage,
 )
-from echelons.plans import PlanStep
+from echelons.plans import PlanStep, adrive_plan, drive_plan
 
 FORWARDING_PACKAGES = frozenset({"langchain_openai", "langchain_anthropic"})
 """Packages whose models pass the arguments of a call on to their SDK, which takes a `timeout`."""
@@ -154,10 +154,11 @@ class BoundModel:
         arguments = self.arguments
         if "tools" not in arguments and self.requests.rules.needs_user_turns and has_calls(request):
             arguments = {**arguments, **self._declare_past_tool()}
+        call, acall = self._invoke, self._ainvoke
+        if self.usage:
+            call, acall = self._invoke_with_usage, self._ainvoke_with_usage
         return PlanStep(
-            partial(self._invoke, prompt, config, arguments),
-            # The deadline of a run cancels it.
-            partial(self._ainvoke, prompt, config, arguments),
+            partial(call, prompt, config, arguments), partial(acall, prompt, config, arguments)
         )
 
     def _declare_past_tool(self) -> Mapping[str, Any]:
@@ -176,38 +177,54 @@ class BoundModel:
             arguments = {**arguments, **options}
         before = INNER_CALLS.set(None)
         try:
-            if self.usage and self.usage.is_wanted(config, arguments, is_async=False):
-                try:
-                    return self.model.invoke(prompt, config, **{**arguments, **WITH_USAGE})
-                except Exception as error:
-                    if not self.usage.note_refusal(error):
-                        raise
             return self.model.invoke(prompt, config, **arguments)
         except ValidationError as error:
-            if reply := read_unreadable(error):
-                return reply
-            raise
+            return _require_readable(error)
         finally:
             INNER_CALLS.reset(before)
 
     async def _ainvoke(
         self, prompt: LanguageModelInput, config: RunnableConfig, arguments: Mapping[str, Any]
     ) -> Any:
+        # The deadline of a run cancels it.
         before = INNER_CALLS.set(None)
         try:
-            if self.usage and self.usage.is_wanted(config, arguments, is_async=True):
-                try:
-                    return await self.model.ainvoke(prompt, config, **{**arguments, **WITH_USAGE})
-                except Exception as error:
-                    if not self.usage.note_refusal(error):
-                        raise
             return await self.model.ainvoke(prompt, config, **arguments)
         except ValidationError as error:
-            if reply := read_unreadable(error):
-                return reply
-            raise
+            return _require_readable(error)
         finally:
             INNER_CALLS.reset(before)
+
+    def _invoke_with_usage(
+        self, prompt: LanguageModelInput, config: RunnableConfig, arguments: Mapping[str, Any]
+    ) -> Any:
+        plan = self._ask_for_usage(config, arguments, is_async=False)
+        return drive_plan(plan, partial(self._invoke, prompt, config))
+
+    async def _ainvoke_with_usage(
+        self, prompt: LanguageModelInput, config: RunnableConfig, arguments: Mapping[str, Any]
+    ) -> Any:
+        plan = self._ask_for_usage(config, arguments, is_async=True)
+        return await adrive_plan(plan, partial(self._ainvoke, prompt, config))
+
+    def _ask_for_usage(
+        self, config: RunnableConfig, arguments: Mapping[str, Any], *, is_async: bool
+    ) -> Generator[Mapping[str, Any], Any, Any]:
+        """Yield the arguments of each call of the model, and return the reply."""
+        if self.usage and self.usage.is_wanted(config, arguments, is_async=is_async):
+            try:
+                return (yield {**arguments, **WITH_USAGE})
+            except Exception as error:
+                if not self.usage.note_refusal(error):
+                    raise
+        return (yield arguments)
+
+
+def _require_readable(error: ValidationError) -> Any:
+    """Return the reply in an error of a model's client, or raise the error."""
+    if reply := read_unreadable(error):
+        return reply
+    raise error
 
 
 def _unwrap_binding(model: Any) -> tuple[Runnable[Any, Any], dict[str, Any]]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 from weakref import WeakSet
@@ -20,7 +21,7 @@ from langgraph.store.base import BaseStore
 
 from echelons.agent import Agent
 from echelons.checkpoints.checkpointer import SqliteCheckpointer
-from echelons.checkpoints.ledger import LeaseHolder, build_key, get_ledger
+from echelons.checkpoints.ledger import Lease, LeaseHolder
 from echelons.checkpoints.queries import OneCheckpoint, ReadPlan, arun_plan, run_plan
 from echelons.checkpoints.threads.agent_states import read_registry
 from echelons.checkpoints.threads.answer_outbox import read_open_questions
@@ -69,6 +70,7 @@ from echelons.guards.budget import Budget, format_amount
 from echelons.guards.prices import Prices, check_prices
 from echelons.human import Human
 from echelons.identity.lineage import choose_user_name, derive_root_thread_id
+from echelons.plans import Plan, PlanStep, arun_plan_steps, run_plan_steps
 from echelons.runtime.run_options import RunOptions
 from echelons.runtime.session_requests import (
     MISSING,
@@ -488,27 +490,27 @@ class Session:
             ThreadNotFound: The thread has never run.
             ThreadError: It has no message with one of the ids.
         """
-        name = choose_user_name(by)
         with self._name_thread_in_errors():
-            if not (ids or undo):
-                return run_plan(self._saver, list_hideable(self.thread_id))
-            end_left_run(self._engine)
-            with get_ledger(self._saver).lease(build_key(self.thread_id)) as lease:
-                plan = repair_thread(self.thread_id, self.thread, ids, name, lease.fence, undo=undo)
-                return run_plan(self._saver, plan)
+            return run_plan_steps(self._plan_repair(ids, undo, choose_user_name(by)))
 
     async def arepair(
         self, *ids: str, undo: bool = False, by: str | None = None
     ) -> list[HideableMessage]:
         """Async version of `repair`."""
-        name = choose_user_name(by)
         with self._name_thread_in_errors():
-            if not (ids or undo):
-                return await arun_plan(self._saver, list_hideable(self.thread_id))
-            await aend_left_run(self._engine)
-            async with await get_ledger(self._saver).alease(build_key(self.thread_id)) as lease:
-                plan = repair_thread(self.thread_id, self.thread, ids, name, lease.fence, undo=undo)
-                return await arun_plan(self._saver, plan)
+            return await arun_plan_steps(self._plan_repair(ids, undo, choose_user_name(by)))
+
+    def _plan_repair(self, ids: Sequence[str], undo: bool, by: str) -> Plan[list[HideableMessage]]:
+        engine = self._engine
+        if not (ids or undo):
+            return (yield engine.read(list_hideable(self.thread_id)))  # type: ignore[no-any-return]  # a plan is sent what it asked for
+        yield PlanStep(partial(end_left_run, engine), partial(aend_left_run, engine))
+        lease: Lease = yield engine.lease()
+        try:
+            plan = repair_thread(self.thread_id, self.thread, ids, by, lease.fence, undo=undo)
+            return (yield engine.read(plan))  # type: ignore[no-any-return]  # as above
+        finally:
+            yield PlanStep(lease.release, lease.arelease)
 
     def dismiss(
         self, path: str, *, graceful: bool = False, by: str | None = None

@@ -125,7 +125,7 @@ class TurnEngine:
             record.run_end = lease
             return
         try:
-            begun = yield self._read(self._begin_turn(request, lease, record))
+            begun = yield self.read(self._begin_turn(request, lease, record))
             if isinstance(begun, RunEnd):
                 record.run_end = begun
                 return
@@ -138,7 +138,7 @@ class TurnEngine:
                     yield from self._stream_events(graph_input, turn, mark, options, record)
                     yield from record.take_noted()
                     settling = settle_run(turn, mark, record, self.thread.confidence)
-                    graph_input = yield self._read(settling)
+                    graph_input = yield self.read(settling)
             finally:
                 record.add_noted_calls()
                 if record.hooks:
@@ -150,10 +150,12 @@ class TurnEngine:
         finally:
             yield PlanStep(lease.release, lease.arelease)
 
-    def _read(self, plan: ReadPlan[Any]) -> PlanStep:
+    def read(self, plan: ReadPlan[Any]) -> PlanStep:
+        """Return the step that runs a plan of queries."""
         return PlanStep(partial(run_plan, self.saver, plan), partial(arun_plan, self.saver, plan))
 
-    def _lease(self) -> PlanStep:
+    def lease(self) -> PlanStep:
+        """Return the step that takes the lease of the thread."""
         ledger, key = get_ledger(self.saver), build_key(self.thread.id)
         return PlanStep(partial(ledger.lease, key), partial(ledger.alease, key))
 
@@ -168,7 +170,7 @@ class TurnEngine:
         except (ThreadBusy, LeaseLost):
             raise
         except Exception as error:  # noqa: BLE001  raised again, unless the turn was stopped
-            lease = yield self._lease()
+            lease = yield self.lease()
             try:
                 yield from self._end_failed_turn(error)
             finally:
@@ -176,7 +178,7 @@ class TurnEngine:
 
     def _end_failed_turn(self, error: Exception) -> Plan[None]:
         """End a stopped turn in its stored state, or raise the error that it has failed with."""
-        if not (steps := (yield self._read(self._plan_end(error)))):
+        if not (steps := (yield self.read(self._plan_end(error)))):
             raise error
         graph = self.graph
         yield PlanStep(
@@ -207,9 +209,9 @@ class TurnEngine:
     def _take_lease(self, request: SessionRequest) -> Plan[Lease | RunEnd]:
         while True:
             try:
-                return (yield self._lease())  # type: ignore[no-any-return]  # a plan is sent what it asked for
+                return (yield self.lease())  # type: ignore[no-any-return]  # a plan is sent what it asked for
             except ThreadBusy as busy:
-                ending = yield self._read(request.meet_other_run(self.thread, busy))
+                ending = yield self.read(request.meet_other_run(self.thread, busy))
             if ending is not None:
                 return ending  # type: ignore[no-any-return]  # as above
             wait = partial(time.sleep, LEASE_POLL_INTERVAL)

@@ -10,6 +10,7 @@ import inspect
 import threading
 from collections.abc import AsyncIterator, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
@@ -22,6 +23,7 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import PrivateAttr
 
 from echelons.errors import ScriptError, invalid_script
+from echelons.plans import PlanStep
 from echelons.testing.clock import Clock, SystemClock
 from echelons.testing.provider_rules import (
     MESSAGE_RULES,
@@ -317,15 +319,10 @@ class ScriptedModel(BaseChatModel):
         **kwargs: Any,
     ) -> Iterator[ChatGenerationChunk]:
         record = self._record_start(messages, run_manager, kwargs)
-        message, latency = self._make_message(record, self._next_outcome(record))
-        chunks = [ChatGenerationChunk(message=chunk) for chunk in as_chunks(message)]
-        for chunk in chunks:
-            if latency:
-                self._clock.sleep(latency / len(chunks))
-            if run_manager:
-                run_manager.on_llm_new_token(chunk.text, chunk=chunk)
+        for steps, chunk in self._plan_chunks(record, self._next_outcome(record), run_manager):
+            for step in steps:
+                step.run()
             yield chunk
-        self._log.record_finish(record)
 
     async def _astream(
         self,
@@ -335,14 +332,31 @@ class ScriptedModel(BaseChatModel):
         **kwargs: Any,
     ) -> AsyncIterator[ChatGenerationChunk]:
         record = self._record_start(messages, run_manager, kwargs)
-        message, latency = self._make_message(record, await self._anext_outcome(record))
-        chunks = [ChatGenerationChunk(message=chunk) for chunk in as_chunks(message)]
-        for chunk in chunks:
-            if latency:
-                await self._clock.asleep(latency / len(chunks))
-            if run_manager:
-                await run_manager.on_llm_new_token(chunk.text, chunk=chunk)
+        outcome = await self._anext_outcome(record)
+        for steps, chunk in self._plan_chunks(record, outcome, run_manager):
+            for step in steps:
+                await step.arun()
             yield chunk
+
+    def _plan_chunks(
+        self,
+        record: CallRecord,
+        outcome: Any,
+        run_manager: CallbackManagerForLLMRun | AsyncCallbackManagerForLLMRun | None,
+    ) -> Iterator[tuple[list[PlanStep], ChatGenerationChunk]]:
+        """Yield the chunks of a reply, each with what is done before it."""
+        message, latency = self._make_message(record, outcome)
+        chunks = [ChatGenerationChunk(message=chunk) for chunk in as_chunks(message)]
+        wait: list[PlanStep] = []
+        if latency:
+            share, clock = latency / len(chunks), self._clock
+            wait = [PlanStep(partial(clock.sleep, share), partial(clock.asleep, share))]
+        for chunk in chunks:
+            steps = [*wait]
+            if run_manager:
+                tell: Any = partial(run_manager.on_llm_new_token, chunk.text, chunk=chunk)
+                steps.append(PlanStep(tell, tell))
+            yield steps, chunk
         self._log.record_finish(record)
 
     def _record_start(

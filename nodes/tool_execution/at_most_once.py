@@ -101,7 +101,7 @@ class _Execution:
             pad = Scratchpad(self.config)
             inner = pad.skip_places(range(len(prior)))
             try:
-                result = yield self._build_run_step(inner, lambda _: None)
+                result = yield from self._plan_tool(inner, lambda _: None)
             except CallCutShort as error:
                 result = self.journaled_call.build_cut_short_result(error)
             if self.journaled_call.places:
@@ -188,7 +188,7 @@ class _Execution:
     ) -> ExecutionPlan:
         late = partial(self._record_late_result, entry, pad)
         try:
-            result = yield self._build_run_step(pad.skip_places(entry.ours), late)
+            result = yield from self._plan_tool(pad.skip_places(entry.ours), late)
         except GraphInterrupt as stop:
             waiting = _build_suspended_entry(entry, stop, pad)
             if waiting != entry:
@@ -237,11 +237,11 @@ class _Execution:
             why = describe_error(error, get_failure_log(self.config).redactor)
             LOG.warning("the result of a cancelled call could not be stored: %s", why)
 
-    def _build_run_step(self, config: RunnableConfig, late: LateCallback) -> PlanStep:
+    def _plan_tool(self, config: RunnableConfig, late: LateCallback) -> ExecutionPlan:
         work = self.journaled_call
         configurable = {**config["configurable"], IDEMPOTENCY_KEY: work.call.id}
         inner: RunnableConfig = {**config, "configurable": configurable}
-        return PlanStep(partial(work.invoke, inner), partial(work.ainvoke, inner, late))
+        return work.plan(inner, late)
 
     def _build_note_step(self, entry: JournalEntry) -> PlanStep:
         return self._step(partial(self.journal.note, self.journaled_call.call, entry, self.config))

@@ -37,6 +37,7 @@ from echelons.nodes.planning.relay import build_not_run_message
 from echelons.nodes.planning.repeated_calls import mark_refused
 from echelons.nodes.tool_execution.async_only import run_async
 from echelons.nodes.tool_execution.scratchpad import AnswerPlaces
+from echelons.plans import Plan, PlanStep
 from echelons.run_context import get_context, with_context
 from echelons.text.error_lines import read_error_text
 from echelons.text.input_limits import shorten_repr
@@ -180,58 +181,53 @@ class JournaledCall:
         kind = "tool_call_with_context"
         return {"__type": kind, "tool_call": self.tool_call, "state": self.state}
 
-    def invoke(self, config: RunnableConfig) -> Any:
+    def plan(self, config: RunnableConfig, on_late_result: LateCallback) -> Plan[Any]:
         """Execute the call and return the node's update; an exception becomes its answer."""
         try:
-            if self.needs_loop:
-                work = partial(self.tools.ainvoke, self._input, config, **self.kwargs)
-                done = run_async(partial(_await_tool, work), config)
-                if isinstance(done, Halt):
-                    return self.build_refused_update(done, was_begun=True)
-            else:
-                done = self.tools.invoke(self._input, config, **self.kwargs)
+            done = yield PlanStep(
+                partial(self._run, config), partial(self._arun, config, on_late_result)
+            )
+            if isinstance(done, Halt):
+                return self.build_refused_update(done, was_begun=True)
             return self._accept(done, config)
-        except CancelledError as error:
-            # The session's loop was closed, also around a tree in the tool.
-            if isinstance(error.__cause__, FutureCancelled):
-                raise
-            cancelled = EchelonsError(_CANCELLED_TEXT, code="tool_cancelled")
-            failure = get_failure_log(config).record(cancelled, config, self.call.tool)
-            return self._build_error_result(cancelled, failure, config)
         # A tool raises anything; signals go on.
         except Exception as error:
             cause, failure = self._find_cause(error), None
             if isinstance(cause, CallCutShort):
                 raise
             if cause:
-                failure = get_failure_log(config).record(cause, config, self.call.tool)
+                log, noted = get_failure_log(config), (cause, config, self.call.tool)
+                failure = yield PlanStep(partial(log.record, *noted), partial(log.arecord, *noted))
             return self._build_error_result(cause or error, failure, config)
 
-    async def ainvoke(self, config: RunnableConfig, on_late_result: LateCallback) -> Any:
-        """Async version of `invoke`."""
-        detached: DetachedCall | None = None
-        inner: RunnableConfig = config
-        if self.is_threaded:
-            # The call may be cancelled and go on in its thread, whose result comes late.
-            detached = DetachedCall(
-                lambda late: on_late_result(self._convert_late_result(late, config))
-            )
-            inner = with_context(config, replace(get_context(config), detached_call=detached))
+    def _run(self, config: RunnableConfig) -> Any:
         try:
-            work = partial(self.tools.ainvoke, self._input, inner, **self.kwargs)
-            done = await _await_tool(work)
-            return self._accept(done, config)
-        except CancelledError:
-            if detached:
-                detached.detach()
-            raise
-        except Exception as error:
-            cause, failure = self._find_cause(error), None
-            if isinstance(cause, CallCutShort):
+            if not self.needs_loop:
+                return self.tools.invoke(self._input, config, **self.kwargs)
+            work = partial(self.tools.ainvoke, self._input, config, **self.kwargs)
+            return run_async(partial(_await_tool, work), config)
+        except CancelledError as error:
+            # The session's loop was closed, also around a tree in the tool.
+            if isinstance(error.__cause__, FutureCancelled):
                 raise
-            if cause:
-                failure = await get_failure_log(config).arecord(cause, config, self.call.tool)
-            return self._build_error_result(cause or error, failure, config)
+            raise EchelonsError(_CANCELLED_TEXT, code="tool_cancelled") from error
+
+    async def _arun(self, config: RunnableConfig, on_late_result: LateCallback) -> Any:
+        if self.is_threaded:
+            return await self._arun_detached(config, on_late_result)
+        return await _await_tool(partial(self.tools.ainvoke, self._input, config, **self.kwargs))
+
+    async def _arun_detached(self, config: RunnableConfig, on_late_result: LateCallback) -> Any:
+        # The call may be cancelled and go on in its thread, whose result comes late.
+        detached = DetachedCall(
+            lambda late: on_late_result(self._convert_late_result(late, config))
+        )
+        inner = with_context(config, replace(get_context(config), detached_call=detached))
+        try:
+            return await _await_tool(partial(self.tools.ainvoke, self._input, inner, **self.kwargs))
+        except CancelledError:
+            detached.detach()
+            raise
 
     def check_recorded(self, result: Any, config: RunnableConfig) -> Any:
         """Return a recorded update, or an error if it steers: earlier versions recorded such."""

@@ -211,7 +211,8 @@ def run_recall() -> str:
     call = build_journal_call({"configurable": {}}, "1", "recall", {}, EffectKind.ONCE)
     given = {"name": "recall", "args": {}, "id": "1", "type": "tool_call"}
     config: RunnableConfig = {"configurable": {"__pregel_runtime": Runtime()}}
-    return str(JournaledCall(call, ToolNode([tool]), given, {}, is_threaded=False).invoke(config))
+    journaled = JournaledCall(call, ToolNode([tool]), given, {}, is_threaded=False)
+    return str(run_plan_steps(journaled.plan(config, lambda _: None)))
 
 
 def mend_tool() -> Any:

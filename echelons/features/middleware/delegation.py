@@ -348,47 +348,45 @@ class VerificationMiddleware(DelegationMiddleware):
 
     def wrap_delegation(self, request: DelegationRequest, handler: Any) -> DelegationResponse:
         """Return an answer that is right, or what the user says of the last one."""
-
-        def run(step: DelegationRequest | DelegationResponse) -> Any:
-            if isinstance(step, DelegationRequest):
-                return handler(step)
-            verify, question = self._verify, _build_question(request, step)
-            if isinstance(verify, str):
-                return handler.ask(verify, "\n".join(str(message.text) for message in question))
-            if not isinstance(verify, BaseChatModel):
-                return handler.once(lambda: verify(request, step))
-            try:
-                return handler.once(lambda: run_plan_steps(_ask_model(verify, question)))
-            except CallRefused as refused:
-                return refused.halt
-
-        return drive_plan(self._plan(request), run)
+        return drive_plan(
+            self._plan(request), lambda step: self._build_step(request, handler, step).run()
+        )
 
     async def awrap_delegation(
         self, request: DelegationRequest, handler: Any
     ) -> DelegationResponse:
         """Async version of `wrap_delegation`."""
+        return await adrive_plan(
+            self._plan(request), lambda step: self._build_step(request, handler, step).arun()
+        )
 
-        async def run(step: DelegationRequest | DelegationResponse) -> Any:
-            if isinstance(step, DelegationRequest):
-                return await handler(step)
-            verify, question = self._verify, _build_question(request, step)
-            if isinstance(verify, str):
-                return await handler.ask(
-                    verify, "\n".join(str(message.text) for message in question)
-                )
+    def _build_step(
+        self,
+        request: DelegationRequest,
+        handler: Any,
+        step: DelegationRequest | DelegationResponse,
+    ) -> PlanStep:
+        """Return the step that sends a request, or verifies a response, through a handler."""
+        verify = self._verify
+        if isinstance(step, DelegationRequest):
+            call = partial(handler, step)
+            return PlanStep(call, call)
+        question = _build_question(request, step)
+        if isinstance(verify, str):
+            call = partial(handler.ask, verify, "\n".join(str(part.text) for part in question))
+            return PlanStep(call, call)
 
-            async def check() -> str:
-                if isinstance(verify, BaseChatModel):
-                    return await arun_plan_steps(_ask_model(verify, question))
-                return verify(request, step)
+        def check() -> Any:
+            if isinstance(verify, BaseChatModel):
+                return run_plan_steps(_ask_model(verify, question))
+            return verify(request, step)
 
-            try:
-                return await handler.once(check)
-            except CallRefused as refused:
-                return refused.halt
+        async def acheck() -> Any:
+            if isinstance(verify, BaseChatModel):
+                return await arun_plan_steps(_ask_model(verify, question))
+            return verify(request, step)
 
-        return await adrive_plan(self._plan(request), run)
+        return PlanStep(partial(handler.once, check), partial(handler.once, acheck))
 
     def _plan(
         self, request: DelegationRequest
@@ -399,10 +397,10 @@ class VerificationMiddleware(DelegationMiddleware):
             response: DelegationResponse = yield request_again
             if response.status is not Status.FULFILLED:
                 return response
-            verdict: DelegationResponse | str | Halt | Pause = yield response
+            verdict = yield from _ask_for_verdict(response)
             while isinstance(verdict, Pause):
                 interrupt(verdict.marker)
-                verdict = yield response
+                verdict = yield from _ask_for_verdict(response)
             if isinstance(verdict, Halt):
                 update = {"status": Status.PARTIAL, "reason": f"not verified: {verdict.reason}"}
                 return response.model_copy(update=update)
@@ -450,6 +448,15 @@ def _ask_model(model: BaseChatModel, question: list[BaseMessage]) -> Plan[str]:
     bound = BoundModel.from_runnable(model)
     reply = yield from ask_beside(bound, question, find_config(), may_pause=True)
     return str(reply.text)
+
+
+def _ask_for_verdict(
+    response: DelegationResponse,
+) -> Generator[DelegationResponse, Any, DelegationResponse | str | Halt | Pause]:
+    try:
+        return (yield response)  # type: ignore[no-any-return]  # a plan is sent what it asked for
+    except CallRefused as refused:
+        return refused.halt
 
 
 def _build_question(request: DelegationRequest, response: DelegationResponse) -> list[BaseMessage]:

@@ -179,60 +179,52 @@ class CallChain:
             ConfigurationError: One has raised, has swallowed an interrupt, has returned something
                 else, or is only async.
         """
-        run = _ChainRun(self._hook, self._read_result, config)
-
-        def enter(place: int, call: Any) -> Any:
-            if place == len(self._middleware):
-                with run.note_errors(""):
-                    return execute(call)
-            one, layer = self._middleware[place], _Layer()
-
-            def handle(changed: Any) -> Any:
-                layer.signal = None
-                try:
-                    return enter(place + 1, changed)
-                except GraphBubbleUp as signal:
-                    layer.signal = signal
-                    raise
-
-            # What the innermost handler offers beside the call, each does.
-            vars(handle).update(getattr(execute, "__dict__", {}))
-            wrap = run.find_form(one, is_async=False)
-            with run.note_errors(one.name):
-                result = wrap(call, handle)
-            return run.leave(one.name, layer, result)
-
-        with run.name_failure():
-            return enter(0, request)
+        run = _ChainRun(self._hook, self._read_result, config, run_plan_steps, is_async=False)
+        return run_plan_steps(self._plan(run, request, execute))
 
     async def arun(
         self, request: Any, execute: Callable[[Any], Awaitable[Any]], config: Mapping[str, Any]
     ) -> Any:
         """Async version of `run`."""
-        run = _ChainRun(self._hook, self._read_result, config)
+        run = _ChainRun(self._hook, self._read_result, config, arun_plan_steps, is_async=True)
+        return await arun_plan_steps(self._plan(run, request, execute))
 
-        async def enter(place: int, call: Any) -> Any:
-            if place == len(self._middleware):
-                with run.note_errors(""):
-                    return await execute(call)
-            one, layer = self._middleware[place], _Layer()
-
-            async def handle(changed: Any) -> Any:
-                layer.signal = None
-                try:
-                    return await enter(place + 1, changed)
-                except GraphBubbleUp as signal:
-                    layer.signal = signal
-                    raise
-
-            vars(handle).update(getattr(execute, "__dict__", {}))
-            wrap = run.find_form(one, is_async=True)
-            with run.note_errors(one.name):
-                result = await wrap(call, handle)
-            return run.leave(one.name, layer, result)
-
+    def _plan(self, run: _ChainRun, request: Any, execute: Callable[[Any], Any]) -> Plan[Any]:
         with run.name_failure():
-            return await enter(0, request)
+            return (yield from self._enter(run, 0, request, execute))
+
+    def _enter(
+        self, run: _ChainRun, place: int, call: Any, execute: Callable[[Any], Any]
+    ) -> Plan[Any]:
+        """Run a call through the wraps from a place on."""
+        if place == len(self._middleware):
+            with run.note_errors(""):
+                return (yield _call(execute, call))
+        one, layer = self._middleware[place], _Layer()
+
+        def proceed(changed: Any) -> Plan[Any]:
+            layer.signal = None
+            try:
+                return (yield from self._enter(run, place + 1, changed, execute))
+            except GraphBubbleUp as signal:
+                layer.signal = signal
+                raise
+
+        def handle(changed: Any) -> Any:
+            return run.drive(proceed(changed))
+
+        # What the innermost handler offers beside the call, each does.
+        vars(handle).update(getattr(execute, "__dict__", {}))
+        wrap = run.find_form(one)
+        with run.note_errors(one.name):
+            result = yield _call(wrap, call, handle)
+        return run.leave(one.name, layer, result)
+
+
+def _call(function: Callable[..., Any], *arguments: Any) -> PlanStep:
+    """Return the call of a function that is of the world in which the plan is driven."""
+    call = partial(function, *arguments)
+    return PlanStep(call, call)
 
 
 class _Layer:
@@ -248,16 +240,25 @@ class _ChainRun:
     """One run of a chain: which middleware has raised an exception first."""
 
     def __init__(
-        self, hook: str, read_result: Callable[[Any], Any], config: Mapping[str, Any]
+        self,
+        hook: str,
+        read_result: Callable[[Any], Any],
+        config: Mapping[str, Any],
+        drive: Callable[[Plan[Any]], Any],
+        *,
+        is_async: bool,
     ) -> None:
+        self.drive = drive
+        self._is_async = is_async
         self._hook = hook
         self._read_result = read_result
         self._config = config
         self._raised: list[tuple[Exception, str]] = []
         self._swallower = ""
 
-    def find_form(self, one: AgentMiddleware[Any, Any], *, is_async: bool) -> Any:
+    def find_form(self, one: AgentMiddleware[Any, Any]) -> Any:
         """Return a middleware's method for this kind of run."""
+        is_async = self._is_async
         name = f"a{self._hook}" if is_async else self._hook
         if defines(one, name):
             return getattr(one, name)
