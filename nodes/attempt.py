@@ -168,10 +168,7 @@ def attempt(
         timed_config: Any = with_deadline(
             config, options.target, options.timeout, monotonic, options.begun
         )
-        outcome = yield PlanStep(
-            partial(run_level, level, level_input, timed_config),
-            partial(arun_level, level, level_input, timed_config),
-        )
+        outcome = yield from run_level(level, level_input, timed_config)
     except BaseException as ended:
         _note_hold(config, begun, ended)
         yield build_step(partial(note, AttemptOutcome.NOTHING), circuits.arun)
@@ -228,54 +225,64 @@ def _describe_failures(options: AttemptOptions, intensity: FailureIntensity) -> 
 
 def run_level(
     level: Runnable[Any, Any], level_input: Any, config: RunnableConfig
-) -> Any | LevelFailure:
+) -> Plan[Any | LevelFailure]:
     """Run a subordinate's level and return its output, or its failure.
 
-    An output after the deadline is a failure, but for that of an agent that was halted. The async
-    version also cancels the run when the subordinate is stopped, and at its deadline. Nothing else
+    An output after the deadline is a failure, but for that of an agent that was halted. In an event
+    loop the run is cancelled when the subordinate is stopped, and at its deadline. Nothing else
     invokes the level of a subordinate.
     """
-    around = parent_config.set(config)
-    try:
-        outcome = level.invoke(level_input, config)
-    except ParentCommand:
-        outcome = LevelFailure(_STEERING_REASON)
-    except Exception as error:
-        if not is_failure(error):
-            raise
-        outcome = LevelFailure(get_failure_log(config).record(error, config).reason)
-    finally:
-        parent_config.reset(around)
+    outcome = yield from _run_level(level, level_input, config)
     halt = None if "forward" in level_input else find_timeout(config, monotonic)
     if halt is None:
         return outcome
-    response = {} if isinstance(outcome, LevelFailure) else outcome.get("response") or {}
-    return outcome if HALT_KEY in response else LevelFailure(halt.reason)
+    if isinstance(outcome, LevelFailure):
+        is_halted = outcome.end is AttemptOutcome.NOTHING
+    else:
+        is_halted = HALT_KEY in (outcome.get("response") or {})
+    return outcome if is_halted else LevelFailure(halt.reason)
 
 
-async def arun_level(
+def _run_level(
+    level: Runnable[Any, Any], level_input: Any, config: RunnableConfig
+) -> Plan[Any | LevelFailure]:
+    around = parent_config.set(config)
+    try:
+        return (
+            yield PlanStep(
+                partial(level.invoke, level_input, config),
+                partial(_arun_cancellable, level, level_input, config),
+            )
+        )
+    except ParentCommand:
+        return LevelFailure(_STEERING_REASON)
+    except Exception as error:
+        if not is_failure(error):
+            raise
+        log = get_failure_log(config)
+        failure = yield PlanStep(
+            partial(log.record, error, config), partial(log.arecord, error, config)
+        )
+        return LevelFailure(failure.reason)
+    finally:
+        parent_config.reset(around)
+
+
+async def _arun_cancellable(
     level: Runnable[Any, Any], level_input: Any, config: RunnableConfig
 ) -> Any | LevelFailure:
-    """Async version of `run_level`."""
     # A level that relays a request shares the deadline of the agent that answers it. It gets no
     # timer, or its own circuit would open and shut out all agents below it.
     deadline = None if "forward" in level_input else get_deadline(config)
     timer = asyncio.timeout(None if deadline is None else max(0.0, deadline - monotonic()))
     with CancelOnStop(config) as cancelled:
-        around = parent_config.set(config)
         try:
             async with timer:
                 return await level.ainvoke(level_input, config)
-        except ParentCommand:
-            return LevelFailure(_STEERING_REASON)
-        except Exception as error:
-            if isinstance(error, TimeoutError) and timer.expired():
-                return LevelFailure(get_timeout_halt(config).reason)
-            if not is_failure(error):
+        except TimeoutError:
+            if not timer.expired():
                 raise
-            return LevelFailure((await get_failure_log(config).arecord(error, config)).reason)
-        finally:
-            parent_config.reset(around)
+            return LevelFailure(get_timeout_halt(config).reason)
     why = cancelled.halt.reason if cancelled.halt else ""
     return LevelFailure(why, AttemptOutcome.NOTHING)
 

@@ -56,7 +56,7 @@ from echelons.nodes.planning.repeated_calls import RepeatRules, find_loop
 from echelons.nodes.planning.reply_handler import ReplyContext, ReplyHandler, build_relay_update
 from echelons.nodes.planning.task_router import TaskRouter
 from echelons.nodes.planning.tool_calls import CallableTools
-from echelons.plans import Plan, PlanStep, arun_plan_steps, build_step, run_plan_steps
+from echelons.plans import Plan, arun_plan_steps, build_step, run_plan_steps
 from echelons.run_context import get_context
 from echelons.tree.names import PATH_SEPARATOR
 
@@ -204,10 +204,7 @@ class Reason(Node):
                     PATH_SEPARATOR.join(identity.path)
                 ),
             }
-            routed[task, splits] = yield PlanStep(
-                partial(router.route_task, task, identity.agent, **where),
-                partial(router.aroute_task, task, identity.agent, **where),
-            )
+            routed[task, splits] = yield from router.route_task(task, identity.agent, **where)
         update = self._build_reply_update(context, halt, routed, config)
         return Outcome(update, context, halt, updates=answer.updates)
 

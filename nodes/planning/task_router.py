@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import groupby
 from textwrap import shorten
 from threading import Lock
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 from langgraph.config import get_config
@@ -21,6 +21,7 @@ from echelons.capabilities import CapabilityMap, Deriver, TreeDeriver
 from echelons.delegation.calls import Candidates
 from echelons.delegation.policy import DelegationPolicy
 from echelons.identity.failures import get_failure_log
+from echelons.plans import Plan, PlanStep, arun_plan_steps, run_plan_steps
 from echelons.routing import Part, Route, Router
 from echelons.routing.ranking import MAX_EXPLAINED
 from echelons.tree.members import walk_tree
@@ -90,7 +91,7 @@ class TaskRouter:
         max_parts: int,
         added: Sequence[Agent] = (),
         dismissed: Collection[str] = (),
-    ) -> tuple[RoutedTask, ...]:
+    ) -> Plan[tuple[RoutedTask, ...]]:
         """Return the candidates for a task, or for each of its parts, below a receiver.
 
         Args:
@@ -102,41 +103,29 @@ class TaskRouter:
         """
         if added:
             routers = self._extend(receiver, (*added,))
-            return routers.route_task(task, receiver, max_parts=max_parts, dismissed=dismissed)
-        router = self._get_router(*self._resolve_deriver())
-        without = self._list_left_out(receiver, dismissed)
-        parts = router.split(task, receiver, without=without) if max_parts > 1 else ()
-        if not 1 < len(parts) <= max_parts:
-            return (_build_routed_task(router, router.route(task, receiver, without=without)),)
-        return tuple(_build_routed_task(router, part.route, part) for part in parts)
-
-    async def aroute_task(
-        self,
-        task: str,
-        receiver: str,
-        *,
-        max_parts: int,
-        added: Sequence[Agent] = (),
-        dismissed: Collection[str] = (),
-    ) -> tuple[RoutedTask, ...]:
-        """Async version of `route_task`."""
-        if added:
-            routers = self._extend(receiver, (*added,))
-            return await routers.aroute_task(
-                task, receiver, max_parts=max_parts, dismissed=dismissed
-            )
+            limits: Any = {"max_parts": max_parts, "dismissed": dismissed}
+            return (yield from routers.route_task(task, receiver, **limits))
         deriver, saver = self._resolve_deriver()
-        # A model is asked here, without blocking the event loop when the router is created.
         if isinstance(deriver, TreeDeriver) and self._get_lazy(saver).router is None:
-            await deriver.alearn(self._root)
-        router = self._get_router(deriver, saver)
-        without = self._list_left_out(receiver, dismissed)
-        parts = await router.asplit(task, receiver, without=without) if max_parts > 1 else ()
-        if not 1 < len(parts) <= max_parts:
-            return (
-                _build_routed_task(router, await router.aroute(task, receiver, without=without)),
+            # A model is asked, without blocking the event loop when the router is created.
+            yield PlanStep(
+                partial(self._get_router, deriver, saver), partial(deriver.alearn, self._root)
             )
-        return tuple(_build_routed_task(router, part.route, part) for part in parts)
+        router = self._get_router(deriver, saver)
+        where: Any = {"without": self._list_left_out(receiver, dismissed)}
+        parts: tuple[Part, ...] = ()
+        if max_parts > 1:
+            parts = yield PlanStep(
+                partial(router.split, task, receiver, **where),
+                partial(router.asplit, task, receiver, **where),
+            )
+        if 1 < len(parts) <= max_parts:
+            return tuple(_build_routed_task(router, part.route, part) for part in parts)
+        route = yield PlanStep(
+            partial(router.route, task, receiver, **where),
+            partial(router.aroute, task, receiver, **where),
+        )
+        return (_build_routed_task(router, route),)
 
     def _list_left_out(self, receiver: str, dismissed: Collection[str]) -> set[str]:
         """Return the names of the agents that are no candidates: the receiver, and who is gone."""
@@ -191,11 +180,14 @@ class FittingSubordinate(NamedTuple):
 
     def find(self, task: str) -> str:
         """Return its name; empty if there is none."""
-        return _get_first(self.router.route_task(task, self.receiver, max_parts=1))
+        return _get_first(run_plan_steps(self._route(task)))
 
     async def afind(self, task: str) -> str:
         """Async version of `find`."""
-        return _get_first(await self.router.aroute_task(task, self.receiver, max_parts=1))
+        return _get_first(await arun_plan_steps(self._route(task)))
+
+    def _route(self, task: str) -> Plan[tuple[RoutedTask, ...]]:
+        return self.router.route_task(task, self.receiver, max_parts=1)
 
 
 def _get_first(routed: Sequence[RoutedTask]) -> str:

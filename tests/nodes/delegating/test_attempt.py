@@ -24,7 +24,8 @@ from langgraph.types import Command
 from echelons.errors import MissingAgents, StorageError, UnreadableRecord
 from echelons.guards.circuit_breaker import AttemptOutcome
 from echelons.langgraph_internals import parent_config
-from echelons.nodes.attempt import LevelFailure, arun_level, run_level
+from echelons.nodes.attempt import LevelFailure, run_level
+from echelons.plans import arun_plan_steps, run_plan_steps
 from tests.failure_ids import without_ids
 
 
@@ -40,11 +41,11 @@ async def both(error: BaseException) -> list[Any]:
     outcomes: list[Any] = []
     level = raising(error)
     try:
-        outcomes.append(run_level(level, {}, {}))
+        outcomes.append(run_plan_steps(run_level(level, {}, {})))
     except BaseException as raised:
         outcomes.append(raised)
     try:
-        outcomes.append(await arun_level(level, {}, {}))
+        outcomes.append(await arun_plan_steps(run_level(level, {}, {})))
     except BaseException as raised:
         outcomes.append(raised)
     return outcomes
@@ -53,8 +54,8 @@ async def both(error: BaseException) -> list[Any]:
 async def test_a_subordinates_output_is_returned_as_it_is() -> None:
     level: Runnable[Any, Any] = RunnableLambda(lambda given: {**given, "done": True})
 
-    assert run_level(level, {"a": 1}, {}) == {"a": 1, "done": True}
-    assert await arun_level(level, {"a": 1}, {}) == {"a": 1, "done": True}
+    assert run_plan_steps(run_level(level, {"a": 1}, {})) == {"a": 1, "done": True}
+    assert await arun_plan_steps(run_level(level, {"a": 1}, {})) == {"a": 1, "done": True}
 
 
 @pytest.mark.parametrize(
@@ -99,7 +100,7 @@ async def test_what_is_no_exception_is_never_an_answer(error: BaseException) -> 
     level = raising(error)
 
     with pytest.raises(type(error)):
-        run_level(level, {}, {})
+        run_plan_steps(run_level(level, {}, {}))
 
 
 async def test_a_cancelled_subordinate_is_cancelled() -> None:
@@ -109,7 +110,7 @@ async def test_a_cancelled_subordinate_is_cancelled() -> None:
         started.set()
         await asyncio.Event().wait()
 
-    task = asyncio.create_task(arun_level(RunnableLambda(hang), {}, {}))
+    task = asyncio.create_task(arun_plan_steps(run_level(RunnableLambda(hang), {}, {})))
     await started.wait()
     task.cancel()
 
@@ -162,10 +163,10 @@ async def test_a_level_has_its_own_config_around_it_and_leaves_that_of_its_super
     token = parent_config.set(superior)
     try:
         with suppress(StorageError):
-            run_level(level, {}, own)
+            run_plan_steps(run_level(level, {}, own))
         assert parent_config.get() is superior
         with suppress(StorageError):
-            await arun_level(level, {}, own)
+            await arun_plan_steps(run_level(level, {}, own))
         assert parent_config.get() is superior
     finally:
         parent_config.reset(token)
