@@ -131,7 +131,8 @@ $(STUDIO): $(READY)
 comma := ,
 
 # What `make compat` runs: contract tests, bytes that are stored, and scenarios of every kind.
-COMPAT_TESTS = $(wildcard tests/contracts) tests/graphs/pregel tests/graphs/test_delegation_graph.py \
+COMPAT_TESTS = $(wildcard tests/contracts) \
+  $(addprefix tests/graphs/test_,delegation_graph.py inline_writes.py nested_graphs.py state_updates.py token_stream.py) \
   tests/nodes/tool_execution tests/checkpoints/test_conformance.py \
   $(addprefix tests/checkpoints/storage/test_,serde.py seals.py schema.py stored_names.py) \
   $(addprefix tests/scenarios/test_,as_tool.py continuing.py contracts.py delegate_many.py embedded.py foreign.py \

@@ -1,4 +1,4 @@
-"""Answers are left only to a run that takes them; how its gate learns of it, its own tests show."""
+"""Answers are left only to a run that takes them (`AnswerMark`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is stored of a spawned agent is read back whole, or not at all."""
+"""Specifications of spawned agents are checked, digested, and read back whole or not at all."""
 
 from __future__ import annotations
 
@@ -10,13 +10,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from echelons import Agent, Human, Session
 from echelons.delegation.spawned_agents import (
     MAX_ROLE,
     AgentSpecification,
+    check_spawnable,
     derive_spawned_agent,
+    get_spawnable,
 )
 from echelons.errors import UnreadableRecord
+from echelons.run_context import CONTEXT_KEY, RunContext
 from echelons.tree.names import NAME_PATTERN, check_name
+from tests.error_codes import raises_code
 
 HOSTILE = [
     "",
@@ -137,3 +142,49 @@ def test_two_with_the_same_digits_do_not_get_one_name() -> None:
 )
 def test_a_role_without_letters_has_a_name_all_the_same(role: str, slug: str) -> None:
     assert derive_spawned_agent("t", "m", "c", role)[1][:-9] == slug
+
+
+def search(query: str) -> str:
+    """Search."""
+    return query
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        7,
+        "clerk",
+        [Agent("clerk")],
+        {"clerk": "clerk"},
+        {"clerk": Human("clerk", "A person")},
+        {"clerk": search},
+        {"": Agent("clerk")},
+        {7: Agent("clerk")},
+        {"a\nb": Agent("clerk")},
+    ],
+)
+def test_what_is_no_mapping_of_agents_is_refused(wrong: Any) -> None:
+    with raises_code("invalid_option", match="spawnable"):
+        Session(Agent("head"), ":memory:", spawnable=wrong)
+
+
+def test_digest_distinguishes_agents() -> None:
+    agents = [
+        Agent("clerk"),
+        Agent("clerk", prompt="Be kind."),
+        Agent("clerk", tools=[search]),
+        Agent("clerk", subordinates=[Agent("aide")]),
+    ]
+
+    known = check_spawnable({str(place): each for place, each in enumerate(agents)})
+
+    assert len({each.digest for each in known.values()}) == len(agents)
+    assert check_spawnable({"x": Agent("clerk")})["x"].digest == known["0"].digest
+    assert [each.levels for each in known.values()] == [1, 1, 1, 2]
+
+
+def test_a_run_without_them_has_none() -> None:
+    known = check_spawnable({"clerk": Agent("clerk")})
+
+    assert get_spawnable({"configurable": {}}) == check_spawnable(None) == {}
+    assert get_spawnable({"configurable": {CONTEXT_KEY: RunContext(spawnable=known)}}) is known

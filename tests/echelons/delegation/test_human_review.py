@@ -1,4 +1,4 @@
-"""Questions about tool calls are recognised, and only decisions that they allow answer them."""
+"""Reviews of tool calls are recognised, and answered only by decisions that they allow."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a tool does in the world is declared on the tool, in whichever order."""
+"""The effect of a tool is declared on the tool, in any order of decorators."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Orders wait in a queue; who may take the first, and what follows, is one rule for all."""
+"""Requests wait in a queue; one set of rules decides the next node and what follows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The races of a run: who was in first is written down once, and whoever reads it knows all."""
+"""The first answer of a race is stored once, and every reader sees the same winner."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A request that nobody may take is answered all the same, so that no call stays open."""
+"""A request that no subordinate may take is answered, so that no call stays open."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One place calls a subordinate, and decides which errors become an answer."""
+"""One function runs a subordinate, and decides which errors become an answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A namespace is the way down to a graph, and is taken apart as it was put together."""
+"""Namespaces are joined and split without loss."""
 
 from __future__ import annotations
 

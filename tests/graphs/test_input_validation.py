@@ -1,4 +1,4 @@
-"""What a caller gives the root of a tree is taken in under ids of ours, or refused by name."""
+"""The input of a root gets ids of the library, or is refused with a reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How an agent ends early: every call answered, a last word, a response to its superior."""
+"""An agent that ends early answers all calls, and sends its superior a response."""
 
 from __future__ import annotations
 

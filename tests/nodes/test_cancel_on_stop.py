@@ -1,4 +1,4 @@
-"""A block that ends when its agent is stopped, and for nobody else's cancellation."""
+"""A block is cancelled when its agent is stopped, and not by other cancellations of the agent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The question whether a call may run has LangChain's form, and takes what fits its tool."""
+"""An approval request has LangChain's form, and accepts only arguments that fit its tool."""
 
 from __future__ import annotations
 

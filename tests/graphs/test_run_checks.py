@@ -1,4 +1,4 @@
-"""A stored run goes on only with a tree that still has whom it waits in."""
+"""A stored run goes on only with a tree that still has the agents it waits in."""
 
 from __future__ import annotations
 

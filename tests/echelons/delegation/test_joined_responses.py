@@ -1,4 +1,4 @@
-"""What many responses come to, against the rules of the recursive delegation in other words."""
+"""Many responses are combined by the rules of recursive delegation, restated here."""
 
 from __future__ import annotations
 

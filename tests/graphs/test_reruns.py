@@ -1,4 +1,4 @@
-"""A rerun goes on where the run before it ended, also if that one began at a past checkpoint."""
+"""A rerun goes on where the run before it ended, also after a start at a past checkpoint."""
 
 from __future__ import annotations
 

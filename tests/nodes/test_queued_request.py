@@ -1,4 +1,4 @@
-"""An order reads back as it was stored, and one message says what came of it."""
+"""A queued request reads back as it was stored; one message reports its outcome."""
 
 from __future__ import annotations
 
