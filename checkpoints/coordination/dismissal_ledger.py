@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
-from echelons.checkpoints.coordination.grants import close_grants_below
+from echelons.checkpoints.coordination.grants import close_grants
 from echelons.checkpoints.coordination.journal import EFFECT
 from echelons.checkpoints.coordination.orders import get_signals, is_under
 from echelons.checkpoints.coordination.records import (
@@ -100,7 +100,7 @@ def commit_dismissal(
         signals.count_write()
         if new.graceful:
             return CommittedDismissal(dismissal, is_new=True)
-        close_grants_below(open_, where.thread_id, new.path)
+        close_grants(open_, where.thread_id, path=new.path)
         cut = _find_cut_calls(open_, where.thread_id, new.path)
         return CommittedDismissal(dismissal, is_new=True, cut_calls=tuple(cut))
 

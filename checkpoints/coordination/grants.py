@@ -431,17 +431,17 @@ class TurnGrants:
                 yield key.removeprefix(prefix), grant.value
 
 
-def close_grants_below(open_: Transaction, thread_id: str, path: str) -> None:
-    """Close the grants of an agent and of all below it, which give back what is not spent.
+def close_grants(open_: Transaction, thread_id: str, *, turn_id: str = "", path: str = "") -> None:
+    """Close the grants of a turn, or of an agent and all below it, which give back what is left.
 
     Reservations of their calls under way count as spent.
     """
-    prefix = GRANT.key(thread_id, "")
-    for key in open_.list_keys(prefix):
-        turn, id_ = key.removeprefix(prefix).split("/", 1)
+    within = GRANT.key(thread_id, *([turn_id] if turn_id else ()), "")
+    for key in open_.list_keys(within):
+        turn, id_ = key.removeprefix(GRANT.key(thread_id, "")).split("/", 1)
         try:
             grant = open_.get_record(GRANT, key)
-            if grant and not grant.value.closed and is_under(grant.value.path, path):
+            if grant and not grant.value.closed and (not path or is_under(grant.value.path, path)):
                 TurnGrants(thread_id, turn).close(open_, id_)
         except LedgerDamaged as error:
             LOG.warning("a grant cannot be closed: %s", describe_error(error))
@@ -469,5 +469,9 @@ def grant_turn(
         assert budget is not None  # noqa: S101  else there is a record
         record = build_root_grant(budget, root, thread_id, currency)
         open_.compare_and_set(key, None, Grant(ROOT_GRANT, record).to_json())
+    elif stored and record.closed:
+        # The turn goes on from a checkpoint of its past.
+        reopened = Grant(ROOT_GRANT, replace(record, closed=False))
+        open_.compare_and_set(key, stored.version, reopened.to_json())
     allowance = NO_ALLOWANCE.extend(ROOT_GRANT, record.granted, budget)
     return replace(allowance, warn_at=record.warn_at)

@@ -13,6 +13,7 @@ from typing import Any, Final, Literal, TypeAlias
 from langchain_core.messages import BaseMessage
 
 from echelons.checkpoints.clock import utc_now
+from echelons.checkpoints.coordination.grants import close_grants
 from echelons.checkpoints.coordination.orders import OrderListener
 from echelons.checkpoints.coordination.records import Records
 from echelons.checkpoints.ledger import Fence, Transaction, build_key, require_lease
@@ -262,8 +263,14 @@ def find_turn(open_: Transaction, thread_id: str, turn_id: str) -> TurnRecord | 
     return TURN.get(open_, thread_id, turn_id)
 
 
-def finish_turn(open_: Transaction, thread_id: str, turn_id: str, end: TurnEnd) -> None:
-    """Store the end of a turn, if the turn may be submitted again."""
+def finish_turn(open_: Transaction, thread_id: str, turn_id: str, end: TurnEnd | None) -> None:
+    """End a turn: close its grants, and store its end if it may be submitted again.
+
+    The end is `None` if nothing is to be stored of it.
+    """
+    close_grants(open_, thread_id, turn_id=turn_id)
+    if end is None:
+        return
     record = TURN.get(open_, thread_id, turn_id)
     if record and record.text is None:
         TURN.put(open_, replace(record, **end.to_json()), thread_id, turn_id)

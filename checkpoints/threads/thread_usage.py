@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import partial
 from itertools import groupby
@@ -22,13 +22,13 @@ from echelons.checkpoints.queries import (
     AllThreadIds,
     LatestCheckpointId,
     LedgerQuery,
-    OneCheckpoint,
     ReadPlan,
     Saver,
 )
 from echelons.checkpoints.storage.event_rows import build_write_events
 from echelons.checkpoints.storage.rows import CallRow, build_call_row, load_call_rows
 from echelons.checkpoints.thread_events import WriteLocation
+from echelons.checkpoints.threads.thread_status import read_thread_status
 from echelons.errors import LedgerDamaged, ThreadNotFound
 from echelons.guards.budget import load_amounts
 from echelons.guards.prices import Prices
@@ -125,7 +125,7 @@ def read_usage(
         threads |= dict.fromkeys(listed or ())
     accounts: _Accounts = yield LedgerQuery(partial(_read_accounts, threads=[*threads]))
     rows = [*_leave_out_passed_on(rows, accounts), *accounts.charges]
-    grants = accounts.grants
+    grants = yield from _close_ended(accounts.grants)
     if branch:
         seen, left = list[CallRow](), list[_GrantRow]()
         for id_ in threads:
@@ -148,17 +148,25 @@ def read_open_grants(thread_id: str) -> ReadPlan[list[GrantedAmount]]:
         lambda ledger: ledger.query(lambda open_: open_.list_records(GRANT, prefix))
     )
     opened = [record for record in stored if not record.value.closed]
-    if not opened:
+    listed = [row for record in opened for row in _list_amounts(record, thread_id)]
+    rows = [row for row in (yield from _close_ended(listed)) if not row.amount.closed]
+    if not rows:
         return []
-    latest: CheckpointTuple | None = yield OneCheckpoint(thread_id)
-    metadata: Mapping[str, Any] = latest.metadata if latest else {}
     branch: Branch = yield from read_latest_branch(thread_id)
+    return [row.amount for row in rows if branch.sees(row.after)]
+
+
+def _close_ended(rows: Sequence[_GrantRow]) -> ReadPlan[list[_GrantRow]]:
+    """Return grants, those of turns that are over closed, be that recorded or not yet."""
+    running: dict[str, str] = {}
+    for thread_id in dict.fromkeys(row.amount.thread_id for row in rows if not row.amount.closed):
+        status = yield from read_thread_status(thread_id)
+        running[thread_id] = "" if status.finished else status.turn
     return [
-        row.amount
-        for record in opened
-        for row in _list_amounts(record, thread_id)
-        if branch.sees(row.after)
-        and row.amount.turn_id == metadata.get("turn_id", row.amount.turn_id)
+        row
+        if row.amount.closed or row.amount.turn_id == running[row.amount.thread_id]
+        else row._replace(amount=replace(row.amount, closed=True))
+        for row in rows
     ]
 
 

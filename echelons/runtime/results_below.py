@@ -139,6 +139,8 @@ def add_values(response: DelegationResponse, roots: Iterable[Member]) -> Delegat
         response: The response of the root.
         roots: The tree, and the agents after which others may be made.
     """
+    if not _has_output(response):
+        return response
     by_agent: dict[str, Contract] = {}
     by_model: dict[str, Contract] = {}  # of spawned agents, whose names are not in the tree
     for place in (place for root in roots for place in walk_tree(root)):
@@ -152,4 +154,8 @@ def add_values(response: DelegationResponse, roots: Iterable[Member]) -> Delegat
         contract = by_agent.get(part.agent) or by_model.get(model)
         return part.model_copy(update={"subordinate_responses": below}).with_value(contract)
 
-    return add(response) if by_agent else response
+    return add(response)
+
+
+def _has_output(response: DelegationResponse) -> bool:
+    return response.output is not None or any(map(_has_output, response.subordinate_responses))

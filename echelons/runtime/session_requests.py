@@ -224,10 +224,14 @@ class SendRequest(SessionRequest):
     def plan_writes(self, thread: SessionThread, go: StartRun) -> ReadPlan[LedgerWriter]:
         """Store the end of the previous turn, if its process died before it could."""
         before = go.status_before.turn if go.status_before.finished else ""
-        record = (yield from _find_turn(thread, before)) if before else None
-        if record is None or record.text is not None:
+        if not before:
             return _write_nothing
-        end = yield from read_turn_end(go.status_before, thread.confidence)
+        record = yield from _find_turn(thread, before)
+        if record and record.text is not None:
+            return _write_nothing
+        end = None
+        if record:
+            end = yield from read_turn_end(go.status_before, thread.confidence)
         return lambda open_: turns.finish_turn(open_, thread.id, before, end)
 
     def _start_turn(

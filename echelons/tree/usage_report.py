@@ -73,7 +73,7 @@ class GrantedAmount:
         granted: The whole amount.
         spent: The spent amount.
         reserved: The amount reserved for calls under way and for grants below it.
-        closed: Whether its request was answered; what was not spent is back.
+        closed: Whether its request was answered, or its turn is over; what was not spent is back.
         currency: That of money; empty for other units.
     """
 

@@ -156,7 +156,7 @@ def test_grants_are_shown_with_what_is_left(echelons: Call) -> None:
     assert "left" not in echelons("tree").stdout
     grants = json.loads(echelons("usage", "--json").stdout)["grants"]
     assert [(each["path"], each["spent"], each["closed"]) for each in grants] == [
-        ("head", "2170", False),
+        ("head", "2170", True),
         ("head/clerk", "620", True),
     ]
 
