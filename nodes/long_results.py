@@ -47,6 +47,15 @@ LOWEST_RATE, HIGHEST_RATE = 0.5, 10.0
 """Tokens of a model for each approximated one; a report beyond that is of something else."""
 
 CountedBy = Literal["usage", "encoding", "approximation"]
+RESULTS_SHARE = 2
+"""All results of one message together have at most twice the limit of one."""
+MARK_TOKENS = 12
+"""Most tokens of the mark of a notice, and of the line that it begins."""
+SMALL_SHARE = 4
+"""What has fewer characters than a quarter of the limit in tokens is not long, in any language."""
+ID_LENGTH = 8
+"""Characters of the id of a result: few, because a model has to write them."""
+_MEDIA_TYPES = frozenset({"image", "image_url", "audio", "video", "file"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,18 +177,6 @@ def find_encoding() -> Any:
 def _read(message: BaseMessage) -> str:
     calls = getattr(message, "tool_calls", None)
     return f"{message.text}{calls or ''}"
-
-
-"""A token is counted for at least so many bytes: tables and code have more of them than prose."""
-RESULTS_SHARE = 2
-"""All results of one message together have at most twice the limit of one."""
-MARK_TOKENS = 12
-"""Most tokens of the mark of a notice, and of the line that it begins."""
-SMALL_SHARE = 4
-"""What has fewer characters than a quarter of the limit in tokens is not long, in any language."""
-ID_LENGTH = 8
-"""Characters of the id of a result: few, because a model has to write them."""
-_MEDIA_TYPES = frozenset({"image", "image_url", "audio", "video", "file"})
 
 
 class Examination(Enum):

@@ -32,6 +32,9 @@ from echelons.nodes.planning.repeated_calls import mark_refused
 from echelons.run_context import get_context
 from echelons.tree.names import CALL_SUBORDINATE, DELEGATING_TOOLS
 
+REFUSE = "refuse"
+DISPATCH = "dispatch"
+
 
 @dataclass(frozen=True, slots=True)
 class QueuedRequest:
@@ -311,10 +314,6 @@ def _iter_notices(queued: QueuedRequest, answer: DelegationResponse) -> Iterator
     if queued.beside and not answer.awaits_answer:
         conversation = build_question_id(answer.thread_id or queued.thread_id)
         yield f'To continue this conversation with {answer.agent}: answers="{conversation}"'
-
-
-REFUSE = "refuse"
-DISPATCH = "dispatch"
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,6 +61,8 @@ from echelons.text.json_schema import find_mismatch
 from echelons.tree.names import RUN
 
 _ORDINARY_ENDS = ("complete", "empty")
+_REMOTE_KEYS: Final = ("thread_id", "checkpoint_ns", STREAM_KEY)
+"""What a `RemoteGraph` needs of a config: its thread, and where in this run it is."""
 
 
 class RunFunction(Node):
@@ -127,10 +129,6 @@ class RunRunnable(Node):
 
     def _read_own_result(self, returned: Any, state: Mapping[str, Any]) -> Any:
         return _read_own_result(returned, self._contract, state["messages"])
-
-
-_REMOTE_KEYS: Final = ("thread_id", "checkpoint_ns", STREAM_KEY)
-"""What a `RemoteGraph` needs of a config: its thread, and where in this run it is."""
 
 
 def is_remote(runnable: Any) -> bool:

@@ -77,6 +77,8 @@ from echelons.tree.names import PATH_SEPARATOR
 from echelons.tree.permission_rules import get_permissions
 
 NOTHING_KEPT: Mapping[str, Any] = {}
+MAX_NODES = 256
+"""Most subordinates with a node each; 2,000 flat nodes tripled the cost of a run."""
 
 
 class Subordinate(Node):
@@ -534,9 +536,6 @@ class Refuse(Node):
         step = step._replace(refused=not order.earlier_responses)
         return self._queue.advance(input, step, order.get_head(input))
 
-
-MAX_NODES = 256
-"""Most subordinates with a node each; 2,000 flat nodes tripled the cost of a run."""
 
 BuildAdded: TypeAlias = Callable[[Any, Mapping[str, Any]], Subordinate]
 """Returns an added subordinate, from its facts and the config of the node."""

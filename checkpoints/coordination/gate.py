@@ -43,6 +43,11 @@ from echelons.langgraph_internals import TASK_ID_KEY
 from echelons.text.error_lines import describe_error
 from echelons.tree.names import PATH_SEPARATOR
 
+LOG = logging.getLogger(__name__)
+T = TypeVar("T")
+_HOOKS: Final = ("refresh", "find_order", "read_order", "concerns", "note_call", "close")
+"""The methods of guards that are called if they are overridden; `admit` goes with `concerns`."""
+
 
 @dataclass(frozen=True, slots=True)
 class TurnUsage:
@@ -129,12 +134,6 @@ class Meter:
 
 def _make_halt(spent: float, limit: float, what: str) -> Halt:
     return Halt("limit", f"{spent:.10g} of {limit:.10g} {what}")
-
-
-LOG = logging.getLogger(__name__)
-T = TypeVar("T")
-_HOOKS: Final = ("refresh", "find_order", "read_order", "concerns", "note_call", "close")
-"""The methods of guards that are called if they are overridden; `admit` goes with `concerns`."""
 
 
 class TreeGate:

@@ -34,6 +34,9 @@ from echelons.text.error_lines import describe_error
 
 Stored: TypeAlias = dict[str, int | float | str]
 ChargeState: TypeAlias = Literal["reserved", "charged", "estimated", "unknown", "lost"]
+LOG = logging.getLogger(__name__)
+ROOT_GRANT: Final = "root"
+"""Id of the grant of a turn, which the root and all agents without one of their own spend."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,11 +292,6 @@ class WorkClock:
         with self._lock:
             self._elapsed.pop(id_, None)
             self._since.pop(id_, None)
-
-
-LOG = logging.getLogger(__name__)
-ROOT_GRANT: Final = "root"
-"""Id of the grant of a turn, which the root and all agents without one of their own spend."""
 
 
 class TurnGrants:

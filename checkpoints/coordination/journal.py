@@ -34,6 +34,12 @@ from echelons.plans import Plan, arun_plan_steps, build_step, run_plan_steps
 EntryJson: TypeAlias = dict[str, Any]
 _Serialized: TypeAlias = tuple[str, str]
 """The type tag of a value, and its bytes in base64."""
+MAX_KEPT_RESULTS = 1024
+"""Results that a ledger in memory keeps, in case a foreign saver failed to store the writes."""
+T = TypeVar("T")
+LOG = logging.getLogger(__name__)
+MAX_KEPT_FAILURES: Final = 100
+"""The number of failures that a root's thread keeps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,10 +195,6 @@ def _restore_commands(parts: Any) -> Any:
     return rest[0]
 
 
-MAX_KEPT_RESULTS = 1024
-"""Results that a ledger in memory keeps, in case a foreign saver failed to store the writes."""
-
-
 class CompletedCall(NamedTuple):
     """The journal entry of a completed call."""
 
@@ -248,7 +250,6 @@ def get_completed_calls(saver: BaseCheckpointSaver[Any]) -> CompletedCalls:
     return _FOREIGN_CALLS.setdefault(saver, CompletedCalls())
 
 
-T = TypeVar("T")
 Config = Mapping[str, Any]
 
 
@@ -407,11 +408,6 @@ def _require_saver(config: Config) -> BaseCheckpointSaver[Any]:
     if saver is None:
         raise RuntimeError("a journal is asked for where nothing is kept; ask keeps() first")
     return saver
-
-
-LOG = logging.getLogger(__name__)
-MAX_KEPT_FAILURES: Final = 100
-"""The number of failures that a root's thread keeps."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,6 +15,9 @@ from echelons.checkpoints.queries import CheckpointParents, LatestCheckpointId, 
 from echelons.errors import LedgerDamaged
 from echelons.langgraph_internals import CHECKPOINT_MAP_KEY
 
+T = TypeVar("T")
+_SCALARS = frozenset({str, int, float, bool, type(None)})
+
 
 @dataclass(frozen=True, slots=True)
 class Branch:
@@ -130,8 +133,6 @@ def plan_moves(
     return moves
 
 
-T = TypeVar("T")
-_SCALARS = frozenset({str, int, float, bool, type(None)})
 After: TypeAlias = Literal["", "value", "items", "key"]
 """Where a record has the checkpoint of the root after which it was written: in its field `after`,
 in that of each of its items, at the end of its key, or nowhere, as all branches see it."""

@@ -30,6 +30,12 @@ MAX_NAME_SIZE = 4096
 _TEXT = frozenset({str})
 _SCALARS = frozenset({str, int, float, bool, type(None)})
 _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+MAX_NUMBER: Final = 2**53
+"""Versions, sequences and epochs are below it: each grows by one with a write."""
+REPAIR_STEP: Final = 2**32
+"""How far a number in place of a damaged one is above all that there can have been."""
+HOST = socket.gethostname()
+"""The name of this machine or container, in which a process id has a meaning."""
 
 
 def encode_record(
@@ -175,15 +181,6 @@ def _not_json(where: str, why: str) -> LedgerError:
         where=where,
         why=why,
     )
-
-
-MAX_NUMBER: Final = 2**53
-"""Versions, sequences and epochs are below it: each grows by one with a write."""
-REPAIR_STEP: Final = 2**32
-"""How far a number in place of a damaged one is above all that there can have been."""
-
-HOST = socket.gethostname()
-"""The name of this machine or container, in which a process id has a meaning."""
 
 
 class StreamEntry(NamedTuple):

@@ -88,6 +88,7 @@ DAMAGE = (CheckpointTampered, LedgerDamaged, UnreadableRecord)
 """The errors of a thread whose stored rows cannot be read."""
 # One input checkpoint a turn is enough, and far fewer rows than all.
 _ROOT_INPUTS = {"superior_thread_id": "", "source": "input"}
+_SPOILING_KEYS = {DELTA_COUNTERS_KEY, EARLIER_TURNS_KEY}
 
 
 @dataclass(frozen=True, slots=True)
@@ -395,9 +396,6 @@ def hide_library_metadata(metadata: Mapping[str, Any]) -> dict[str, None]:
     LangGraph stores no `None`. Other keys of its own and of ours replace a caller's in any case.
     """
     return dict.fromkeys(_SPOILING_KEYS & metadata.keys())
-
-
-_SPOILING_KEYS = {DELTA_COUNTERS_KEY, EARLIER_TURNS_KEY}
 
 
 def _find_thread(thread_id: str, root: str | None) -> ReadPlan[Thread]:

@@ -41,6 +41,7 @@ _OLDER_FORM = {
     "respond": ("allow_respond", "response"),
 }
 """How a `HumanInterrupt` allows each type, and how it names it in the answer."""
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,9 +311,6 @@ def _list_types(schema: Mapping[str, Any]) -> list[str]:
     several = [*schema.get("discriminator", {}).get("mapping", ())]
     only = schema.get("properties", {}).get("type", {}).get("const")
     return several or ([only] if only else [])
-
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,9 @@ EXHAUSTED_PREFIXES = ("budget:", "limit:", "refused:", "repeated:")
 
 
 Responses: TypeAlias = Sequence[DelegationResponse]
+T = TypeVar("T")
+LOST_HALT = Halt("stopped", "others have answered, and that is enough")
+"""The order that ends an entrant that has lost."""
 
 
 def compute_preference(response: DelegationResponse) -> float:
@@ -418,12 +421,6 @@ def _build_joint_response(
         failed=bool(answers) and all(response.failed for response in answers),
         questions=collect_questions(answers),
     )
-
-
-T = TypeVar("T")
-
-LOST_HALT = Halt("stopped", "others have answered, and that is enough")
-"""The order that ends an entrant that has lost."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,12 @@ from typing import Any, ClassVar, Literal, NamedTuple, Protocol, TypeAlias, Type
 from echelons.plans import PlanStep
 from echelons.run_context import get_context
 
+T = TypeVar("T")
+HALT_KEY = "halt"
+"""Key of the last message's `response_metadata` for the reason why the agent ended early."""
+PAUSE_KEY = "echelons_pause"
+"""Key that marks the interrupt of a pause, as opposed to a question to a human."""
+
 
 class Backpressure:
     """Holds back the steps of one run; its consumer and the threads of the steps share it.
@@ -138,14 +144,6 @@ def _release(futures: Sequence[asyncio.Future[None]]) -> None:
 def _set_unless_done(future: asyncio.Future[None]) -> None:
     if not future.done():
         future.set_result(None)
-
-
-T = TypeVar("T")
-
-HALT_KEY = "halt"
-"""Key of the last message's `response_metadata` for the reason why the agent ended early."""
-PAUSE_KEY = "echelons_pause"
-"""Key that marks the interrupt of a pause, as opposed to a question to a human."""
 
 
 class Step(StrEnum):

@@ -41,6 +41,19 @@ from echelons.text.error_lines import describe_error, join_printable, redact_sec
 
 CANCEL_TIMEOUT = 2.0
 """Seconds in which a server must take the news that a call is cancelled."""
+LOG = logging.getLogger(__name__)
+CLOSE_TIMEOUT = 10.0
+"""Seconds in which a connection must end."""
+REMEMBERED_QUESTIONS = 1000
+"""How many open questions of servers are remembered, to compare them with those asked again."""
+LONGEST_LINE = 4096
+"""Bytes of a line of a server's standard error; a longer one is several."""
+LONGEST_QUOTE = 200
+"""Characters of a server's words that an error shows."""
+_GONE = "it has ended or closed the connection"
+T = TypeVar("T")
+SESSION_LOST = "Session terminated"
+"""What the SDK says of a request that the server refused, as it does not know its session."""
 
 
 @dataclass(slots=True)
@@ -146,22 +159,6 @@ class WatchedStream(httpx.AsyncByteStream):
     async def aclose(self) -> None:
         """Close the response."""
         await self._stream.aclose()
-
-
-LOG = logging.getLogger(__name__)
-
-CLOSE_TIMEOUT = 10.0
-"""Seconds in which a connection must end."""
-REMEMBERED_QUESTIONS = 1000
-"""How many open questions of servers are remembered, to compare them with those asked again."""
-LONGEST_LINE = 4096
-"""Bytes of a line of a server's standard error; a longer one is several."""
-LONGEST_QUOTE = 200
-"""Characters of a server's words that an error shows."""
-_GONE = "it has ended or closed the connection"
-T = TypeVar("T")
-SESSION_LOST = "Session terminated"
-"""What the SDK says of a request that the server refused, as it does not know its session."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,6 +20,11 @@ from echelons.models.resolution import WireFormat
 from echelons.text.error_lines import read_error_text
 
 _FAULT = "the arguments are no JSON object"
+MAX_PAUSES: Final = 10
+"""How often a paused reply is continued."""
+M = TypeVar("M")
+CUT_STREAM: Final = "stream_cut"
+"""The reason for which a reply ended whose stream did not say one."""
 
 
 def read_unreadable(error: ValidationError) -> AIMessage | None:
@@ -78,9 +83,6 @@ EndKind: TypeAlias = Literal["complete", "length", "filtered", "refused", "pause
 """How a reply ended: whole; cut at the length limit; cut or held back by the provider's filter;
 refused by the model or its provider; paused, to be sent back and continued; or without any text
 and call."""
-
-MAX_PAUSES: Final = 10
-"""How often a paused reply is continued."""
 
 
 class ReplyEnd(NamedTuple):
@@ -181,9 +183,6 @@ def _get_word(word: Any) -> str:
     return "" if word is None or (isinstance(word, str) and word in _WHOLE) else str(word)
 
 
-M = TypeVar("M")
-CUT_STREAM: Final = "stream_cut"
-"""The reason for which a reply ended whose stream did not say one."""
 _ENDS: Final = "_echelons_stream_ends"
 _CONVERT: Final = "_convert_chunk_to_generation_chunk"
 _CUT: Final = {"incomplete_details": {"reason": CUT_STREAM}}

@@ -36,6 +36,8 @@ from echelons.tools.text_lines import raise_refusals
 
 MAX_ADDRESSES: Final = 4
 """Addresses of a host that are tried, one after the other."""
+MAX_URL_LENGTH: Final = 2048
+MAX_REDIRECTS: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +195,6 @@ def _load_certificates() -> ssl.SSLContext:
     return httpx.create_ssl_context(trust_env=False)
 
 
-MAX_URL_LENGTH: Final = 2048
 DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 """The only schemes, and the only ports of hosts that are allowed without a port."""
 
@@ -355,7 +356,6 @@ def _is_match(entry: str, host: str, port: int, standard: int) -> bool:
     return name == "*" or name.strip("[]") == host
 
 
-MAX_REDIRECTS: Final = 5
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 
 Resolver = Callable[[str, int], Sequence[str]]

@@ -43,6 +43,13 @@ from echelons.text.error_lines import read_error_text
 from echelons.text.input_limits import shorten_repr
 from echelons.tree.names import PRIVATE_KEYS
 
+LateCallback: TypeAlias = Callable[[Any], None]
+"""Called in any thread with the result of a call after its task was cancelled."""
+INVALID_CALL_TEXT = "Error: not run: "
+"""Start of the answer to a call whose arguments do not fit the tool's schema."""
+_CANCELLED_TEXT = "the tool was cancelled by itself, not by the run"
+NOT_HAPPENED_TEXT = "Error: the call was cut short and did not happen; it was not tried again."
+
 
 def note_failure(answer: ToolMessage, error: Exception) -> ToolMessage:
     """Return the answer of a failed call with the class of its exception, for its repetition."""
@@ -87,10 +94,6 @@ def rebuild_exception(noted: Mapping[str, Any]) -> Exception:
     return RuntimeError(f"{name}: {text}")
 
 
-LateCallback: TypeAlias = Callable[[Any], None]
-"""Called in any thread with the result of a call after its task was cancelled."""
-
-
 class DetachedCall:
     """A call whose thread may outlive the task that waits for it.
 
@@ -131,13 +134,6 @@ class DetachedCall:
             left = self._is_detached
         if left:
             self._on_late_result(result)
-
-
-"""Key of the config under which a call's detached thread is passed to the tool wrapper."""
-INVALID_CALL_TEXT = "Error: not run: "
-"""Start of the answer to a call whose arguments do not fit the tool's schema."""
-_CANCELLED_TEXT = "the tool was cancelled by itself, not by the run"
-NOT_HAPPENED_TEXT = "Error: the call was cut short and did not happen; it was not tried again."
 
 
 @dataclass(frozen=True, slots=True)

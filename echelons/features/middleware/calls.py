@@ -55,6 +55,7 @@ from echelons.text.input_limits import shorten_repr
 
 MODEL_WRAP = "wrap_model_call"
 STREAM = "on_stream_chunk"
+TOOL_WRAP = "wrap_tool_call"
 
 
 class ModelCalls(AgentHooks):
@@ -271,9 +272,6 @@ class _Watch(BaseCallbackHandler):
                 watcher.on_stream_chunk(chunk, get_runtime())
             except Exception as error:
                 raise build_failure(self._given, watcher.name, STREAM, error) from error
-
-
-TOOL_WRAP = "wrap_tool_call"
 
 
 @dataclass(slots=True)

@@ -45,6 +45,11 @@ from echelons.text.input_limits import shorten_repr
 from echelons.tree.names import ASK, DELEGATING_TOOLS, check_name
 
 F = TypeVar("F", bound=Callable[..., Any])
+WRAP = "wrap_delegation"
+ANSWERS: tuple[Literal["accept", "reject"], ...] = ("accept", "reject")
+"""What a human may answer when the limit is reached."""
+_STEP = re.compile(r"\b(?:and|then|after|before|also|finally)\b|[,;.\n]", re.IGNORECASE)
+_PLAN_CALL = "plan_"
 
 
 def _declare(hook: F) -> F:
@@ -87,9 +92,6 @@ class DelegationMiddleware(AgentMiddleware[Any, Any]):
     @_declare
     def on_stream_chunk(self, chunk: AIMessageChunk, runtime: Runtime[Any]) -> None:
         """Take note of a chunk of the agent's reply."""
-
-
-WRAP = "wrap_delegation"
 
 
 class NextStepNeeded(BaseException):
@@ -306,10 +308,6 @@ def _read_result(result: Any) -> Any:
         return None
 
 
-ANSWERS: tuple[Literal["accept", "reject"], ...] = ("accept", "reject")
-"""What a human may answer when the limit is reached."""
-
-
 class VerificationMiddleware(DelegationMiddleware):
     """Verifies each answer of a subordinate; a wrong one goes back with the reasons.
 
@@ -462,10 +460,6 @@ def _ask_for_verdict(
 def _build_question(request: DelegationRequest, response: DelegationResponse) -> list[BaseMessage]:
     exchange = json.dumps({"task": request.task, "answer": response.result}, ensure_ascii=False)
     return [SystemMessage(load_governance_texts()["verify"]), HumanMessage(exchange)]
-
-
-_STEP = re.compile(r"\b(?:and|then|after|before|also|finally)\b|[,;.\n]", re.IGNORECASE)
-_PLAN_CALL = "plan_"
 
 
 class PlanMiddleware(AgentMiddleware[Any, Any]):

@@ -38,6 +38,8 @@ from echelons.tree.names import PATH_SEPARATOR, PRIVATE_KEYS
 
 _BASE_KEYS = frozenset({"messages", "jump_to", "structured_response"})
 """Keys of LangChain's own state that are no middleware's."""
+JUMPS = ("model", "tools", "end")
+"""Where a hook may jump."""
 
 
 class HookState(TypedDict):
@@ -391,10 +393,6 @@ def _complete(message: BaseMessage, ids: Collection[str | None]) -> BaseMessage:
         return whole
     whole = assign_call_ids(whole)
     return whole if whole.id in ids else mark_returned(whole)
-
-
-JUMPS = ("model", "tools", "end")
-"""Where a hook may jump."""
 
 
 class HookNode(Node):

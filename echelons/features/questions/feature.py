@@ -55,6 +55,9 @@ from echelons.tree.names import ASK, ASK_LATER, ASK_SUPERIOR, ASK_USER
 if TYPE_CHECKING:
     from echelons.nodes.planning.tool_calls import ReplyCalls
 
+MAX_DEADLINE_SECONDS = 366 * 24 * 3600
+"""Latest deadline of a question to the user, in seconds from now: a year."""
+
 
 class AnswerDeadline(AttemptHooks):
     """Sets the deadline of the requests to a person."""
@@ -85,10 +88,6 @@ class AnswerDeadline(AttemptHooks):
         task = task.model_copy(update={"response_metadata": note})
         start = {**step.start, "messages": [*facts, task]}
         return (yield from proceed(replace(step, start=start)))
-
-
-MAX_DEADLINE_SECONDS = 366 * 24 * 3600
-"""Latest deadline of a question to the user, in seconds from now: a year."""
 
 
 class AskSuperiorArgs(BaseModel):

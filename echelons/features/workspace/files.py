@@ -45,6 +45,10 @@ _REFUSED_CATEGORIES: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"
 """Control and format characters (the bidirectional ones too), surrogates, and unassigned ones."""
 _CONFUSED_SCRIPTS: Final = frozenset({"LATIN", "CYRILLIC", "GREEK", "ARMENIAN", "CHEROKEE"})
 """Scripts with letters that look like those of another one."""
+MAX_FILE_BYTES: Final = 1024 * 1024
+"""Bytes of UTF-8 that a file may have."""
+MAX_LISTED: Final = 10_000
+"""Files that a workspace lists."""
 
 
 def check_path(value: object) -> str:
@@ -138,11 +142,6 @@ def _invalid_path(path: str, why: str) -> FileRefused:
         why=why,
     )
 
-
-MAX_FILE_BYTES: Final = 1024 * 1024
-"""Bytes of UTF-8 that a file may have."""
-MAX_LISTED: Final = 10_000
-"""Files that a workspace lists."""
 
 # Windows has none of these; a workspace is refused there.
 _NO_LINKS: Final = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)

@@ -32,6 +32,11 @@ from echelons.testing.openai_server.protocols import (
 from echelons.testing.provider_rules import Rules
 from echelons.testing.steps import Reply, as_reply
 
+LOOPBACK = "127.0.0.1"
+MODELS_PATH = "/v1/models"
+POLL_SECONDS = 0.02
+"""How often the accepting thread checks whether to end; `close` waits that long at most."""
+
 
 class ResponseWriter(BaseHTTPRequestHandler):
     """The writing half of one HTTP connection.
@@ -235,11 +240,6 @@ def _require_reply(step: object, kinds: str = "a str, Reply, Call or list of Cal
         raise invalid_script(f"the step {step!r}", kinds)
     return reply
 
-
-LOOPBACK = "127.0.0.1"
-MODELS_PATH = "/v1/models"
-POLL_SECONDS = 0.02
-"""How often the accepting thread checks whether to end; `close` waits that long at most."""
 
 ServerScript = Sequence[object] | Callable[[ChatRequest], object]
 
