@@ -14,16 +14,14 @@ import os
 import pkgutil
 import sys
 from collections.abc import Callable, Coroutine, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import cache
-from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from echelons.checkpoints.default_path import expand_home, get_default_database
+from echelons.checkpoints.default_path import expand_home, was_run
 from echelons.cli.command import StoredTeamOptions
 from echelons.cli.output import Tracker
 from echelons.errors import EchelonsError, TeamError, invalid_team
@@ -102,24 +100,6 @@ class TeamSource(NamedTuple):
     format_remarks: Callable[[], str] = str
 
 
-def record_run(team: str, database: Path) -> None:
-    """Record that this user has named a team for a database, so that it may be imported again."""
-    if _is_imported(team):
-        # Where nothing can be recorded, the team is named again.
-        with suppress(OSError):
-            record = _locate_run(team, database)
-            record.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            record.touch(mode=0o600)
-
-
-def _locate_run(team: str, database: Path) -> Path:
-    """Return the file that says that a team was run with a database, as it is on this disk."""
-    place, stat = database.resolve(), database.stat()
-    name = f"{place}\n{stat.st_dev}\n{stat.st_ino}\n{team}"
-    folder = get_default_database().parent / "teams"
-    return folder / sha256(name.encode("utf-8", "surrogateescape")).hexdigest()[:32]
-
-
 def _is_imported(team: str) -> bool:
     """Return whether a team is a module of a user."""
     return ":" in team and not names_folder(team)
@@ -146,7 +126,7 @@ def resolve_stored_team(
             thread=root.name or root.id,
         )
     is_imported = not team.trusted and _is_imported(team.team)
-    if is_imported and not _locate_run(team.team, Path(database)).exists():
+    if is_imported and not was_run(team.team, Path(database)):
         raise TeamError(
             "thread {thread!r} names the team {team!r}, whose module you have not run with this "
             "database; if it is yours, name it with --team {team}",

@@ -26,13 +26,7 @@ from echelons.cli.command import ExitCode, RunOutputOptions, StoredTeamOptions, 
 from echelons.cli.database import resolve_path, root_label
 from echelons.cli.question_prompt import LEFT_OPEN, ask_questions
 from echelons.cli.question_text import format_questions, question_to_json
-from echelons.cli.team_loader import (
-    TeamSpec,
-    load_team,
-    load_team_profiles,
-    record_run,
-    resolve_stored_team,
-)
+from echelons.cli.team_loader import TeamSpec, load_team, load_team_profiles, resolve_stored_team
 from echelons.errors import EchelonsError, LedgerDamaged, ThreadError
 from echelons.runtime.run_events import RunEvent
 from echelons.runtime.session import Session
@@ -149,7 +143,6 @@ class _TurnRunner:
             spawnable=load_team_profiles(turn.team),
         )
         async with opened as session:
-            record_run(turn.team.team, database)
             self._thread = SessionThread(session.thread, session.thread_id)
             run, remarks = await turn.start(session), turn.opening_remarks
             while True:

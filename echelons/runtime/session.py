@@ -21,6 +21,7 @@ from langgraph.store.base import BaseStore
 
 from echelons.agent import Agent
 from echelons.checkpoints.checkpointer import SqliteCheckpointer
+from echelons.checkpoints.default_path import record_run
 from echelons.checkpoints.ledger import Lease, LeaseHolder
 from echelons.checkpoints.queries import OneCheckpoint, ReadPlan, arun_plan, run_plan
 from echelons.checkpoints.threads.agent_states import read_registry
@@ -234,6 +235,13 @@ class Session:
             self.prices,
         )
         self.thread_store = ThreadStore(saver)
+        self._record_team()
+
+    def _record_team(self) -> None:
+        # Commands import no module that only a database names.
+        team = self._engine.options.stored_metadata.get("team")
+        if isinstance(team, str) and ":" in team and isinstance(self._saver, SqliteCheckpointer):
+            record_run(team, Path(self._saver.path))
 
     @property
     def config(self) -> RunnableConfig:

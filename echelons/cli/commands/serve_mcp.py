@@ -27,7 +27,6 @@ from echelons.cli.team_loader import (
     list_shipped_teams,
     load_team,
     load_team_profiles,
-    record_run,
     resolve_folder,
     takes_documents,
 )
@@ -105,8 +104,6 @@ def serve_mcp(  # noqa: PLR0913  its options
     with Runner() as loop:
         served = [_load_served_team(team, making, how, loop) for team in teams]
         with SqliteCheckpointer(database.resolve_writable_path(place.db)) as saver:
-            for team in teams:
-                record_run(team, Path(saver.path))
             server = TeamServer(served, saver)
             if not http:
                 # The SDK reads the standard input in a thread that cannot be interrupted. What was
