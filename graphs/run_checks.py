@@ -69,6 +69,7 @@ from echelons.nodes.request_queue import DISPATCH, REFUSE
 from echelons.nodes.subordinate import assign_nodes
 from echelons.run_context import CONTEXT_KEY
 from echelons.text.content_blocks import measure_blocks
+from echelons.text.error_lines import remember_secrets
 from echelons.text.input_limits import (
     INPUT_BYTES,
     MESSAGE_BYTES,
@@ -96,6 +97,7 @@ def validate_input(input: Any, config: RunnableConfig | None) -> Any:
             lambda why: invalid_option("configurable", shorten_repr(configurable), why)
         ):
             _check_configurable(configurable)
+            remember_secrets(configurable)
     if input is None or issubclass(type(input), Command):
         return input
     if embedded:

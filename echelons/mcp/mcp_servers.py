@@ -9,6 +9,7 @@ from typing import TypeAlias
 from urllib.parse import urlsplit
 
 from echelons.errors import InvalidSetting
+from echelons.text.error_lines import remember_secrets
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,6 +44,8 @@ class ServerOptions:
             value = getattr(self, setting, None)
             if isinstance(value, str):
                 raise InvalidSetting(type(self).__name__, setting, value, "give a list of texts")
+        if isinstance(env := getattr(self, "env", None), Mapping):
+            remember_secrets(env)
 
 
 @dataclass(frozen=True)

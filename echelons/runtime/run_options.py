@@ -21,7 +21,7 @@ from echelons.errors import invalid_note, invalid_option
 from echelons.identity.lineage import STORED_KEYS_KEY
 from echelons.langgraph_internals import OWN_CONFIG_KEYS
 from echelons.runtime.session_requests import SessionThread
-from echelons.text.error_lines import is_secret_name
+from echelons.text.error_lines import is_secret_name, remember_secrets
 from echelons.text.input_limits import (
     ID_PATTERN,
     NOTE_BYTES,
@@ -164,7 +164,9 @@ def _check_configurable(configurable: Any) -> dict[str, Any]:
         for key, _ in entries:
             if why := _explain_unusable(read_text(key)):
                 raise invalid_option("configurable", shorten_repr(key), why)
-        return {read_text(key) or "": value for key, value in entries}
+        configured = {read_text(key) or "": value for key, value in entries}
+        remember_secrets(configured)
+        return configured
 
 
 def _refuse_unreadable_option(option: str, value: object) -> AbstractContextManager[None]:

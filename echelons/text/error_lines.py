@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import re
-from collections.abc import Callable, Mapping
+from base64 import b64encode, urlsafe_b64encode
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
 from traceback import TracebackException
 from typing import Any, Final, TypeAlias
-from urllib.parse import urlsplit
+from urllib.parse import quote, quote_plus, urlsplit
 
 from pydantic_core import to_jsonable_python
 
@@ -203,17 +207,87 @@ _SECRETS: Final = tuple(
 )
 
 
-def redact_secrets(text: str) -> str:
-    """Return a text without what looks like a key or a password.
+SHORTEST_SECRET: Final = 8
+"""Fewest characters of a value that is removed wherever it stands."""
+_REMEMBERED: Final = 1_000
+# A name such as `SSL_KEY_FILE` says where something is, or of what kind.
+_HARMLESS_ENDS: Final = (
+    "file path dir directory folder sock socket id name url uri host type kind algorithm version "
+    "length size count limit timeout ttl prefix mode format policy"
+)
+# Values that stand for none, or are words of any text.
+_COMMON_WORDS: Final = (
+    "anonymous authorization automatic basicauth changeme change-me credential credentials default "
+    "defaults disabled enabled example-key external internal localhost not-needed optional "
+    "password passphrase placeholder production development required secretkey sometimes standard "
+    "supersecret testing undefined unlimited unspecified username your-api-key"
+)
+_given_secrets: OrderedDict[str, None] = OrderedDict()
 
-    Removed are values by their names (`password=…`, `api_key: …`), bearer tokens, credentials in
-    addresses, private keys in PEM, JSON web tokens, and keys in the shapes of OpenAI, AWS, GitHub,
-    Google and other services. A secret that looks like an ordinary word is not recognised.
+
+def remember_secrets(settings: Mapping[str, Any]) -> None:
+    """Let `redact_secrets` remove the values of settings with secret names in this process."""
+    for value in _list_secrets(settings):
+        _given_secrets[value] = None
+        while len(_given_secrets) > _REMEMBERED:
+            _given_secrets.popitem(last=False)
+
+
+def _list_secrets(settings: Mapping[str, Any]) -> Iterator[str]:
+    for name, value in settings.items():
+        if not (isinstance(value, str) and isinstance(name, str) and names_secret_value(name)):
+            continue
+        # One text is a common word with any of these around it.
+        is_word = value.strip("\"'<>.!").lower() in _COMMON_WORDS.split()
+        if len(value) >= SHORTEST_SECRET and not is_word and not value.isspace():
+            yield value
+
+
+@lru_cache(maxsize=1024)
+def names_secret_value(name: str) -> bool:
+    """Return whether a setting has a secret, and not where one is, or of what kind.
+
+    Examples:
+        >>> names_secret_value("DB_PASSWORD"), names_secret_value("SSL_KEY_FILE")
+        (True, False)
+    """
+    words = [word.lower() for word in _WORD_END.split(name) if word]
+    return is_secret_name(name) and words[-1] not in _HARMLESS_ENDS.split()
+
+
+@lru_cache(maxsize=8)
+def _build_secret_pattern(values: frozenset[str]) -> re.Pattern[str]:
+    forms = {form for value in values for form in _list_forms(value)}
+    # The longest first: one may begin another.
+    return re.compile("|".join(map(re.escape, sorted(forms, key=len, reverse=True))))
+
+
+def _list_forms(value: str) -> Iterator[str]:
+    """Yield a value as it is, as a part of a URL, and what base64 makes of it in any text."""
+    data = value.encode("utf-8", "surrogateescape")
+    yield from (value, quote(data, safe=""), quote(data), quote_plus(data))
+    for before in range(3):
+        # Of the characters at both ends, some bits are those of what is around it.
+        first, end = -(-before * 8 // 6), (before + len(data)) * 8 // 6
+        for encode in (b64encode, urlsafe_b64encode):
+            yield encode(bytes(before) + data).decode()[first:end]
+
+
+def redact_secrets(text: str) -> str:
+    """Return a text without known secrets, and without what looks like a key or a password.
+
+    Known are the values of eight characters or more of environment variables and of a session's
+    settings with secret names, also in URLs and in base64. Beside them, values are removed by their
+    names (`password=…`, `api_key: …`), bearer tokens, credentials in addresses, private keys in
+    PEM, JSON web tokens, and keys in the shapes of OpenAI, AWS, GitHub, Google and other services.
+    A secret that looks like an ordinary word is not recognised.
 
     Examples:
         >>> redact_secrets("401 from https://me:hunter2@example.com, api_key: abc")
         '401 from https://[redacted]@example.com, api_key: [redacted]'
     """
+    if values := frozenset((*_list_secrets(os.environ), *_given_secrets)):
+        text = _build_secret_pattern(values).sub(REDACTED, text)
     for pattern, replacement in _SECRETS:
         text = pattern.sub(replacement, text)
     return text

@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+from base64 import b64encode, urlsafe_b64encode
+from urllib.parse import quote, quote_plus
+
 import pytest
 
 from echelons import redact_secrets
-from echelons.text.error_lines import FAILED_REDACTOR, LONGEST_TEXT, REDACTED, apply_redactor
+from echelons.text.error_lines import (
+    FAILED_REDACTOR,
+    LONGEST_TEXT,
+    REDACTED,
+    apply_redactor,
+    remember_secrets,
+)
+
+BASE64 = (b64encode, urlsafe_b64encode)
 
 PEM = "-----BEGIN RSA PRIVATE KEY-----\nMIIEhunter2\nhunter2==\n-----END RSA PRIVATE KEY-----"
 
@@ -138,3 +149,44 @@ def test_a_redacted_text_of_any_class_is_a_plain_one() -> None:
 
 def test_a_redacted_text_can_be_stored() -> None:
     assert apply_redactor(str, "half a \ud83d") == "half a �"
+
+
+VALUE = "tr0ub4dor&3/zürich"
+
+
+@pytest.mark.parametrize("around", ["", "a", "ab", "abc"])
+def test_value_of_secret_variable_is_removed_in_every_form(
+    monkeypatch: pytest.MonkeyPatch, around: str
+) -> None:
+    monkeypatch.setenv("DB_PASSWORD", VALUE)
+    data = f"{around}{VALUE}{around}".encode()
+
+    forms = [VALUE, quote(VALUE), quote_plus(VALUE), *(f(data).decode() for f in BASE64)]
+
+    for form in forms:
+        assert REDACTED in redact_secrets(f"it said <{form}>")
+        assert form not in redact_secrets(f"it said <{form}>")
+
+
+def test_value_of_secret_setting_is_removed() -> None:
+    remember_secrets({"api_key": "quiet river stone", "city": "Rome and Naples"})
+
+    text = redact_secrets("quiet river stone in Rome and Naples")
+
+    assert text == f"{REDACTED} in Rome and Naples"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("DB_PASSWORD", "short"),
+        ("DB_PASSWORD", "Password"),
+        ("SSL_KEY_FILE", "/etc/ssl/server.pem"),
+        ("AWS_ACCESS_KEY_ID", "harmless text"),
+        ("GREETING", "harmless text"),
+    ],
+)
+def test_harmless_values_stay(monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:
+    monkeypatch.setenv(name, value)
+
+    assert redact_secrets(f"a {value} here") == f"a {value} here"
