@@ -25,9 +25,9 @@ from echelons.delegation.calls import (
 from echelons.delegation.questions import AgentQuestion, read_question_value
 from echelons.identity.lineage import (
     ADDED_KEY,
+    ASIDE_KEY,
     CUT_KEY,
     END_KEY,
-    MAIL_KEY,
     THREADS_KEY,
     WARNING_KEY,
     is_from_model,
@@ -217,8 +217,8 @@ def build_later_question_event(question_id: str, stored: Mapping[str, Any]) -> T
 
 def _describe_message(message: BaseMessage) -> dict[str, Any]:
     data: dict[str, Any] = {"role": message.type, "content": message.content}
-    if MAIL_KEY in message.response_metadata and message.type == "human":
-        data["mail"] = message.response_metadata[MAIL_KEY]
+    if ASIDE_KEY in message.response_metadata and message.type == "human":
+        data["mail"] = message.response_metadata[ASIDE_KEY]
     if CUT_KEY in message.response_metadata:
         data["cut"] = message.response_metadata[CUT_KEY]
     if END_KEY in message.response_metadata and message.type == "ai":

@@ -479,7 +479,7 @@ class _LevelFactory:
             result_tokens=self.limits.result_tokens,
             max_repeats=self.limits.max_repeats,
             siblings=siblings,
-            sibling_rule=self.policies[superior].sibling_messages if superior else "refuse",
+            superior_policy=self.policies[superior] if superior else None,
             rules=rules,
             guidance=self.guidance[agent.name],
             middleware=self.middleware[agent.name],

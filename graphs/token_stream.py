@@ -2,7 +2,7 @@
 
 LangGraph's handler is called for each start and end of a node, and streams every message that a
 node returns and every whole reply. A session has these from the ends of the tasks. At each token it
-also looks whether the reply is to end: by an order to its agent, or by an intervention.
+also looks whether the reply is to end: by an order to its agent, or by a guard that cuts it off.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from langchain_core.messages import BaseMessage
 from langchain_core.outputs import ChatGenerationChunk
 
 from echelons.checkpoints.coordination.gate import TreeGate
-from echelons.delegation.mail import get_mailboxes
 from echelons.errors import StorageError
 from echelons.langgraph_internals import StreamMessagesHandler
 from echelons.models.door import check_halt
@@ -39,6 +38,7 @@ class TokenHandler(StreamMessagesHandler):
     ) -> None:
         super().__init__(stream, subgraphs)
         self._gate = gate
+        self._cutters = gate.list_cutters() if gate is not None else []
         self._clock = clock
         self._next_look = clock() + LOOK_INTERVAL
         self._generation = gate.signals.generation if gate is not None else 0
@@ -68,12 +68,12 @@ class TokenHandler(StreamMessagesHandler):
             self._next_look, self._generation = now + LOOK_INTERVAL, generation
             self._look(self._gate)
         check_halt()
-        boxes = get_mailboxes(self._gate)
         # A model that a tool or a graph within the agent calls has another namespace.
-        if boxes.interventions:
-            metadata: dict[str, Any] = meta[1]
-            namespace = str(metadata.get("langgraph_checkpoint_ns", ""))
-            if cut := boxes.take_cut(namespace, str(metadata.get("agent_path", ""))):
+        metadata: dict[str, Any] = meta[1]
+        namespace = str(metadata.get("langgraph_checkpoint_ns", ""))
+        path = str(metadata.get("agent_path", ""))
+        for take_cut in self._cutters:
+            if cut := take_cut(namespace, path):
                 # Nothing more of this reply is streamed.
                 del self.metadata[run_id]
                 cut(self._said.pop(run_id))

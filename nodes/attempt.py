@@ -64,7 +64,7 @@ PROPAGATED_ERRORS = (
     EmptyInputError,
 )
 """Errors of the library: an `unable` instead of them would hide a bug or a full disk."""
-_STEERING_REASON = (
+_PARENT_COMMAND_REASON = (
     "it returned Command(graph=PARENT), which would steer its superior; let it return an answer"
 )
 
@@ -255,7 +255,7 @@ def _run_level(
             )
         )
     except ParentCommand:
-        return LevelFailure(_STEERING_REASON)
+        return LevelFailure(_PARENT_COMMAND_REASON)
     except Exception as error:
         if not is_failure(error):
             raise

@@ -20,7 +20,7 @@ from weakref import ref
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from langchain_core.messages.utils import count_tokens_approximately
 
-from echelons.identity.lineage import MEMORY_KEY, NOTICES_KEY, PAGE_KEY
+from echelons.identity.lineage import NOTICES_KEY, PAGE_KEY, PROMPT_KEY
 from echelons.models.fitting import (
     BYTES_PER_TOKEN,
     TOKENS_PER_MESSAGE,
@@ -104,7 +104,7 @@ def _find_report(messages: Sequence[BaseMessage], tool_tokens: int) -> tuple[int
     """
     for place in range(len(messages) - 1, -1, -1):
         message = messages[place]
-        noted = message.response_metadata.get(MEMORY_KEY)
+        noted = message.response_metadata.get(PROMPT_KEY)
         if not (isinstance(message, AIMessage) and isinstance(noted, dict)):
             continue
         approximated, usage = noted.get(APPROXIMATION_KEY), message.usage_metadata

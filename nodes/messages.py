@@ -10,7 +10,7 @@ from langchain_core.messages import AIMessage, BaseMessage
 from pydantic_core import to_jsonable_python
 
 from echelons.delegation.request import Usage
-from echelons.identity.lineage import CALLS_KEY, MEMORY_KEY, is_from_model
+from echelons.identity.lineage import CALLS_KEY, PROMPT_KEY, is_from_model
 from echelons.langgraph_internals import CHECKPOINTER_KEY
 from echelons.models.usage import get_whole_usage
 from echelons.text.content_blocks import replace_faulty_blocks
@@ -59,8 +59,8 @@ def read_message_usage(message: BaseMessage) -> Usage:
 def read_spent_usage(message: BaseMessage) -> Usage:
     """Return the usage of a message with that of the calls that were made for it."""
     usage, metadata = read_message_usage(message), message.response_metadata
-    memory = metadata.get(MEMORY_KEY)
-    for noted in (metadata.get(CALLS_KEY), memory.get("usage") if memory else None):
+    prompt = metadata.get(PROMPT_KEY)
+    for noted in (metadata.get(CALLS_KEY), prompt.get("usage") if prompt else None):
         if noted:
             usage += Usage.model_validate(noted)
     return usage

@@ -25,7 +25,6 @@ from echelons.features.feature import (
     collect,
     compose,
 )
-from echelons.guards.dismissals import get_dismissals
 from echelons.guards.gate import Halt, Step, get_gate
 from echelons.guards.limits import DEFAULT_REFUSALS
 from echelons.identity.lineage import Identity, require_identity
@@ -197,12 +196,11 @@ class Reason(Node):
         router, identity = self._settings.router, step.identity
         for task, splits in iter_unnamed_tasks(context.parsed, self._settings.policy):
             assert router is not None  # noqa: S101  only a level with subordinates asks
+            path, guards = PATH_SEPARATOR.join(identity.path), step.gate.guards.values()
             where: Any = {
                 "max_parts": compute_max_parts(context.parsed, splits),
                 "added": context.added.list_agents() if context.added else (),
-                "dismissed": get_dismissals(step.gate).list_below(
-                    PATH_SEPARATOR.join(identity.path)
-                ),
+                "closed": {way for guard in guards for way in guard.list_closed(path)},
             }
             routed[task, splits] = yield from router.route_task(task, identity.agent, **where)
         update = self._build_reply_update(context, halt, routed, config)

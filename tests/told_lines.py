@@ -9,7 +9,7 @@ from typing import Any
 from langchain_core.messages import BaseMessage, ToolMessage
 
 from echelons.delegation.spawned_agents import read_whole_roster
-from echelons.identity.lineage import MAIL_KEY, NOTICES_KEY, USER_ANSWERS_KEY
+from echelons.identity.lineage import ASIDE_KEY, NOTICES_KEY, USER_ANSWERS_KEY
 
 
 def without_told(text: object) -> str:
@@ -73,7 +73,7 @@ def is_said(message: BaseMessage) -> bool:
 
 def is_own_notice(message: BaseMessage) -> bool:
     """Return whether a message of its own is a notice, and no mail."""
-    mail = message.response_metadata.get(MAIL_KEY) if message.type == "human" else None
+    mail = message.response_metadata.get(ASIDE_KEY) if message.type == "human" else None
     return bool(mail and mail["kind"] == "notice")
 
 

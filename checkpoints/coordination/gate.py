@@ -28,6 +28,7 @@ from echelons.checkpoints.ledger import Fence, Ledger, Transaction
 from echelons.errors import LeaseLost, StorageError
 from echelons.guards.gate import (
     Backpressure,
+    Cut,
     Halt,
     HeldAttempts,
     NotedCall,
@@ -45,7 +46,9 @@ from echelons.tree.names import PATH_SEPARATOR
 
 LOG = logging.getLogger(__name__)
 T = TypeVar("T")
-_HOOKS: Final = ("refresh", "find_order", "read_order", "concerns", "note_call", "close")
+_HOOKS: Final = (
+    *("refresh", "find_order", "read_order", "take_cut", "concerns", "note_call", "close"),
+)
 """The methods of guards that are called if they are overridden; `admit` goes with `concerns`."""
 
 
@@ -373,6 +376,10 @@ class TreeGate:
         with self._lock:
             if self._deadline is None or deadline < self._deadline:
                 self._deadline = deadline
+
+    def list_cutters(self) -> list[Callable[[str, str], Cut | None]]:
+        """Return what may cut off replies at a token, see `StepGuard.take_cut`."""
+        return [guard.take_cut for guard in self._overriding["take_cut"]]
 
     def find_halt(self, config: Mapping[str, Any]) -> Halt | None:
         """Return the order that ends the agent, by what was read last."""

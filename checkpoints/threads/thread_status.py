@@ -20,7 +20,7 @@ from echelons.checkpoints.threads.pending_work import (
     read_pending_work,
 )
 from echelons.checkpoints.threads.segments import list_pending_writes, read_past
-from echelons.identity.lineage import MAIL_KEY, STORED_KEYS_KEY, Identity
+from echelons.identity.lineage import ASIDE_KEY, STORED_KEYS_KEY, Identity
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ def select_turn_messages(messages: Sequence[BaseMessage]) -> tuple[BaseMessage, 
     tasks = (
         i
         for i in range(len(messages) - 1, -1, -1)
-        if isinstance(messages[i], HumanMessage) and MAIL_KEY not in messages[i].response_metadata
+        if isinstance(messages[i], HumanMessage) and ASIDE_KEY not in messages[i].response_metadata
     )
     return tuple(messages[next(tasks, 0) :])
 

@@ -29,7 +29,7 @@ from echelons.delegation.calls import (
 from echelons.delegation.mail import Mail, load_mail
 from echelons.delegation.request import DelegationRequest, DelegationResponse, Status
 from echelons.errors import UnreadableRecord
-from echelons.identity.lineage import MAIL_KEY, THREADS_KEY, derive_message_id
+from echelons.identity.lineage import ASIDE_KEY, THREADS_KEY, derive_message_id
 from echelons.tree.names import PATH_SEPARATOR, SEND_MESSAGE
 
 
@@ -303,7 +303,7 @@ def _iterate_requests(thread: Thread, ended: bool) -> Iterator[tuple[str, Traced
     tasks = [
         place
         for place, message in enumerate(messages)
-        if isinstance(message, HumanMessage) and MAIL_KEY not in message.response_metadata
+        if isinstance(message, HumanMessage) and ASIDE_KEY not in message.response_metadata
     ]
     for place, message in enumerate(messages):
         threads = _get_thread_ids(message)
@@ -424,8 +424,8 @@ def _list_tools(messages: Sequence[BaseMessage]) -> Iterator[str]:
 
 def _list_mail(messages: Sequence[BaseMessage]) -> Iterator[Mail]:
     for message in messages:
-        if isinstance(message, HumanMessage) and MAIL_KEY in message.response_metadata:
-            mail = load_mail(str(message.text), message.response_metadata[MAIL_KEY])
+        if isinstance(message, HumanMessage) and ASIDE_KEY in message.response_metadata:
+            mail = load_mail(str(message.text), message.response_metadata[ASIDE_KEY])
             # What the library says by itself has no sender.
             if mail.kind != "notice":
                 yield mail

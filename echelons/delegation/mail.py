@@ -45,14 +45,6 @@ MAX_UNREAD = 1000
 MAX_SENT = 20
 """Maximum number of messages of one agent to another in a turn: two could write to each other for
 ever."""
-CONTRACT = "your contract"
-"""The sender of corrections."""
-BUDGET = "your budget"
-"""The sender of warnings that little of a budget is left."""
-LENGTH = "the length limit"
-"""The sender of notices that a reply was cut off."""
-LIMITS = "your limits"
-"""The sender of warnings that a limit is near."""
 USER = "the user"
 """The sender of what people and code send; agents are named by their paths."""
 
@@ -225,15 +217,9 @@ class Mailboxes:
 
     has_mail: bool = False
     """Whether any agent of the thread was ever sent a message; nothing else is called otherwise."""
-    interventions: Mapping[str, int] = {}
-    """The number of the latest intervention of each agent that had one, by path."""
 
     def begin_reply(self, config: Mapping[str, Any], cut: Callable[[Sequence[Any]], None]) -> None:
         """Let interventions cut off the reply that the agent begins, with its chunks so far."""
-
-    def take_cut(self, namespace: str, path: str) -> Callable[[Sequence[Any]], None] | None:
-        """Return what cuts off a reply of an agent, if an intervention has come since it began."""
-        return None
 
     def end_reply(self, config: Mapping[str, Any], *, has_failed: bool) -> None:
         """Note that the reply has ended; if it has failed, others may read its messages."""

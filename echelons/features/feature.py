@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from echelons.checkpoints.ledger import Ledger, Transaction
     from echelons.delegation.approvals import StandingDecisions
     from echelons.delegation.calls import Candidates, SubordinateCall
-    from echelons.delegation.mail import SiblingRule
     from echelons.delegation.policy import DelegationPolicy
     from echelons.delegation.request import DelegationResponse, Usage
     from echelons.graphs.compiled_tree import AgentGraph
@@ -80,7 +79,7 @@ class Place:
         reports: Whether its superior is an agent.
         policy: Its delegation policy, its own or inherited.
         siblings: Names of the agents with the same superior, its own included.
-        sibling_rule: The superior's rule about messages between them.
+        superior_policy: The delegation policy of its superior; `None` for a root.
         reach: How it can be reached, and the receivers of its messages.
         has_budget: Whether the agent or one above it has a budget, so that it may grant a part.
     """
@@ -91,7 +90,7 @@ class Place:
     reports: bool
     policy: DelegationPolicy
     siblings: tuple[str, ...] = ()
-    sibling_rule: SiblingRule = "copy"
+    superior_policy: DelegationPolicy | None = None
     reach: Reach = field(default_factory=Reach)
     has_budget: bool = False
 

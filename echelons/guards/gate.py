@@ -264,6 +264,10 @@ UsageListener: TypeAlias = Callable[[NotedCall], object]
 """Called with each noted model call of a run, from any thread."""
 
 
+Cut: TypeAlias = Callable[[Sequence[Any]], None]
+"""Cuts a reply off, with its chunks so far."""
+
+
 class StepGuard:
     """The decisions of a feature in the gate of one run. A subclass overrides what it needs.
 
@@ -288,6 +292,17 @@ class StepGuard:
         """Return the order that an agent is under in an open transaction.
 
         `is_fresh` says that nothing was written since the last `refresh`.
+        """
+        raise NotImplementedError
+
+    def list_closed(self, path: str) -> Collection[str]:
+        """Return the paths below an agent, as it sees them, that take no task any more."""
+        return ()
+
+    def take_cut(self, namespace: str, path: str) -> Cut | None:
+        """Return what cuts off the reply of an agent at one of its tokens; `None` for nothing.
+
+        `namespace` is that of the task which calls the model.
         """
         raise NotImplementedError
 

@@ -63,8 +63,8 @@ REQUEST_CONTEXT_KEY = "request_context"
 ADDRESSEE_KEY = "addressee"
 """Likewise, of a task: the agents below that it is passed on to, down to the one that is meant."""
 
-MAIL_KEY = "mail"
-"""Likewise: marks a message of the mailbox, which is no task, with its sender."""
+ASIDE_KEY = "mail"
+"""Likewise: marks a message that is no task, of the mailbox or of the library, with its sender."""
 
 CUT_KEY = "cut"
 """Likewise: marks a reply that was cut off by an intervention."""
@@ -102,8 +102,8 @@ NOTICES_KEY = "notices"
 
 FAILURE_KEY = "failure"
 """Metadata key of a recorded answer: the class of the exception that its tool has raised."""
-MEMORY_KEY = "memory"
-"""Metadata key of a reply: how much its model has read, and the summaries of what was before."""
+PROMPT_KEY = "memory"
+"""Metadata key of a reply: what its model has read: how much, and summaries of what was before."""
 SHORTENED_KEY = "shortened"
 """Metadata key of a reply: how many tokens its model is shown at most, since it refused more."""
 PIN_KEY = "pin"
@@ -123,9 +123,9 @@ RETURNED_KEY = "returned"
 
 OWN_KEYS = frozenset({
     THREADS_KEY, ROUTES_KEY, PARTS_KEY, REQUESTS_KEY, ADDED_KEY, SIDE_BY_SIDE_KEY, FORWARDED_KEY,
-    REFUSED_KEY, UNASKED_KEY, REQUEST_CONTEXT_KEY, ADDRESSEE_KEY, MAIL_KEY, CUT_KEY, END_KEY,
+    REFUSED_KEY, UNASKED_KEY, REQUEST_CONTEXT_KEY, ADDRESSEE_KEY, ASIDE_KEY, CUT_KEY, END_KEY,
     CONTINUED_KEY, REPORT_KEY, QUESTIONS_KEY, USER_ANSWERS_KEY, UNANSWERED_KEY, INPUT_KEY,
-    DELEGATED_KEY, WARNING_KEY, NOTICES_KEY, ROSTER_KEY, FAILURE_KEY, MEMORY_KEY, PIN_KEY,
+    DELEGATED_KEY, WARNING_KEY, NOTICES_KEY, ROSTER_KEY, FAILURE_KEY, PROMPT_KEY, PIN_KEY,
     SHORTENED_KEY, CALLS_KEY, PAGE_KEY, MENDED_KEY, ASKED_KEY,
 })  # fmt: skip
 """The keys that only this library may write; removed from messages that come from outside."""

@@ -17,7 +17,7 @@ from echelons.delegation.spawned_agents import (
     describe_changes,
     read_whole_roster,
 )
-from echelons.identity.lineage import MAIL_KEY, ROSTER_KEY
+from echelons.identity.lineage import ASIDE_KEY, ROSTER_KEY
 
 TOKENS_PER_MESSAGE: Final = 4
 """Tokens of a message beside its text, as OpenAI's cookbook counts them."""
@@ -65,7 +65,7 @@ def build_roster_notice(changes: Changes, id: str = "") -> BaseMessage:
     return HumanMessage(
         render_mail("", describe_changes(changes), "notice"),
         id=id or None,
-        response_metadata={MAIL_KEY: noted, ROSTER_KEY: stored},
+        response_metadata={ASIDE_KEY: noted, ROSTER_KEY: stored},
     )
 
 
@@ -190,7 +190,7 @@ def fit_step(step: Sequence[BaseMessage], limit: int, count: TokenCount) -> list
 
 def is_task(message: BaseMessage) -> bool:
     """Return whether a message is a task, and not of the mailbox."""
-    return isinstance(message, HumanMessage) and MAIL_KEY not in message.response_metadata
+    return isinstance(message, HumanMessage) and ASIDE_KEY not in message.response_metadata
 
 
 def find_task(messages: Sequence[BaseMessage]) -> int:
@@ -432,4 +432,4 @@ def _build_note(step: Sequence[BaseMessage], limit: int) -> BaseMessage:
     text = json.dumps(" | ".join(filter(None, parts)), ensure_ascii=False)
     noted = Mail(0, "", "", "", "notice").to_metadata()
     note = f"A step of yours, shortened: {text}"
-    return HumanMessage(note, response_metadata={MAIL_KEY: noted})
+    return HumanMessage(note, response_metadata={ASIDE_KEY: noted})

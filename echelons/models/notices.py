@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeAlias
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
 
-from echelons.delegation.mail import Mail, render_mail
+from echelons.delegation.mail import Mail, MailKind, render_mail
 from echelons.delegation.notice import (
     SIGNED_BLOCKS,
     format_notice,
@@ -24,7 +24,7 @@ from echelons.delegation.notice import (
     remove_mark_across,
     remove_mark_deep,
 )
-from echelons.identity.lineage import MAIL_KEY, NOTICES_KEY
+from echelons.identity.lineage import ASIDE_KEY, NOTICES_KEY
 from echelons.prompts import build_notice_guidance
 from echelons.run_context import get_context, with_context
 
@@ -124,11 +124,27 @@ _CALL_FIELDS = ("tool_calls", "invalid_tool_calls", "additional_kwargs")
 _REPLY = frozenset({"ai", "AIMessageChunk"})
 
 
+_SENDERS: Mapping[MailKind, str] = {
+    "correction": "your contract",
+    "budget": "your budget",
+    "length": "the length limit",
+    "repeated": "your limits",
+    "notice": "",
+}
+"""As whose messages an agent reads those of the library, by their kind."""
+
+
+def build_aside(kind: MailKind, text: str, id: str = "") -> HumanMessage:
+    """Return a message of the library to an agent, which is no task, to be stored under an id."""
+    sender = _SENDERS[kind]
+    noted = Mail(0, sender, "", "", kind).to_metadata()
+    text = render_mail(sender, text, kind)
+    return HumanMessage(text, id=id or None, response_metadata={ASIDE_KEY: noted})
+
+
 def build_notice(text: str, id: str = "") -> HumanMessage:
     """Return a notice as a message of its own, on one line, to be stored under an id."""
-    noted = Mail(0, "", "", "", "notice").to_metadata()
-    text = render_mail("", text, "notice")
-    return HumanMessage(text, id=id or None, response_metadata={MAIL_KEY: noted})
+    return build_aside("notice", text, id)
 
 
 def mark_notice(message: ToolMessage) -> ToolMessage:
@@ -148,7 +164,7 @@ def is_notice(message: BaseMessage) -> bool:
     metadata = message.response_metadata
     if not metadata or isinstance(message, AIMessage):
         return False
-    return MAIL_KEY in metadata or metadata.get(NOTICES_KEY) is True
+    return ASIDE_KEY in metadata or metadata.get(NOTICES_KEY) is True
 
 
 def _show(message: BaseMessage, mark: str) -> BaseMessage:

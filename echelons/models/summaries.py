@@ -10,7 +10,7 @@ from langchain_core.messages import BaseMessage
 from pydantic import TypeAdapter, ValidationError
 
 from echelons.errors import UnreadableRecord
-from echelons.identity.lineage import MEMORY_KEY
+from echelons.identity.lineage import PROMPT_KEY
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ def find_summaries(messages: Sequence[BaseMessage]) -> Summaries:
         UnreadableRecord: They are damaged.
     """
     for message in reversed(messages):
-        stored = message.response_metadata.get(MEMORY_KEY)
+        stored = message.response_metadata.get(PROMPT_KEY)
         # A reply before which nothing was summarised only counts the tokens read.
         if stored is not None and not (isinstance(stored, dict) and "upto" not in stored):
             return Summaries.load(stored)

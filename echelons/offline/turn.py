@@ -20,7 +20,7 @@ from pydantic import BaseModel
 
 from echelons.delegation.mail import load_mail
 from echelons.delegation.questions import USER_ANSWER_PREFIX
-from echelons.identity.lineage import DELEGATED_KEY, MAIL_KEY
+from echelons.identity.lineage import ASIDE_KEY, DELEGATED_KEY
 from echelons.offline.values import PlaceRole, find_place_names
 from echelons.offline.words import TokenizedText
 from echelons.text.content_blocks import read_block_texts
@@ -160,12 +160,12 @@ class PlannerTurn:
 
 def _is_mail(message: HumanMessage) -> bool:
     """Return whether a message from outside is no task; an intervention is one."""
-    return message.response_metadata.get(MAIL_KEY, {}).get("kind") in ("message", "notice")
+    return message.response_metadata.get(ASIDE_KEY, {}).get("kind") in ("message", "notice")
 
 
 def _read_task(message: BaseMessage) -> str:
     text = read_block_texts(message.content)
-    mail = message.response_metadata.get(MAIL_KEY)
+    mail = message.response_metadata.get(ASIDE_KEY)
     return load_mail(text, mail).text if mail else text
 
 

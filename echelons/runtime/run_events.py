@@ -28,9 +28,9 @@ from echelons.guards.dismissals import Dismissal
 from echelons.guards.gate import is_pause
 from echelons.identity.lineage import (
     ADDRESSEE_KEY,
+    ASIDE_KEY,
     CUT_KEY,
     END_KEY,
-    MAIL_KEY,
     THREADS_KEY,
     WARNING_KEY,
 )
@@ -267,7 +267,7 @@ class EventTranslator:
             tasks = (
                 message
                 for message in reversed(messages or ())
-                if isinstance(message, HumanMessage) and MAIL_KEY not in message.response_metadata
+                if isinstance(message, HumanMessage) and ASIDE_KEY not in message.response_metadata
             )
             task = next(tasks, None)
             text = describe_content(task.content) if task else ""
@@ -438,8 +438,8 @@ def _message_events(origin: _TaskOrigin, message: BaseMessage, usage: Usage) -> 
             data,
         )
         yield from _call_events(origin, message)
-    elif isinstance(message, HumanMessage) and MAIL_KEY in message.response_metadata:
-        mail = load_mail(str(message.text), message.response_metadata[MAIL_KEY])
+    elif isinstance(message, HumanMessage) and ASIDE_KEY in message.response_metadata:
+        mail = load_mail(str(message.text), message.response_metadata[ASIDE_KEY])
         if mail.kind != "notice":
             yield build_mail_event(origin.path, origin.thread_id, mail)
     elif isinstance(message, ToolMessage) and WARNING_KEY in message.response_metadata:

@@ -17,7 +17,7 @@ from langchain_core.messages.ai import UsageMetadata
 from langchain_core.messages.tool import invalid_tool_call, tool_call, tool_call_chunk
 
 from echelons.errors import ScriptError, invalid_script, script_exhausted
-from echelons.identity.lineage import MAIL_KEY
+from echelons.identity.lineage import ASIDE_KEY
 from echelons.testing.steps import (
     Call,
     Reply,
@@ -48,7 +48,7 @@ def count_turn_answers(messages: Sequence[BaseMessage]) -> int:
     """
     answers = 0
     for message in reversed(messages):
-        if isinstance(message, HumanMessage) and MAIL_KEY not in message.response_metadata:
+        if isinstance(message, HumanMessage) and ASIDE_KEY not in message.response_metadata:
             break
         answers += isinstance(message, AIMessage)
     return answers

@@ -34,7 +34,7 @@ from echelons.delegation.policy import DelegationPolicy
 from echelons.delegation.request import DelegationRequest, DelegationResponse, Status
 from echelons.errors import ConfigurationError, DelegationError, too_wide
 from echelons.identity.lineage import (
-    MAIL_KEY,
+    ASIDE_KEY,
     Identity,
     derive_request_id,
     derive_subordinate_thread_id,
@@ -295,7 +295,7 @@ def condense_context(
     tasks = (
         str(message.text)
         for message in reversed(messages)
-        if message.type == "human" and MAIL_KEY not in message.response_metadata
+        if message.type == "human" and ASIDE_KEY not in message.response_metadata
     )
     folder = f"{PRIVATE_FOLDER}/{PATH_SEPARATOR.join((*identity.path, call.subordinate))}/"
     whole = DelegationContext(

@@ -11,19 +11,19 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
-from echelons.delegation.mail import LENGTH, Mail, render_mail
 from echelons.delegation.request import Status
 from echelons.guards.gate import HALT_KEY
 from echelons.identity.lineage import (
+    ASIDE_KEY,
     CONTINUED_KEY,
     END_KEY,
-    MAIL_KEY,
     REFUSED_KEY,
     REPORT_KEY,
     RETURNED_KEY,
     Identity,
     derive_message_id,
 )
+from echelons.models.notices import build_aside
 from echelons.models.replies import MAX_PAUSES, ReplyEnd, read_reply_end
 from echelons.nodes.planning.repeated_calls import mark_refused
 from echelons.tree.names import REPORT
@@ -108,7 +108,7 @@ def read_final_text(messages: Sequence[BaseMessage]) -> str:
     for message in reversed(messages[:-1]):
         if isinstance(message, AIMessage) and CONTINUED_KEY in message.response_metadata:
             parts.insert(0, str(message.text))
-        elif not (isinstance(message, HumanMessage) and MAIL_KEY in message.response_metadata):
+        elif not (isinstance(message, HumanMessage) and ASIDE_KEY in message.response_metadata):
             break
     return _join_parts([part for part in parts if part.strip()]) if parts[1:] else parts[0]
 
@@ -127,7 +127,7 @@ def _find_last_text(messages: Sequence[BaseMessage]) -> str:
     for message in reversed(messages):
         if isinstance(message, AIMessage) and str(message.text).strip():
             return str(message.text)
-        if isinstance(message, HumanMessage) and MAIL_KEY not in message.response_metadata:
+        if isinstance(message, HumanMessage) and ASIDE_KEY not in message.response_metadata:
             break
     return ""
 
@@ -159,20 +159,15 @@ def build_continued_update(
     continued = reply.model_copy(update={"response_metadata": metadata})
     if kind == "paused":
         return {"messages": [continued]}
-    mail = Mail(0, LENGTH, _GO_ON, "", "length")
-    notice = HumanMessage(
-        render_mail(LENGTH, _GO_ON, "length"),
-        id=derive_message_id(identity.thread_id, f"length/{reply.id}"),
-        response_metadata={MAIL_KEY: mail.to_metadata()},
-    )
-    return {"messages": [continued, notice]}
+    place = derive_message_id(identity.thread_id, f"length/{reply.id}")
+    return {"messages": [continued, build_aside("length", _GO_ON, place)]}
 
 
 def _iterate_request(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
     """Return the messages since the task."""
     for place in range(len(messages) - 1, -1, -1):
         message = messages[place]
-        if isinstance(message, HumanMessage) and MAIL_KEY not in message.response_metadata:
+        if isinstance(message, HumanMessage) and ASIDE_KEY not in message.response_metadata:
             return [*messages[place + 1 :]]
     return [*messages]
 

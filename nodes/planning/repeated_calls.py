@@ -9,11 +9,10 @@ from typing import Any, TypeAlias
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolCall, ToolMessage
 
 from echelons.delegation.calls import AgentPath, SubordinateCall, iterate_requests
-from echelons.delegation.mail import LIMITS, Mail, render_mail
 from echelons.delegation.request import DelegationResponse, Status
 from echelons.guards.gate import Halt
 from echelons.identity.lineage import (
-    MAIL_KEY,
+    ASIDE_KEY,
     NOTICES_KEY,
     REFUSED_KEY,
     USER_ANSWERS_KEY,
@@ -21,6 +20,7 @@ from echelons.identity.lineage import (
     derive_message_id,
     derive_request_id,
 )
+from echelons.models.notices import build_aside
 from echelons.text.input_limits import shorten_repr
 from echelons.tree.names import DELEGATING_TOOLS, SEND_MESSAGE
 
@@ -161,11 +161,8 @@ class RepeatedCall:
             f"result was the same. At {self.limit} times you are ended. Do something else, or "
             "answer with what you have."
         )
-        return HumanMessage(
-            render_mail(LIMITS, text, "repeated"),
-            id=derive_message_id(identity.thread_id, f"repeated/{self.message_id}"),
-            response_metadata={MAIL_KEY: Mail(0, LIMITS, "", "", "repeated").to_metadata()},
-        )
+        place = derive_message_id(identity.thread_id, f"repeated/{self.message_id}")
+        return build_aside("repeated", text, place)
 
 
 def find_loop(
@@ -231,7 +228,7 @@ def find_repeated_call(
 def _begins_request(messages: Sequence[BaseMessage], place: int) -> bool:
     """Return whether a message is a task: no notice, and none that middleware adds to a step."""
     message = messages[place]
-    if type(message) is not HumanMessage or MAIL_KEY in message.response_metadata:
+    if type(message) is not HumanMessage or ASIDE_KEY in message.response_metadata:
         return False
     before = messages[place - 1] if place else None
     return type(before) is not ToolMessage and not (type(before) is AIMessage and before.tool_calls)

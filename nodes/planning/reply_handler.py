@@ -20,15 +20,14 @@ from langchain_core.runnables import RunnableConfig
 
 from echelons.delegation.calls import RelayedRequest, RequestLimits, SubordinateCall
 from echelons.delegation.contract import Contract
-from echelons.delegation.mail import CONTRACT, Mail, render_mail
 from echelons.delegation.policy import DelegationPolicy
 from echelons.errors import InvalidInput
 from echelons.features.feature import AddedSubordinates, SubordinateSource
 from echelons.guards.gate import Halt
 from echelons.identity.lineage import (
     ADDED_KEY,
+    ASIDE_KEY,
     END_KEY,
-    MAIL_KEY,
     MENDED_KEY,
     PARTS_KEY,
     REFUSED_KEY,
@@ -45,6 +44,7 @@ from echelons.identity.lineage import (
 )
 from echelons.identity.thread_history import Head, Past, join_path
 from echelons.models.door import ShownLimit
+from echelons.models.notices import build_aside
 from echelons.models.replies import read_reply_end
 from echelons.models.usage import get_whole_usage
 from echelons.nodes.messages import sanitize_message
@@ -136,26 +136,22 @@ def build_correction_update(
 
 def _build_correction(why: str, reply: AIMessage, identity: Identity) -> BaseMessage:
     """Return the message to a model on why its answer breaks the agent's contract."""
-    mail = Mail(0, CONTRACT, why, "", "correction")
-    return HumanMessage(
-        render_mail(CONTRACT, why, "correction"),
-        id=derive_message_id(identity.thread_id, f"correction/{reply.id}"),
-        response_metadata={MAIL_KEY: mail.to_metadata()},
-    )
+    place = derive_message_id(identity.thread_id, f"correction/{reply.id}")
+    return build_aside("correction", why, place)
 
 
 def _count_corrections(messages: Sequence[BaseMessage]) -> int:
     """Return how many answers of the last messages were not of the agent's contract.
 
-    It counts back to the task, over other mail and over the calls made in between.
+    It counts back to the task, over other asides and over the calls made in between.
     """
     count = 0
     for message in reversed(messages):
         if isinstance(message, HumanMessage):
-            mail = message.response_metadata.get(MAIL_KEY)
-            if mail is None:
+            aside = message.response_metadata.get(ASIDE_KEY)
+            if aside is None:
                 break
-            count += mail.get("kind") == "correction"
+            count += aside.get("kind") == "correction"
         count += message.response_metadata.get(REFUSED_KEY) == OUTPUT
     return count
 
@@ -298,7 +294,7 @@ def build_relay_update(past: Past, state: Mapping[str, Any], identity: Identity)
 def _has_asked(messages: Sequence[BaseMessage]) -> bool:
     """Return whether an agent without tools has delegated anything since its task."""
     for message in reversed(messages):
-        if message.type == "human" and MAIL_KEY not in message.response_metadata:
+        if message.type == "human" and ASIDE_KEY not in message.response_metadata:
             break
         is_answer = message.type == "tool" and message.name != SEND_MESSAGE
         if is_answer and REFUSED_KEY not in message.response_metadata:

@@ -90,7 +90,7 @@ class TaskRouter:
         *,
         max_parts: int,
         added: Sequence[Agent] = (),
-        dismissed: Collection[str] = (),
+        closed: Collection[str] = (),
     ) -> Plan[tuple[RoutedTask, ...]]:
         """Return the candidates for a task, or for each of its parts, below a receiver.
 
@@ -99,11 +99,11 @@ class TaskRouter:
             receiver: Name of the agent that has it.
             max_parts: With more parts the task stays whole.
             added: The receiver's subordinates beside the declared ones.
-            dismissed: Paths below the receiver that were dismissed, each with all below it.
+            closed: Paths below the receiver that take no task any more, each with all below it.
         """
         if added:
             routers = self._extend(receiver, (*added,))
-            limits: Any = {"max_parts": max_parts, "dismissed": dismissed}
+            limits: Any = {"max_parts": max_parts, "closed": closed}
             return (yield from routers.route_task(task, receiver, **limits))
         deriver, saver = self._resolve_deriver()
         if isinstance(deriver, TreeDeriver) and self._get_lazy(saver).router is None:
@@ -112,7 +112,7 @@ class TaskRouter:
                 partial(self._get_router, deriver, saver), partial(deriver.alearn, self._root)
             )
         router = self._get_router(deriver, saver)
-        where: Any = {"without": self._list_left_out(receiver, dismissed)}
+        where: Any = {"without": self._list_left_out(receiver, closed)}
         parts: tuple[Part, ...] = ()
         if max_parts > 1:
             parts = yield PlanStep(
@@ -127,16 +127,16 @@ class TaskRouter:
         )
         return (_build_routed_task(router, route),)
 
-    def _list_left_out(self, receiver: str, dismissed: Collection[str]) -> set[str]:
+    def _list_left_out(self, receiver: str, closed: Collection[str]) -> set[str]:
         """Return the names of the agents that are no candidates: the receiver, and who is gone."""
         left = {receiver}
-        if not dismissed:
+        if not closed:
             return left
         for place in walk_tree(self._root):
             if receiver in place.path:
                 below = place.path[place.path.index(receiver) + 1 :]
                 ways = (PATH_SEPARATOR.join(below[: end + 1]) for end in range(len(below)))
-                if any(way in dismissed for way in ways):
+                if any(way in closed for way in ways):
                     left.add(place.member.name)
         return left
 

@@ -21,8 +21,8 @@ from echelons.delegation.contract import Contract, dump_model
 from echelons.delegation.request import DelegationRequest
 from echelons.errors import InvalidInput, ThreadError
 from echelons.identity.lineage import (
+    ASIDE_KEY,
     INPUT_KEY,
-    MAIL_KEY,
     REQUEST_CONTEXT_KEY,
     Identity,
     require_identity,
@@ -103,7 +103,7 @@ def _find_task(messages: Sequence[BaseMessage]) -> BaseMessage:
     tasks = (
         message
         for message in reversed(messages)
-        if isinstance(message, HumanMessage) and MAIL_KEY not in message.response_metadata
+        if isinstance(message, HumanMessage) and ASIDE_KEY not in message.response_metadata
     )
     return next(tasks, HumanMessage(""))
 

@@ -15,7 +15,7 @@ import tiktoken.registry
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.messages.utils import count_tokens_approximately
 
-from echelons.identity.lineage import MEMORY_KEY
+from echelons.identity.lineage import PROMPT_KEY
 from echelons.nodes import long_results
 from echelons.nodes.long_results import (
     APPROXIMATION_KEY,
@@ -119,7 +119,7 @@ def test_a_picture_counts_as_much_as_by_approximation(install: Callable[..., Non
 def report(read: int, approximated: int) -> AIMessage:
     """Return a reply whose model has reported what it read."""
     usage: Any = {"input_tokens": read, "output_tokens": 1, "total_tokens": read + 1}
-    noted = {MEMORY_KEY: {APPROXIMATION_KEY: approximated}}
+    noted = {PROMPT_KEY: {APPROXIMATION_KEY: approximated}}
     return AIMessage("done", usage_metadata=usage, response_metadata=noted)
 
 

@@ -13,7 +13,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, System
 from echelons.errors import InvalidInput
 from echelons.features.feature import Prompt
 from echelons.features.memory.prompt_memory import PromptMemory
-from echelons.identity.lineage import MAIL_KEY, PIN_KEY, Identity
+from echelons.identity.lineage import ASIDE_KEY, PIN_KEY, Identity
 from echelons.memory import Memory
 from echelons.models.fitting import (
     count_cautiously,
@@ -62,7 +62,7 @@ def conversations(draw: st.DrawFn) -> list[BaseMessage]:
         add(HumanMessage(cast("Any", draw(contents))))
         for _ in range(draw(st.integers(0, 4))):
             if draw(st.integers(0, 5)) == 0:
-                add(HumanMessage(draw(texts), response_metadata={MAIL_KEY: {"sender": "north"}}))
+                add(HumanMessage(draw(texts), response_metadata={ASIDE_KEY: {"sender": "north"}}))
             calls = [
                 {
                     "name": "write",

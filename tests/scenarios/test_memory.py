@@ -20,7 +20,7 @@ from langgraph.types import interrupt
 
 from benchmarks.counting import Counter, Counts
 from echelons import Agent, Session
-from echelons.identity.lineage import MEMORY_KEY, PIN_KEY
+from echelons.identity.lineage import PIN_KEY, PROMPT_KEY
 from echelons.memory import Memory
 from echelons.testing import Call, Reply, ScriptedModel, delegate
 from echelons.workspace_tools import file_tools
@@ -144,7 +144,7 @@ def test_what_the_model_reports_of_other_scripts_is_within_the_budget(world: Wor
         for turn in range(60):
             world.send(session, f"{turn} 日の宿を探してください。" * 8)
         replies = session.thread_store.get(session.thread_id).messages[1::2]
-    noted = [each.response_metadata[MEMORY_KEY] for each in replies]
+    noted = [each.response_metadata[PROMPT_KEY] for each in replies]
     assert [each["counted_by"] for each in noted][1:] == ["usage"] * 59
     assert 2500 < max(reported) <= 4000
     assert any("upto" in each for each in noted)
@@ -327,16 +327,16 @@ def test_a_fork_has_the_summaries_and_pins_of_its_past(world: World) -> None:
         world.invoke(graph, {"messages": [("user", f"task {n}")]}, config)
     past = [each for each in graph.get_state_history(config) if not each.next][6]
     told = [
-        each.response_metadata[MEMORY_KEY]
+        each.response_metadata[PROMPT_KEY]
         for each in past.values["messages"]
-        if "upto" in each.response_metadata.get(MEMORY_KEY, {})
+        if "upto" in each.response_metadata.get(PROMPT_KEY, {})
     ][-1]
     world.invoke(graph, {"messages": [("user", "another")]}, past.config)
     forked = graph.get_state(config).values["messages"]
     # What is summarised stays in the thread.
     assert "task 0" in [str(each.text) for each in forked]
-    later = [each for each in forked if "upto" in each.response_metadata.get(MEMORY_KEY, {})]
-    assert told in [each.response_metadata[MEMORY_KEY] for each in later]
+    later = [each for each in forked if "upto" in each.response_metadata.get(PROMPT_KEY, {})]
+    assert told in [each.response_metadata[PROMPT_KEY] for each in later]
 
 
 def test_a_resumed_turn_summarises_nothing_again(world: World) -> None:

@@ -15,7 +15,7 @@ import pytest
 from langchain_core.messages import BaseMessage, HumanMessage, message_to_dict
 
 from echelons import Agent, Budget, DelegationPolicy, Permissions, Session, Spawn
-from echelons.identity.lineage import MEMORY_KEY
+from echelons.identity.lineage import PROMPT_KEY
 from echelons.memory import Memory
 from echelons.prompts import load_memory_texts
 from echelons.testing import Call, CallRecord, Reply, ScriptedModel, delegate, report
@@ -270,5 +270,5 @@ def _dump(call: CallRecord) -> list[str]:
 def _read(message: BaseMessage) -> Any:
     """Return what a provider reads of a message; its metadata is ours."""
     data = message_to_dict(message)
-    assert MEMORY_KEY not in data["data"].get("additional_kwargs", {})
+    assert PROMPT_KEY not in data["data"].get("additional_kwargs", {})
     return data

@@ -8,14 +8,13 @@ from functools import partial
 from typing import Annotated, Any, ClassVar, Final, NamedTuple
 from uuid import uuid5
 
-from langchain_core.messages import BaseMessage, HumanMessage
+from langchain_core.messages import BaseMessage
 from langchain_core.runnables import RunnableConfig
 from pydantic import AfterValidator
 
 from echelons.checkpoints.coordination.grants import CHARGE, GRANT, ROOT_GRANT
 from echelons.checkpoints.coordination.task_changes import get_task_changes
 from echelons.checkpoints.run_config import get_saver
-from echelons.delegation.mail import BUDGET, Mail, render_mail
 from echelons.delegation.request import DelegationResponse, store_request_budget
 from echelons.errors import InvalidSetting, UnreadableRecord
 from echelons.features.budget.guard import TreeBudgets
@@ -43,9 +42,10 @@ from echelons.guards.budget import (
     store_amounts,
 )
 from echelons.guards.gate import StepGuard, get_gate
-from echelons.identity.lineage import ECHELONS_NS, MAIL_KEY, derive_message_id, require_identity
+from echelons.identity.lineage import ECHELONS_NS, derive_message_id, require_identity
 from echelons.identity.thread_history import Head
 from echelons.langgraph_internals import CHECKPOINT_MAP_KEY, NS_END, NS_SEP, TASK_ID_KEY
+from echelons.models.notices import build_aside
 from echelons.nodes.attempt import Attempt, AttemptResult
 from echelons.nodes.request_queue import NextStep, QueuedRequest
 from echelons.plans import Plan, build_step
@@ -93,12 +93,12 @@ class BudgetHooks(AgentHooks):
     ) -> Plan[Outcome]:
         take = partial(get_budgets(step.gate).take_warnings, allowance, step.config)
         due: Iterable[tuple[str, str]] = yield build_step(take, step.gate.arun)
-        identity, mail = step.identity, Mail(0, BUDGET, "", "", "budget")
+        identity = step.identity
         warnings: list[BaseMessage] = [
-            HumanMessage(
-                render_mail(BUDGET, text, "budget"),
-                id=derive_message_id(identity.thread_id, f"budget/{identity.turn}/{place}"),
-                response_metadata={MAIL_KEY: mail.to_metadata()},
+            build_aside(
+                "budget",
+                text,
+                derive_message_id(identity.thread_id, f"budget/{identity.turn}/{place}"),
             )
             for place, text in due
         ]

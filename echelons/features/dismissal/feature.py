@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -64,6 +64,10 @@ class DismissalGuard(StepGuard):
         if dismissal is None or (dismissal.graceful and step is not Step.SUBORDINATE):
             return None
         return Halt("dismissed", dismissal.why, finishes=dismissal.graceful)
+
+    def list_closed(self, path: str) -> Collection[str]:
+        """Return the paths below an agent that were dismissed."""
+        return self.dismissals.list_below(path)
 
     def read_order(self, open_: Transaction, path: str, *, is_fresh: bool) -> Halt | None:
         """Return the dismissal that an agent is under in an open transaction."""

@@ -34,7 +34,7 @@ from echelons.features.feature import (
 from echelons.features.mail.guard import TreeMailboxes
 from echelons.features.mail.tools import SendMessage, build_answers, route_message
 from echelons.guards.gate import StepGuard, get_gate
-from echelons.identity.lineage import ADDED_KEY, CUT_KEY, MAIL_KEY, Identity, derive_message_id
+from echelons.identity.lineage import ADDED_KEY, ASIDE_KEY, CUT_KEY, Identity, derive_message_id
 from echelons.models.door import note_cut
 from echelons.models.notices import clean_reply
 from echelons.nodes.model_call import ModelAnswer
@@ -168,7 +168,7 @@ def build_mail_messages(mail: Sequence[Mail], identity: Identity) -> list[BaseMe
 def _build_mail_message(mail: Mail, identity: Identity) -> BaseMessage:
     path = PATH_SEPARATOR.join(identity.path)
     message_id = derive_message_id(identity.thread_id, f"mail/{path}/{mail.number}")
-    metadata: dict[str, Any] = {MAIL_KEY: mail.to_metadata()}
+    metadata: dict[str, Any] = {ASIDE_KEY: mail.to_metadata()}
     to = mail.to
     if mail.kind == "spawn":
         spec = build_given_agent(mail.text, message_id, identity)
@@ -228,7 +228,8 @@ class MailHooks(AgentHooks):
     """
 
     def __init__(self, place: Place) -> None:
-        self._rule: SiblingRule = place.sibling_rule
+        policy = place.superior_policy
+        self._rule: SiblingRule = policy.sibling_messages if policy else "refuse"
         is_needed = place.reports and place.reach.has_listeners
         send = SendMessage(place.siblings, is_needed=is_needed)
         self.tools: Sequence[BuiltIn] = (send,) if place.can_call else ()

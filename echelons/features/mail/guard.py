@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from threading import Lock
-from typing import Any, ClassVar, Final, NamedTuple, TypeAlias
+from typing import Any, ClassVar, Final, NamedTuple
 from uuid import uuid5
 
 from langgraph.checkpoint.base import BaseCheckpointSaver
@@ -45,12 +45,10 @@ from echelons.checkpoints.thread_events import WriteLocation, build_later_questi
 from echelons.delegation.mail import MAX_SENT, Mail, Mailboxes, OutgoingMail
 from echelons.errors import ControlError, message_refused
 from echelons.guards.dismissals import Dismissals, get_dismissals
-from echelons.guards.gate import Halt, StepGuard, get_gate
+from echelons.guards.gate import Cut, Halt, StepGuard, get_gate
 from echelons.identity.lineage import ECHELONS_NS
 from echelons.langgraph_internals import TASK_ID_KEY
 
-Cut: TypeAlias = Callable[[Sequence[Any]], None]
-"""Cuts a reply off, given its chunks so far."""
 _OWNER: Final = "mail"
 
 
@@ -98,7 +96,7 @@ class TreeMailboxes(Mailboxes, StepGuard):
         # Agents with nothing to read, until the next message.
         self._empty: set[str] = set()
         self._refreshes = 0
-        self.interventions = {}
+        self.interventions: dict[str, int] = {}
         # Interventions that were there when an agent last read its mail on a thread, and those of
         # the replies under way, by the namespaces of their tasks.
         self._known: dict[tuple[str, str], int] = {}
@@ -141,7 +139,9 @@ class TreeMailboxes(Mailboxes, StepGuard):
             namespace: Of the task that calls the model, and no graph within it.
             path: Path of its agent. If it is at work on several threads, one of them reads it.
         """
-        latest = self.interventions.get(path, 0)
+        # Most agents had none.
+        if (latest := self.interventions.get(path)) is None:
+            return None
         with self._lock:
             earlier, cut, config = self._replies.get(namespace, (latest, None, {}))
             if cut is None or latest <= earlier:

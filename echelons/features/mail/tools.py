@@ -21,7 +21,7 @@ from echelons.delegation.mail import (
 from echelons.delegation.request import DelegationRequest
 from echelons.errors import InvalidInput
 from echelons.features.feature import BuiltIn
-from echelons.identity.lineage import MAIL_KEY, Identity, require_identity
+from echelons.identity.lineage import ASIDE_KEY, Identity, require_identity
 from echelons.nodes.planning.call_arguments import mend_name, validate_arguments
 from echelons.nodes.planning.repeated_calls import mark_refused
 from echelons.prompts import fill_text, load_tool_texts
@@ -109,7 +109,7 @@ def list_spawned_siblings(
         identity: The agent.
     """
     prefix = PATH_SEPARATOR.join((*identity.path[:-1], ""))
-    noted = (message.response_metadata.get(MAIL_KEY) for message in messages)
+    noted = (message.response_metadata.get(ASIDE_KEY) for message in messages)
     senders = (str(mail.get("from", "")) for mail in noted if mail)
     beside = (sender.removeprefix(prefix) for sender in senders if sender.startswith(prefix))
     siblings = request.siblings if request else ()

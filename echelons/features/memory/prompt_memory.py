@@ -21,7 +21,7 @@ from echelons.features.feature import Prompt
 from echelons.features.memory.settings import Memory
 from echelons.guards.gate import get_gate
 from echelons.identity.failures import get_failure_log
-from echelons.identity.lineage import MEMORY_KEY, PIN_KEY, require_identity
+from echelons.identity.lineage import PIN_KEY, PROMPT_KEY, require_identity
 from echelons.models.bound_model import BoundModel
 from echelons.models.door import CallRefused, ask_beside
 from echelons.models.fitting import (
@@ -211,7 +211,7 @@ class PromptMemory:
         noted = dict(view.metadata)
         if used:
             noted["usage"] = sum(used, Usage()).model_dump()
-        view = view._replace(metadata={**prompt.metadata, MEMORY_KEY: noted})
+        view = view._replace(metadata={**prompt.metadata, PROMPT_KEY: noted})
         if shown is messages:
             return view
         # The others are shortened when they are sent: hooks of middleware get all of them.

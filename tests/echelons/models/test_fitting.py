@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
-from echelons.identity.lineage import MAIL_KEY
+from echelons.identity.lineage import ASIDE_KEY
 from echelons.models.fitting import (
     count_cautiously,
     cut_middle,
@@ -132,7 +132,7 @@ def test_a_middle_is_cut_to_the_limit() -> None:
 
 
 def test_the_latest_step_has_what_came_in_after_the_reply() -> None:
-    mail = HumanMessage("news", response_metadata={MAIL_KEY: {}})
+    mail = HumanMessage("news", response_metadata={ASIDE_KEY: {}})
     messages = [HumanMessage("go"), *build_step(1), *build_step(2), mail]
     assert find_latest_step(messages) == 3
     assert find_latest_step([*messages, HumanMessage("again"), mail]) == 6

@@ -16,7 +16,7 @@ from langchain_core.messages import (
 )
 
 from echelons.delegation.mail import Mail, MailKind, render_mail
-from echelons.identity.lineage import MAIL_KEY, NOTICES_KEY
+from echelons.identity.lineage import ASIDE_KEY, NOTICES_KEY
 from echelons.models.notices import View, build_notice, clean_reply, is_notice, mark_notice
 from echelons.models.request_messages import RequestBuilder
 from echelons.models.resolution import STRICTEST
@@ -59,7 +59,7 @@ def build_mail(kind: MailKind, text: str) -> BaseMessage:
     """Return a piece of mail as it is stored in a thread."""
     mail = Mail(1, "head/flights", text, "", kind, "head/hotels")
     said = render_mail(mail.sender, text, kind, mail.to)
-    return HumanMessage(said, response_metadata={MAIL_KEY: mail.to_metadata()})
+    return HumanMessage(said, response_metadata={ASIDE_KEY: mail.to_metadata()})
 
 
 class Adversary:
