@@ -83,6 +83,11 @@ def check(model: ScriptedModel, begun: int, state: dict[str, Any]) -> None:
     assert [each.type for each in state["messages"]] == ["human", "ai", "tool", "ai"]
 
 
+def identify(state: Any) -> list[tuple[str | None, str]]:
+    """Return the ids and texts of messages; the results below an answer are not stored with it."""
+    return [(message.id, message.text) for message in state["messages"]]
+
+
 @pytest.mark.parametrize("way", ["invoke", "stream"])
 def test_a_race_gone_on_with_from_the_past_is_run_once(
     saver: SqliteCheckpointer, asked: Event, way: str
@@ -98,7 +103,7 @@ def test_a_race_gone_on_with_from_the_past_is_run_once(
         else:
             *_, state = graph.stream(None, config, stream_mode="values")
         check(model, begun, state)
-        assert graph.get_state(THREAD).values["messages"] == state["messages"]
+        assert identify(graph.get_state(THREAD).values) == identify(state)
 
 
 @pytest.mark.parametrize("way", ["invoke", "stream"])
@@ -121,4 +126,4 @@ async def test_in_an_event_loop_it_is_run_once_too(
             stream = graph.astream(None, config, stream_mode="values")
             *_, state = [part async for part in stream]
         check(model, begun, state)
-        assert (await graph.aget_state(THREAD)).values["messages"] == state["messages"]
+        assert identify((await graph.aget_state(THREAD)).values) == identify(state)
