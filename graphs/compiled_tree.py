@@ -588,7 +588,7 @@ class TreeTool(StructuredTool):
 
 def build_agent_tool(agent: Agent, name: str | None, description: str | None) -> BaseTool:
     """Return the tool of a tree, see `Agent.as_tool`."""
-    contract = agent.contract or Contract()
+    contract = agent.contract
     graph = compile_tree(agent, None, None, None, redact_secrets)
     purpose = agent.description if description is None else description
     if not isinstance(purpose, str) or not purpose.strip():
@@ -606,7 +606,7 @@ def build_agent_tool(agent: Agent, name: str | None, description: str | None) ->
         arun,
         name=check_name(name or agent.name),
         description=purpose,
-        args_schema=contract.input or TaskArgs,
+        args_schema=(contract and contract.input) or TaskArgs,
         infer_schema=False,
         handle_tool_error=True,
     )
@@ -623,10 +623,10 @@ def _build_input(fields: Mapping[str, Any]) -> dict[str, Any]:
     return {"messages": [HumanMessage(task)]}
 
 
-def _read_answer(state: Mapping[str, Any], contract: Contract) -> str:
+def _read_answer(state: Mapping[str, Any], contract: Contract | None) -> str:
     """Return the answer of the tree, if it is of the contract's output."""
     text = str(state["messages"][-1].text)
-    if contract.output is None:
+    if contract is None or contract.output is None:
         return text
     try:
         return contract.read_output(text).model_dump_json(by_alias=True)
