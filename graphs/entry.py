@@ -12,6 +12,7 @@ a superstep must end; it is started again at once, and the waiting agent finds t
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import aclosing, asynccontextmanager, contextmanager
 from dataclasses import replace
@@ -27,6 +28,7 @@ from echelons.checkpoints.coordination.candidates import TreeBreakers, TreeRaces
 from echelons.checkpoints.coordination.gate import TreeGate
 from echelons.checkpoints.ledger import MemoryLedger, get_ledger
 from echelons.checkpoints.run_config import get_saver, is_embedded, with_saver
+from echelons.checkpoints.storage.connection import IN_MEMORY
 from echelons.checkpoints.threads.store import hide_library_metadata
 from echelons.delegation.join import Races
 from echelons.delegation.policy import DEFAULT_POLICY
@@ -34,7 +36,7 @@ from echelons.errors import DelegationError
 from echelons.features.feature import GateScope
 from echelons.features.registry import open_guards
 from echelons.guards.budget import get_allowance
-from echelons.guards.gate import OuterStep
+from echelons.guards.gate import InnerRow, OuterStep
 from echelons.guards.permissions import ALL_GRANTED
 from echelons.identity.failures import FailureLog
 from echelons.identity.lineage import ECHELONS_NS, Identity
@@ -86,7 +88,10 @@ def enter_tree(
     caller = find_caller(around)
     outer = get_context(caller)
     if outer.gate:
-        gate.outer = OuterStep(outer.gate, caller)
+        # A run without a thread of its own is stored with the step around it.
+        is_nested = caller is around and get_saver(configurable) is not None
+        rows: InnerRow = "" if is_nested else _find_rows(saver, caller)
+        gate.outer = OuterStep(outer.gate, caller, rows)
     if turn:
         # Let the gate of a run take part in its turn.
         gate.backpressure = turn.backpressure
@@ -105,7 +110,7 @@ def enter_tree(
         saver if isinstance(saver, BaseCheckpointSaver) else None,
         turn,
         inherited,
-        context_around.allowance,
+        get_allowance(around),
         configurable,
         monotonic,
     )
@@ -135,6 +140,14 @@ def find_caller(around: RunnableConfig) -> RunnableConfig:
     # A run on a thread of its own has a context of its own, or none. A thread that a tool starts
     # by itself has no config around it, and begins anew.
     return around if get_context(around).gate else parent_config.get() or {}
+
+
+def _find_rows(saver: Any, caller: RunnableConfig) -> InnerRow:
+    """Return where the rows of an inner tree stand, as the step around it sees it."""
+    outer = get_saver(caller["configurable"])
+    paths = {getattr(known, "path", IN_MEMORY) for known in (outer, saver)}
+    is_same_file = IN_MEMORY not in paths and len({*map(os.path.realpath, paths)}) == 1
+    return "here" if outer is not None and (saver is outer or is_same_file) else "elsewhere"
 
 
 def check_depth(agent: Agent, around: RunnableConfig) -> int:

@@ -24,7 +24,6 @@ from echelons.identity.lineage import (
     derive_message_id,
     derive_request_id,
     derive_subordinate_thread_id,
-    get_level,
     require_identity,
 )
 from echelons.identity.thread_history import Head, ThreadHistory

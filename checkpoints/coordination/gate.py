@@ -28,9 +28,11 @@ from echelons.checkpoints.ledger import Fence, Ledger, Transaction
 from echelons.errors import LeaseLost, StorageError
 from echelons.guards.gate import (
     Backpressure,
+    CallUsage,
     Cut,
     Halt,
     HeldAttempts,
+    InnerRow,
     NotedCall,
     OuterStep,
     Pause,
@@ -47,7 +49,8 @@ from echelons.tree.names import PATH_SEPARATOR
 LOG = logging.getLogger(__name__)
 T = TypeVar("T")
 _HOOKS: Final = (
-    *("refresh", "find_order", "read_order", "take_cut", "concerns", "note_call", "close"),
+    *("refresh", "find_order", "read_order", "take_cut", "concerns"),
+    *("admit_inner", "note_call", "close"),
 )
 """The methods of guards that are called if they are overridden; `admit` goes with `concerns`."""
 
@@ -215,7 +218,7 @@ class TreeGate:
             if isinstance(order, Halt) or (order and step is Step.MODEL):
                 return order
             # Before its own count, with which a request has what it claims.
-            if halt := self.outer.gate.admit_inner(step, self.outer.config):
+            if halt := self.outer.admit(step, config):
                 return halt
         with self._lock:
             self._has_ended = False
@@ -295,44 +298,51 @@ class TreeGate:
                 # LangChain's cache adds a cost to what may have no tokens.
                 tokens = usage.get("input_tokens", 0) + usage.get("output_tokens", 0)
             if self.outer:
-                halt = self.outer.gate.count_inner(tokens, self.outer.config)
+                halt = self.outer.count(_build_left_call(reply), config)
             if tokens:
                 self._meter.add_tokens(tokens)
             self._has_ended = path == self._root and not getattr(reply, "tool_calls", None)
             return order if isinstance(order, Halt) else halt
 
-    def admit_inner(self, step: Step, config: Mapping[str, Any]) -> Halt | None:
+    def admit_inner(self, step: Step, config: Mapping[str, Any], rows: InnerRow) -> Halt | None:
         """Count a step of a tree that a step of an agent runs, or return what forbids it."""
         if self._is_closed:
-            # What a tool has left behind goes on by itself.
-            return None
-        if self.outer and (halt := self.outer.gate.admit_inner(step, self.outer.config)):
+            return self._find_last_halt(config)
+        if self.outer and (halt := self.outer.admit(step, config)):
             return halt
+
+        def admit(open_: Transaction) -> Callable[[], Halt | None]:
+            guards = self._overriding["admit_inner"] if rows else ()
+            halts = (guard.admit_inner(open_, step, config, rows) for guard in guards)
+            halt = next(filter(None, halts), None)
+            return (lambda: halt) if halt else self._meter.count(open_, step)
+
         with self._lock:
             self._has_ended = False
             order = self._read_order(_get_agent_path(config))
-            if isinstance(order, Halt):
-                return order
-            return self._commit(partial(self._meter.count, step=step))
+            return order if isinstance(order, Halt) else self._commit(admit)
 
     def count_inner(
-        self, tokens: int, config: Mapping[str, Any], *, is_step: bool = False
+        self, call: NotedCall, config: Mapping[str, Any], *, is_step: bool = False
     ) -> Halt | None:
         """Count a model call of such a tree that has ended; return why it is not acted on."""
         if self._is_closed:
-            return None
+            return self._find_last_halt(config)
         if self.outer:
-            self.outer.gate.count_inner(tokens, self.outer.config, is_step=is_step)
-
-        def count(open_: Transaction) -> Callable[[], None]:
-            self._meter.count_ended_call(open_, tokens, is_step=is_step)
-            return lambda: None
-
+            self.outer.count(call, config, is_step=is_step)
+        if self.note_usage and call.inner and not call.has_failed:
+            self.note_usage(call)
         with self._lock:
-            if tokens or is_step:
-                self._commit(count)
+            self._record_call(call, config, is_step=is_step)
             order = self._read_order(_get_agent_path(config))
             return order if isinstance(order, Halt) else None
+
+    def _find_last_halt(self, config: Mapping[str, Any]) -> Halt | None:
+        """Return the order that an agent was under when the run ended."""
+        # What a tool has left behind goes on by itself, unless it was stopped.
+        with self._lock:
+            order = self._find_order(_get_agent_path(config))
+        return order if isinstance(order, Halt) else None
 
     @property
     def limits_tokens(self) -> bool:
@@ -345,7 +355,17 @@ class TreeGate:
 
         In a transaction of its own: the task that made it may fail, or never end.
         """
-        is_step, records = not call.was_admitted, []
+        is_step = not call.was_admitted
+        if self.note_usage and not (call.is_reply or call.has_failed):
+            self.note_usage(call)
+        with self._lock:
+            self._record_call(call, config, is_step=is_step)
+        if self.outer:
+            self.outer.count(call, config, is_step=is_step)
+
+    def _record_call(self, call: NotedCall, config: Mapping[str, Any], *, is_step: bool) -> None:
+        """Count and record a model call that has ended."""
+        records = []
         for guard in self._overriding["note_call"]:
             call, record = guard.note_call(call, config, limits_tokens=self.limits_tokens)
             if record:
@@ -359,13 +379,8 @@ class TreeGate:
                 record(open_)
             return lambda: None
 
-        if self.note_usage and not (call.is_reply or call.has_failed):
-            self.note_usage(call)
         if records or tokens or is_step:
-            with self._lock:
-                self._commit(note)
-        if self.outer and (tokens or is_step):
-            self.outer.gate.count_inner(tokens, self.outer.config, is_step=is_step)
+            self._commit(note)
 
     def get_time(self) -> datetime:
         """Return the time of the ledger's clock, in UTC."""
@@ -515,6 +530,16 @@ def _raise_or_log(error: BaseException | None, lost: Exception) -> None:
         raise lost
     # Not its traceback, which holds that other error.
     LOG.warning("the limits of a run could not be written down: %s", describe_error(lost))
+
+
+def _build_left_call(reply: Any) -> NotedCall:
+    """Return the call of an agent's own step, for the step around its tree."""
+    is_message = isinstance(reply, AIMessage)
+    usage = reply.usage_metadata if is_message else None
+    name = str(reply.response_metadata.get("model_name", "")) if is_message else ""
+    # LangChain's cache gives a reply a cost alone.
+    used = CallUsage(name, {**usage} if usage and "input_tokens" in usage else None)
+    return NotedCall(used, was_admitted=True)
 
 
 def _get_agent_path(config: Mapping[str, Any]) -> str:

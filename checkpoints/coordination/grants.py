@@ -28,7 +28,7 @@ from echelons.guards.budget import (
     load_amounts,
     store_amounts,
 )
-from echelons.guards.gate import Halt
+from echelons.guards.gate import Halt, InnerRow
 from echelons.guards.prices import add_money
 from echelons.text.error_lines import describe_error
 
@@ -89,6 +89,7 @@ class ChargeRecord:
     thread_id: str = ""  # LangGraph's id of the thread, for SQL
     reply_id: str = ""  # id of the reply, if that may stand in a thread and is not to count again
     inherited: bool = False  # whether it was copied with the thread, in which it was made first
+    inner: InnerRow = ""  # of a call of a tree that a step has run, where its own row stands
 
     @property
     def amounts(self) -> dict[Unit, Amount]:
@@ -124,7 +125,10 @@ class ChargeRecord:
             kept["currency"] = self.currency
         if self.reply_id:
             kept["reply_id"] = self.reply_id
-        if self.inherited:
+        if self.inner:
+            kept["inner"] = self.inner
+        # SQL leaves out what stands in another thread, too.
+        if self.inherited or self.inner == "here":
             kept["inherited"] = True
         return kept
 

@@ -190,7 +190,8 @@ INSERT INTO inherited_calls
 SELECT id FROM events WHERE thread_id = :target AND kind IN ('message', 'tool_call')
 """
 _MARK_COPIES = """
-UPDATE ledger_values SET value = json_set(value, '$.inherited', json('true'))
+UPDATE ledger_values
+SET value = json_set(json_remove(value, '$.inner'), '$.inherited', json('true'))
 WHERE key >= ? AND key < ? AND json_valid(value)
 """
 

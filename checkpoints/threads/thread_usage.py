@@ -123,7 +123,9 @@ def read_usage(
     else:
         listed: list[str] | None = yield AllThreadIds()
         threads |= dict.fromkeys(listed or ())
-    accounts: _Accounts = yield LedgerQuery(partial(_read_accounts, threads=[*threads]))
+    accounts: _Accounts = yield LedgerQuery(
+        partial(_read_accounts, threads=[*threads], is_sum=thread_id is None)
+    )
     rows = [*_leave_out_passed_on(rows, accounts), *accounts.charges]
     grants = yield from _close_ended(accounts.grants)
     if branch:
@@ -192,7 +194,7 @@ class _Accounts:
     grants: list[_GrantRow]
 
 
-def _read_accounts(ledger: Ledger, threads: Iterable[str]) -> _Accounts:
+def _read_accounts(ledger: Ledger, threads: Iterable[str], *, is_sum: bool) -> _Accounts:
     charges, steps, grants = list[CallRow](), set[tuple[str, str, str]](), list[_GrantRow]()
     replies = set[tuple[str, str]]()
     for thread_id in threads:
@@ -200,11 +202,13 @@ def _read_accounts(ledger: Ledger, threads: Iterable[str]) -> _Accounts:
         is_running = bool(stored) and ledger.get_holder(build_key(thread_id)) is not None
         for record in stored:
             charge = record.value
+            if is_sum and charge.inner == "here":
+                continue  # it counts in its own thread
             if charge.kind == "model":
                 steps.add((charge.agent_thread_id, charge.checkpoint_ns, charge.checkpoint_id))
                 if charge.reply_id:
                     replies.add((charge.agent_thread_id, charge.reply_id))
-            elif charge.state != "lost":
+            elif charge.state != "lost" and not charge.inner:
                 continue  # the calls of tools are counted as they are in the conversation
             call = _build_charged_call(record, thread_id, is_running)
             charges.append(CallRow(call, "", charge.after))
@@ -245,7 +249,7 @@ def _build_charged_call(
         charged_tokens=max(charge.tokens - charge.input_tokens - charge.output_tokens, 0),
         money=Decimal(charged["money"]) if charged else None,
         currency=charge.currency,
-        inherited=charge.inherited,
+        inherited=charge.inherited and not charge.inner,
     )
 
 

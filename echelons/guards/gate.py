@@ -238,6 +238,11 @@ class CallUsage(NamedTuple):
     fault: str = ""  # why the tokens are not known
 
 
+InnerRow: TypeAlias = Literal["", "here", "elsewhere"]
+"""Where the row of a call of an inner tree stands, if it has a thread of its own: in this database
+or in another one."""
+
+
 class NotedCall(NamedTuple):
     """A model call that is recorded when it has ended, as no reply of the thread shows it."""
 
@@ -250,6 +255,8 @@ class NotedCall(NamedTuple):
     is_reply: bool = False
     has_failed: bool = False  # it has no reply: only a budget is charged, as its provider may
     has_left: bool = False  # the gate has counted its tokens when it ended
+    # It was made by a tree that a step runs, whose row stands in another thread.
+    inner: InnerRow = ""
 
     @property
     def tokens(self) -> int:
@@ -320,6 +327,12 @@ class StepGuard:
         """Write what is last in the transaction, and return what to call after its commit."""
         return None
 
+    def admit_inner(
+        self, open_: Any, step: Step, config: Mapping[str, Any], rows: InnerRow
+    ) -> Halt | None:
+        """Return why a tree within must not begin a step; its rows stand in another thread."""
+        raise NotImplementedError
+
     def note_call(
         self, call: NotedCall, config: Mapping[str, Any], *, limits_tokens: bool
     ) -> tuple[NotedCall, Callable[[Any], object] | None]:
@@ -331,12 +344,36 @@ class StepGuard:
         raise NotImplementedError
 
 
-class OuterStep(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class OuterStep:
     """The step of an agent that runs another tree, whose steps its own gate counts, too."""
 
     gate: Gate
     # Of the agent's node.
     config: Mapping[str, Any]
+    # Empty if the inner tree is stored with the outer one.
+    rows: InnerRow = ""
+
+    def admit(self, step: Step, inner: Mapping[str, Any]) -> Halt | None:
+        """Count a step of the agent with an inner config, or return the order that forbids it."""
+        return self.gate.admit_inner(step, self._build_config(inner), self.rows)
+
+    def count(
+        self, call: NotedCall, inner: Mapping[str, Any], *, is_step: bool = False
+    ) -> Halt | None:
+        """Count a model call that has ended; return a `Halt` if its reply is not acted on."""
+        # The reply of an agent's own step has its row when it leaves.
+        rows: InnerRow = "" if call.is_reply or call.has_left else self.rows
+        call = call._replace(inner=rows, has_record=not rows)
+        return self.gate.count_inner(call, self._build_config(inner), is_step=is_step)
+
+    def _build_config(self, inner: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the config of the agent's node, with the inner agent below it."""
+        metadata, path = self.config["metadata"], inner["metadata"]["agent_path"]
+        if self.rows:
+            path = f"{metadata['agent_path']}/{path}"
+        below = {"agent_path": path, "agent_thread_id": inner["metadata"]["agent_thread_id"]}
+        return {**self.config, "metadata": {**metadata, **below}}
 
 
 class Gate(Protocol):
@@ -395,14 +432,14 @@ class Gate(Protocol):
         """Call some of these methods in an event loop; all of it again if the ledger was busy."""
         ...
 
-    def admit_inner(self, step: Step, config: Mapping[str, Any]) -> Halt | None:
+    def admit_inner(self, step: Step, config: Mapping[str, Any], rows: InnerRow) -> Halt | None:
         """Count a step of a tree that the agent's step runs, or return the order that forbids it.
 
         The agent's step has begun, so that no pause and no answer holds it.
         """
 
     def count_inner(
-        self, tokens: int, config: Mapping[str, Any], *, is_step: bool = False
+        self, call: NotedCall, config: Mapping[str, Any], *, is_step: bool = False
     ) -> Halt | None:
         """Count a model call of such a tree that has ended, whatever limit that reaches.
 
@@ -456,10 +493,12 @@ class OpenGate:
     def note_call(self, call: NotedCall, config: Mapping[str, Any]) -> None:
         """Record nothing."""
 
-    def admit_inner(self, step: Step, config: Mapping[str, Any]) -> None:
+    def admit_inner(self, step: Step, config: Mapping[str, Any], rows: InnerRow) -> None:
         """Admit the step."""
 
-    def count_inner(self, tokens: int, config: Mapping[str, Any], *, is_step: bool = False) -> None:
+    def count_inner(
+        self, call: NotedCall, config: Mapping[str, Any], *, is_step: bool = False
+    ) -> None:
         """Count nothing."""
 
     async def arun(self, work: Callable[[], T]) -> T:
@@ -551,15 +590,15 @@ class ScopedGate(ABC):
         """Count and record a model call that has ended."""
         self.gate.note_call(call, config)
 
-    def admit_inner(self, step: Step, config: Mapping[str, Any]) -> Halt | None:
+    def admit_inner(self, step: Step, config: Mapping[str, Any], rows: InnerRow) -> Halt | None:
         """Count a step of a tree that the agent's step runs, or return what forbids it."""
-        return self.halt or self.gate.admit_inner(step, config)
+        return self.halt or self.gate.admit_inner(step, config, rows)
 
     def count_inner(
-        self, tokens: int, config: Mapping[str, Any], *, is_step: bool = False
+        self, call: NotedCall, config: Mapping[str, Any], *, is_step: bool = False
     ) -> Halt | None:
         """Count a model call of such a tree that has ended."""
-        return self.gate.count_inner(tokens, config, is_step=is_step)
+        return self.gate.count_inner(call, config, is_step=is_step)
 
     def get_time(self) -> datetime:
         """Return the time of the clock by which the deadlines of questions are set, in UTC."""

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
+from pathlib import Path
 from threading import Thread
 from typing import Any
 
 import pytest
 from langgraph.checkpoint.memory import InMemorySaver
 
-from echelons import Agent, Limits, Session, SqliteCheckpointer
+from echelons import Agent, Budget, Limits, Permissions, Session, SqliteCheckpointer
 from echelons.testing import Call, Reply, ScriptedModel, delegate
 from tests.scenarios.conftest import World
 
@@ -217,3 +218,121 @@ def test_stop_of_the_agent_around_ends_the_inner_tree(
     with Session(head, saver, thread="outer") as session:
         assert world.send(session, "go").status == "stopped"
     assert (len(model.calls), len(looks.calls)) == (1, 1)
+
+
+def working(name: str, calls: int, tools: list[Any]) -> Agent:
+    """Return an agent that calls its tool so many times, then answers with what it returned."""
+
+    def step(messages: Any) -> Any:
+        answered = [message for message in messages if message.type == "tool"]
+        if len(answered) < calls:
+            return Reply(calls=[Call(tools[0].__name__)], usage=(40, 10))
+        return Reply(str(answered[-1].text), usage=(40, 10))
+
+    return Agent(name, model=ScriptedModel(step), tools=tools)
+
+
+def look() -> str:
+    """Look."""
+    return "nothing"
+
+
+@ways
+@kinds
+@pytest.mark.parametrize(
+    ("budget", "reason", "looks"),
+    [
+        (Budget(calls=3), "budget: 3 of 3 model calls", 2),
+        (Budget(tokens=130), "budget: 150 of 130 tokens", 2),
+        (Budget(tool_calls=3), "budget: 3 of 3 tool calls", 2),
+    ],
+    ids=["calls", "tokens", "tool_calls"],
+)
+def test_budget_of_the_outer_tree_ends_the_inner_one(
+    world: World, way: tuple[Run, ARun], kind: str, budget: Budget, reason: str, looks: int
+) -> None:
+    inner = working("in", 9, [look])
+    outer = working("head", 9, [make_tool(world, way, lambda: inner)])
+    rules = Permissions(budget=budget)
+    head = Agent("head", model=outer.model, tools=outer.tools, permissions=rules)
+
+    text = run(world, head, kind)
+
+    assert reason in text
+    models: list[Any] = [outer.model, inner.model]
+    assert len(models[0].calls) == 1
+    assert len(models[1].calls) in (looks, looks + 1)
+
+
+def count_rows(saver: SqliteCheckpointer, kind: str) -> int:
+    rows = saver.conn.execute("SELECT count(*) FROM usage WHERE kind = ?", (kind,))
+    return int(rows.fetchone()[0])
+
+
+@pytest.mark.parametrize("store", ["nested", "shared", "same file", "memory"])
+def test_usage_has_each_call_of_an_inner_tree_once(
+    world: World, tmp_path: Path, store: str
+) -> None:
+    database = tmp_path / "outer.sqlite"
+    with SqliteCheckpointer(database) as saver:
+        places: dict[str, Any] = {"shared": saver, "same file": database, "memory": ":memory:"}
+
+        def in_place(tree: Agent) -> str:
+            with Session(tree, places[store], thread="inner") as session:
+                return str(session.send("go").result())
+
+        async def ain_place(tree: Agent) -> str:
+            async with Session(tree, places[store], thread="inner") as session:
+                return str(await (await session.asend("go")).result())
+
+        way = (nested, anested) if store == "nested" else (in_place, ain_place)
+        inner = working("in", 2, [look])
+        head = working("head", 1, [make_tool(world, way, lambda: inner)])
+        with Session(head, saver, thread="outer") as session:
+            result = world.send(session, "go")
+            assert result.text == "nothing"
+            assert result.usage.model_calls == 5
+
+            report = session.usage()
+            everything = session.thread_store.usage()
+        calls = report.group("agent")
+        assert {path: sums.model_calls for path, sums in calls.items()} == {"head": 2, "head/in": 3}
+        assert {path: sums.tool_calls for path, sums in calls.items()} == {"head": 1, "head/in": 2}
+        assert report.total.tokens == 250
+        assert report.select("head/in").total.model_calls == 3
+        assert everything.total.model_calls == count_rows(saver, "model") == 5
+        assert everything.total.tool_calls == 3
+
+
+def test_trees_in_three_threads_count_in_each_around(
+    world: World, saver: SqliteCheckpointer
+) -> None:
+    def run_on(thread: str) -> tuple[Run, ARun]:
+        def run(tree: Agent) -> str:
+            with Session(tree, saver, thread=thread) as session:
+                return str(session.send("go").result())
+
+        async def arun(tree: Agent) -> str:
+            async with Session(tree, saver, thread=thread) as session:
+                return str(await (await session.asend("go")).result())
+
+        return run, arun
+
+    leaf = working("leaf", 1, [look])
+    site = working("site", 1, [make_tool(world, (nested, anested), lambda: leaf)])
+    mid = working("mid", 1, [make_tool(world, run_on("site"), lambda: site)])
+    head = working("head", 1, [make_tool(world, run_on("mid"), lambda: mid)])
+
+    with Session(head, saver, thread="head") as session:
+        world.send(session, "go")
+        sums = session.usage().group("agent")
+    assert {path: total.model_calls for path, total in sums.items()} == {
+        "head": 2,
+        "head/mid": 2,
+        "head/mid/site": 2,
+        "head/mid/site/leaf": 2,
+    }
+    with Session(mid, saver, thread="mid") as session:
+        assert session.usage().total.model_calls == 6
+        assert session.thread_store.usage().total.model_calls == 8
+    assert count_rows(saver, "model") == 8

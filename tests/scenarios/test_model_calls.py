@@ -433,7 +433,7 @@ def test_agents_of_a_tree_within_are_counted_once(
     assert (provider.count("inner"), provider.count("eye"), provider.count("head")) == (2, 1, 2)
     calls = {path: sums.model_calls for path, sums in session.usage().group("agent").items()}
     if shape == "session":
-        assert (calls, within) == ({"head": 2}, [3])
+        assert (calls, within) == ({"head": 2, "head/inner": 3}, [3])
         return
     above = "head/think" if shape == "function" else "head"
     assert (calls["head"], calls[f"{above}/inner"]) == (2, 3)

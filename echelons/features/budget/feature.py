@@ -333,7 +333,7 @@ def _find_allowance(budgets: TreeBudgets, run: GateScope) -> Allowance | None:
         granted = run.allowance if get_saver(run.configurable) else None
     if budget is None:
         return granted
-    if granted and ROOT_GRANT in granted.grants.values():
+    if granted and not run.allowance and ROOT_GRANT in granted.grants.values():
         return replace(granted, estimator=granted.estimator or budget.estimator)
     budgets.root_budget = budget
     return (granted or NO_ALLOWANCE).extend(budgets.root_grant, budget.amounts, budget)

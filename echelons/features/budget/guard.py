@@ -41,6 +41,7 @@ from echelons.checkpoints.coordination.task_changes import (
 from echelons.checkpoints.ledger import Fence, Ledger, Transaction
 from echelons.errors import LeaseLost, LedgerDamaged, StorageError
 from echelons.guards.budget import (
+    NO_ALLOWANCE,
     Allowance,
     Budget,
     CallEstimate,
@@ -51,7 +52,7 @@ from echelons.guards.budget import (
     format_number,
     store_amounts,
 )
-from echelons.guards.gate import CallUsage, Halt, NotedCall, Step, StepGuard
+from echelons.guards.gate import CallUsage, Halt, InnerRow, NotedCall, Step, StepGuard
 from echelons.guards.prices import Prices, format_money
 from echelons.langgraph_internals import CHECKPOINT_MAP_KEY, NS_SEP, TASK_ID_KEY
 from echelons.run_context import get_context
@@ -158,35 +159,59 @@ class TreeBudgets(StepGuard):
         allowance = get_context(config).allowance or self.allowance
         try:
             if step is Step.TOOL and allowance:
-                grants = self._grants.load_all(
-                    open_,
-                    [allowance.grants[unit] for unit in _TOOL_UNITS if unit in allowance.grants],
-                )
-                id_ = allowance.grants.get("tool_calls", "")
-                key = f"{self._build_charge_stem('tool', config)}.1" if id_ else ""
-                if key and open_.get_record(CHARGE, key):
-                    return None  # it is made again, or its result is read again
-                if halt := self._grants.find_halt(grants, allowance.grants, _TOOL_UNITS):
-                    if (
-                        key
-                        and not grants[id_].record.halted
-                        and grants[id_].find_exhausted("tool_calls")
-                    ):
-                        # Its agents end: else a model would call tools again and again.
-                        grants[id_].record = replace(grants[id_].record, halted=halt.why)
-                        self._grants.save_all(open_, {id_: grants[id_]})
-                    return halt
-                if key:
-                    add_amount(grants[id_].spent, "tool_calls", 1)
-                    self._grants.save_all(open_, {id_: grants[id_]})
-                    self._note_low(grants, {"tool_calls": id_})
-                    charge = self._describe_call("tool", {"tool_calls": id_}, config)
-                    open_.set_read(key, None, replace(charge, state="charged").to_json())
-                return None
+                return self._admit_tool(open_, allowance, config)
             halts = (self._open_grant(open_, claim, config) for claim in claims)
             return next(filter(None, halts), None)
         except LedgerDamaged as error:
             return _halt_damaged(error)
+
+    def admit_inner(
+        self, open_: Transaction, step: Step, config: Mapping[str, Any], rows: InnerRow
+    ) -> Halt | None:
+        """Return why a tree within must not call a model or a tool; record the call of a tool."""
+        allowance = get_context(config).allowance or self.allowance or NO_ALLOWANCE
+        try:
+            if step is Step.TOOL:
+                return self._admit_tool(open_, allowance, config, rows)
+            if step is Step.MODEL:
+                grants = self._grants.load_all(open_, allowance.grants.values())
+                return self._grants.find_halt(grants, allowance.grants, _MODEL_UNITS)
+        except LedgerDamaged as error:
+            return _halt_damaged(error)
+        return None
+
+    def _admit_tool(
+        self,
+        open_: Transaction,
+        allowance: Allowance,
+        config: Mapping[str, Any],
+        rows: InnerRow = "",
+    ) -> Halt | None:
+        """Return why an agent must not call a tool, or charge the call."""
+        grants = self._grants.load_all(
+            open_,
+            [allowance.grants[unit] for unit in _TOOL_UNITS if unit in allowance.grants],
+        )
+        id_ = allowance.grants.get("tool_calls", "")
+        key = f"{self._build_charge_stem('tool', config)}.1" if id_ or rows else ""
+        if key and open_.get_record(CHARGE, key):
+            return None  # it is made again, or its result is read again
+        if halt := self._grants.find_halt(grants, allowance.grants, _TOOL_UNITS):
+            if id_ and not grants[id_].record.halted and grants[id_].find_exhausted("tool_calls"):
+                # Its agents end: else a model would call tools again and again.
+                grants[id_].record = replace(grants[id_].record, halted=halt.why)
+                self._grants.save_all(open_, {id_: grants[id_]})
+            return halt
+        if id_:
+            add_amount(grants[id_].spent, "tool_calls", 1)
+            self._grants.save_all(open_, {id_: grants[id_]})
+            self._note_low(grants, {"tool_calls": id_})
+        if key:
+            units = {"tool_calls": id_} if id_ else {}
+            charge = self._describe_call("tool", units, config)
+            charge = replace(charge, state="charged", inner=rows)
+            open_.set_read(key, None, charge.to_json())
+        return None
 
     def note_call(
         self, call: NotedCall, config: Mapping[str, Any], *, limits_tokens: bool
@@ -261,6 +286,7 @@ class TreeBudgets(StepGuard):
             output_tokens=usage.get("output_tokens", 0),
             cached_tokens=(usage.get("input_token_details") or {}).get("cache_read") or 0,
             reply_id=call.reply_id,
+            inner=call.inner,
         )
         if not call.is_reply:
             # What else was made at this step counts beside it.
