@@ -50,12 +50,19 @@ def resolve_models(root: Agent, inherited: Any = None) -> dict[str, Any]:
 def resolve_policies(
     root: Agent, inherited: DelegationPolicy = DEFAULT_POLICY
 ) -> dict[str, DelegationPolicy]:
-    """Return the delegation policy of every agent: its own, or its superior's."""
+    """Return the delegation policy of every agent: its own, or its superior's.
+
+    No agent allows more hops than those above it.
+    """
     rules: dict[str, DelegationPolicy] = {}
     for place in walk_tree(root):
         if isinstance(place.member, Agent):
             default = rules[place.path[-2]] if len(place.path) > 1 else inherited
-            rules[place.member.name] = place.member.delegation or default
+            policy = place.member.delegation or default
+            limits = [limit for limit in (policy.max_hops, default.max_hops) if limit]
+            if limits and policy.max_hops != min(limits):
+                policy = policy.model_copy(update={"max_hops": min(limits)})
+            rules[place.member.name] = policy
     return rules
 
 

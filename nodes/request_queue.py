@@ -153,6 +153,11 @@ class QueuedRequest:
             return heads[self.thread_id]
         return None if self.earlier_responses or self.waiting else state.get("head")
 
+    def within(self, config: Mapping[str, Any]) -> QueuedRequest:
+        """Return it with a request as its superior, with `config`, sends it."""
+        turn, above = require_identity(config).turn, get_context(config).request
+        return replace(self, request=self.request.within(above, turn))
+
     def get_mark(self, state: Mapping[str, Any]) -> str:
         """Return the mark of its thread's notices; empty in what an earlier version stored."""
         return (self.get_head(state) or {}).get(MARK_KEY) or self.mark
@@ -234,7 +239,7 @@ class QueuedRequest:
             if not self.routed:
                 return answer
         request = self.request.model_copy(
-            update={"current": self.request.origin, "path": self.request.path[:1]}
+            update={"current": self.request.origin, "path": self.request.path_from_origin[:1]}
         )
         responses, candidates = self.collect_responses(answer) or [answer], self.candidates
         return settle_responses(request, responses, candidates.required, candidates.abilities)
@@ -475,6 +480,9 @@ def check_request_path(request: DelegationRequest, config: Mapping[str, Any]) ->
         DelegationError: An agent is on the path twice; the path is longer than the request allows;
             the path is deeper than the tree may be, with the trees around.
     """
+    context, identity = get_context(config), require_identity(config)
+    if context.request:
+        request = request.within(context.request, identity.turn)
     path = (*request.path, *request.route)
     for place, name in enumerate(path):
         if name in path[:place]:
@@ -492,7 +500,7 @@ def check_request_path(request: DelegationRequest, config: Mapping[str, Any]) ->
             hops=len(path) - 1,
             limit=request.max_hops,
         )
-    level, limit = get_level(config), get_context(config).max_depth
+    level, limit = context.levels_around + len(identity.path), context.max_depth
     if (deepest := level + 1 + len(request.route)) > limit:
         raise DelegationError(
             "it would go down to level {depth}, trees within trees counted, and no request goes "

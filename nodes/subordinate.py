@@ -122,7 +122,7 @@ class Subordinate(Node):
 
     def _run(self, state: Mapping[str, Any], config: RunnableConfig) -> Plan[Any]:
         """Run the first request of the queue, within the hooks of features."""
-        order, history = self._load_order(state), self._queue.history
+        order, history = self._load_order(state, config), self._queue.history
         run: Callable[[QueuedRequest], Plan[Any]] = partial(self._attempt, state, config)
         for around in self._around_request[::-1]:
             run = partial(around, config=config, proceed=run)
@@ -143,9 +143,9 @@ class Subordinate(Node):
             step = step._replace(place=place)
         return self._advance(state, step, head, attempt, kept)
 
-    def _load_order(self, state: Mapping[str, Any]) -> QueuedRequest:
+    def _load_order(self, state: Mapping[str, Any], config: RunnableConfig) -> QueuedRequest:
         """Return the first request of the queue, with its input if the subordinate takes one."""
-        order = QueuedRequest.load(state["queue"][0])
+        order = QueuedRequest.load(state["queue"][0]).within(config)
         contract, request = self._contract, order.request
         if contract is None or contract.input is None or request.route:
             return order
@@ -349,7 +349,9 @@ def _reject_misplaced(
 
     The library makes no such request, but the database may have been edited.
     """
-    whole = request.path[-2:] == path[-2:] and request.path[0] == request.origin
+    # From its origin on, or, once it was taken, from the root of its tree on.
+    whole = request.path[-2:] == path[-2:] and request.origin in request.path[:-1]
+    whole = whole and request.path in (request.path_from_origin, path[-len(request.path) :])
     if not whole or request.current != path[-1]:
         why = f"what is stored of it is not of a request of {path[-2]!r} to {path[-1]!r}"
         return LevelFailure(f"misplaced: {why}", AttemptOutcome.NOTHING)
@@ -411,7 +413,7 @@ def build_response(
         request_id=request.id,
         agent=request.current,
         status=Status.UNABLE,
-        path=request.path,
+        path=request.path_from_origin,
     )
     if isinstance(outcome, LevelFailure):
         return base.model_copy(update={"reason": outcome.reason, "failed": True})
@@ -448,11 +450,13 @@ def build_response(
             "end": answer_fields.get(END_KEY, ""),
             "usage": sum((below_response.usage for below_response in below), usage),
             "questions": tuple(
-                AgentQuestion.load(below_response).model_copy(update={"path": request.path})
+                AgentQuestion.load(below_response).model_copy(
+                    update={"path": request.path_from_origin}
+                )
                 for below_response in answer_fields.get("questions", ())
             ),
             "user_answers": tuple(
-                answer.model_copy(update={"path": request.path})
+                answer.model_copy(update={"path": request.path_from_origin})
                 for answer in _iter_user_answers(askers, below)
             ),
             "subordinate_responses": without_questions(below),
@@ -522,12 +526,12 @@ class Refuse(Node):
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         """Answer the first request of the queue with `unable`."""
         config = config or {}
-        order = QueuedRequest.load(input["queue"][0])
+        order = QueuedRequest.load(input["queue"][0]).within(config)
         answer = DelegationResponse(
             request_id=order.request.id,
             agent=order.request.current,
             status=Status.UNABLE,
-            path=order.request.path,
+            path=order.request.path_from_origin,
             # The same rule sent the request here, so a reason is found again.
             reason=self._queue.find_refusal(order, config) or "refused",
             failed=True,

@@ -28,6 +28,7 @@ from echelons.identity.lineage import (
     THREADS_KEY,
     derive_request_id,
 )
+from echelons.run_context import get_context
 from echelons.tree.names import (
     ASK,
     CALL_SUBORDINATE,
@@ -289,7 +290,10 @@ class RequestLimits(NamedTuple):
         """
         seconds = rules.request_timeout
         deadline = compute_deadline(config, (timeout, seconds))
-        return cls(rules.max_hops or max(MAX_HOPS, depth), seconds, deadline)
+        above = get_context(config).request
+        # Counted from the root: what no policy limits may pass the whole tree below.
+        hops = rules.max_hops or max(MAX_HOPS, depth + (above.hops if above else 0))
+        return cls(hops, seconds, deadline)
 
     @property
     def fields(self) -> dict[str, Any]:

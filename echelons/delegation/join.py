@@ -219,7 +219,9 @@ def _build_response(
     base = DelegationResponse(
         request_id=request.id, agent=request.current, status=status, result=result
     )
-    return DelegationResponse.model_validate({**base.model_dump(), "path": request.path, **more})
+    return DelegationResponse.model_validate(
+        {**base.model_dump(), "path": request.path_from_origin, **more}
+    )
 
 
 def list_partial_results(responses: Iterable[DelegationResponse]) -> tuple[str, ...]:
@@ -415,7 +417,7 @@ def _build_joint_response(
         status=status,
         result="\n\n".join(sections),
         confidence=min((answer.confidence for answer in done), default=0.0),
-        path=request.path,
+        path=request.path_from_origin,
         reason="" if status is Status.FULFILLED else "; ".join(unfulfilled),
         partial_results=list_partial_results(answers),
         failed=bool(answers) and all(response.failed for response in answers),

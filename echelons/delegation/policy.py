@@ -44,8 +44,9 @@ class DelegationPolicy(Settings):
             waiting for people does not count.
         request_timeout: Seconds for a routed task, including all candidates tried one after the
             other; `None` for no limit except that of each candidate.
-        max_hops: Agents that a request of this agent may pass on its way down, the one that
-            answers included; `None` for ten, or the depth of the tree if that is more.
+        max_hops: Agents that a request of this agent may pass on its way down from the root, the
+            one that answers included; never more than a superior's policy allows. `None` for no
+            limit of its own: ten, or the depth of the tree if that is more.
         repeats: Whether a task is refused that the same agent has answered in the same turn:
             `"refuse"`, if nothing but that task has been worked on since; `"allow"`, never.
         matcher: Scores the agents for a routed task; the root's applies to the tree. See

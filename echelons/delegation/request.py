@@ -30,6 +30,10 @@ MAX_HOPS = 10
 """Maximum hops of a request, unless the tree is deeper (source: recursive delegation)."""
 
 
+USER = "user"
+"""The origin of a root's request."""
+
+
 class Status(StrEnum):
     """How a request ended."""
 
@@ -124,8 +128,9 @@ class DelegationRequest(_Record):
         task: The task in words.
         context: Facts that accompany the task, by name, as JSON: those that its author gave.
             `part of` is the whole task of which this one is a part.
-        path: Agents that it has been with, the origin first.
-        max_hops: Maximum number of hops.
+        path: All agents from the root of the tree to the current one. Of a request that is read
+            back without its run, as in a trace, only those from its origin on.
+        max_hops: Maximum number of hops, counted from the root.
         attempts: Number of attempts so far, the current one included.
         budget: Its own budget, by unit: what its superior has granted it (`Budget`), with money
             as a text and the seconds of work as `active_seconds`; and `seconds`, what is left of
@@ -140,6 +145,10 @@ class DelegationRequest(_Record):
         input: The fields of the input that the contract of its agent declares, as JSON; `None` for
             a task in words.
         siblings: Names of agents beside its agent that were made at run time.
+        root_id: Id of the root's request, which is that of its turn. This and the next two are
+            empty in a request that is read back without its run.
+        parent_id: Id of the request that its superior works on.
+        initiator: The origin of the root's request: `"user"`.
     """
 
     __stored_as__ = "echelons.delegation.DelegationRequest"
@@ -159,6 +168,9 @@ class DelegationRequest(_Record):
     addressee: tuple[str, ...] = ()
     input: dict[str, Any] | None = None
     siblings: tuple[str, ...] = ()
+    root_id: str = ""
+    parent_id: str = ""
+    initiator: str = ""
 
     _payload: BaseModel | None = PrivateAttr(default=None)
 
@@ -176,9 +188,33 @@ class DelegationRequest(_Record):
         request._payload = payload
         return request
 
+    def within(self, superior: DelegationRequest | None, turn: str) -> Self:
+        """Return the request with what it has of the one that its superior works on.
+
+        `superior` is `None` if that is the root, whose request has the id of the turn.
+        """
+        above = superior.path if superior else self.path[:1]
+        whole = (*above, self.current)
+        origin = superior or self
+        return self.model_copy(
+            update={
+                # A path that was changed where it is stored is refused later.
+                "path": whole if whole[-len(self.path) :] == self.path else self.path,
+                "root_id": origin.root_id or turn,
+                "parent_id": superior.id if superior else turn,
+                "initiator": origin.initiator or USER,
+            }
+        )
+
+    @property
+    def path_from_origin(self) -> tuple[str, ...]:
+        """The agents from the one that made the request to the current one."""
+        begin = self.path.index(self.origin) if self.origin in self.path else 0
+        return self.path[begin:]
+
     @property
     def hops(self) -> int:
-        """The number of levels that the request has gone down."""
+        """The number of levels that the request has gone down from the root."""
         return max(len(self.path) - 1, 0)
 
     @property

@@ -18,7 +18,7 @@ from langgraph.config import get_config
 from pydantic import BaseModel
 
 from echelons.delegation.contract import Contract, dump_model
-from echelons.delegation.request import DelegationRequest
+from echelons.delegation.request import USER, DelegationRequest
 from echelons.errors import InvalidInput, ThreadError
 from echelons.identity.lineage import (
     ASIDE_KEY,
@@ -33,8 +33,6 @@ from echelons.tree.names import PATH_SEPARATOR
 
 AGENTS = "echelons.agents"
 """The logger above those of all agents."""
-USER = "user"
-"""The origin of a root's request."""
 
 
 def get_request() -> DelegationRequest:
@@ -127,6 +125,8 @@ def _read_root_request(config: RunnableConfig) -> DelegationRequest:
         context=task.response_metadata.get(REQUEST_CONTEXT_KEY) or {},
         path=(identity.agent,),
         input=None if payload is None else dump_model(payload),
+        root_id=identity.turn,
+        initiator=USER,
     )
     return request.with_payload(payload)
 

@@ -178,7 +178,7 @@ def test_the_context_goes_to_all_on_the_way(world: World, saver: SqliteCheckpoin
     world.send(session, "Look", to=SCOUT, request_context={"from": "Ann"})
 
     assert [(each.task, each.context, each.path) for each in read] == [
-        ("Look", {"from": "Ann"}, ("north", "scout"))
+        ("Look", {"from": "Ann"}, ("head", "north", "scout"))
     ]
     for agent in ("head", "north", "scout"):
         facts, task, *_ = messages_of(session, agent)

@@ -107,12 +107,18 @@ def test_every_level_reads_the_request_that_it_works_on(
     assert [each.path for each in reader.read] == [
         ("head",),
         ("head", "middle"),
-        ("middle", "leaf"),
+        ("head", "middle", "leaf"),
     ]
     assert reader.read[0].origin == "user"
     assert reader.read[0].hops == 0
     traced = [each.requests[-1].sent for each in session.trace().walk() if each.requests]
-    assert traced == reader.read[1:]
+    # What it has of those above is known to its run.
+    above = {"root_id": "", "parent_id": "", "initiator": ""}
+    read = [
+        request.model_copy(update={**above, "path": request.path_from_origin})
+        for request in reader.read[1:]
+    ]
+    assert traced == read
     inputs = {each.agent: [str(m.text) for m in each.messages] for each in model.calls[::-1]}
     assert inputs["middle"][:2] == [FACTS, "book"]
     assert inputs["leaf"][:2] == ["amount: 10", "pay"]
