@@ -125,6 +125,19 @@ class Meter:
 
         return note_commit
 
+    def find_left(self, open_: Transaction) -> list[tuple[str, int | float]]:
+        """Return what is left of each limit."""
+        record = open_.get_record(METER, self._name)
+        spent = record.value if record else TurnUsage()
+        passed = self._clock() - self._since
+        left = [
+            ("steps", self._limits.steps, spent.steps),
+            ("calls", self._limits.calls, spent.calls),
+            ("tokens", self._limits.tokens, spent.tokens + self._tokens),
+            ("seconds", self._limits.seconds, spent.seconds + passed),
+        ]
+        return [(unit, max(limit - used, 0)) for unit, limit, used in left if limit is not None]
+
     def _find_reached_limit(self, spent: TurnUsage, step: Step) -> Halt | None:
         limits = self._limits
         if spent.steps > limits.steps:
@@ -337,9 +350,16 @@ class TreeGate:
             order = self._read_order(_get_agent_path(config))
             return order if isinstance(order, Halt) else None
 
+    def find_left(self) -> Mapping[str, int | float]:
+        """Return what is left of the limits, by their names, for a tree in another process."""
+        outer = self.outer.gate.find_left() if self.outer else {}
+        with self._lock:
+            left = self._ledger.query(self._meter.find_left)
+        return {**outer, **{unit: min(amount, outer.get(unit, amount)) for unit, amount in left}}
+
     def _find_last_halt(self, config: Mapping[str, Any]) -> Halt | None:
         """Return the order that an agent was under when the run ended."""
-        # What a tool has left behind goes on by itself, unless it was stopped.
+        # Work that outlives its tool goes on by itself, unless it was stopped.
         with self._lock:
             order = self._find_order(_get_agent_path(config))
         return order if isinstance(order, Halt) else None

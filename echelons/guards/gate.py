@@ -239,7 +239,7 @@ class CallUsage(NamedTuple):
 
 
 InnerRow: TypeAlias = Literal["", "here", "elsewhere"]
-"""Where the row of a call of an inner tree stands, if it has a thread of its own: in this database
+"""The place of the row of a call of an inner tree with a thread of its own: in this database
 or in another one."""
 
 
@@ -446,6 +446,10 @@ class Gate(Protocol):
         Return a `Halt` if its reply must not be acted on.
         """
 
+    def find_left(self) -> Mapping[str, int | float]:
+        """Return what is left of the limits, by their names, for a tree in another process."""
+        ...
+
     def get_time(self) -> datetime:
         """Return the time of the clock by which the deadlines of questions are set, in UTC."""
         ...
@@ -500,6 +504,10 @@ class OpenGate:
         self, call: NotedCall, config: Mapping[str, Any], *, is_step: bool = False
     ) -> None:
         """Count nothing."""
+
+    def find_left(self) -> Mapping[str, int | float]:
+        """Limit nothing."""
+        return {}
 
     async def arun(self, work: Callable[[], T]) -> T:
         """Call it at once: nothing here waits."""
@@ -599,6 +607,10 @@ class ScopedGate(ABC):
     ) -> Halt | None:
         """Count a model call of such a tree that has ended."""
         return self.gate.count_inner(call, config, is_step=is_step)
+
+    def find_left(self) -> Mapping[str, int | float]:
+        """Return what is left of the limits, by their names."""
+        return self.gate.find_left()
 
     def get_time(self) -> datetime:
         """Return the time of the clock by which the deadlines of questions are set, in UTC."""

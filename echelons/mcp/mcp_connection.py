@@ -36,6 +36,7 @@ from echelons.mcp.elicitation import (
     find_form_fault,
     read_form_answer,
 )
+from echelons.mcp.inner_calls import CALL_META
 from echelons.mcp.mcp_servers import HttpServer, McpServer, StdioServer
 from echelons.text.error_lines import describe_error, join_printable, redact_secrets
 
@@ -236,7 +237,7 @@ class McpConnection:
     async def call_tool(self, *args: Any, **kwargs: Any) -> types.CallToolResult:
         """Call a tool in the session that is open now: after a restart, another than before."""
         assert self._session is not None  # noqa: S101  `open` has made it
-        return await self._session.call_tool(*args, **kwargs)
+        return await self._session.call_tool(*args, **{"meta": CALL_META.get(), **kwargs})
 
     async def call(
         self, perform: Callable[[], Awaitable[types.CallToolResult]]

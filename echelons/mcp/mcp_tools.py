@@ -16,6 +16,8 @@ from mcp import ClientSession, types
 
 from echelons.background_loop import BackgroundLoop
 from echelons.errors import McpServerFailed
+from echelons.langgraph_internals import parent_config
+from echelons.mcp.inner_calls import CALL_META, META_KEY, OuterLimits, count_calls
 from echelons.mcp.mcp_connection import McpConnection
 from echelons.mcp.mcp_servers import McpServer
 from echelons.text.error_lines import join_printable
@@ -160,11 +162,17 @@ class _ToolLoader:
         request: MCPToolCallRequest,
         handler: Callable[[MCPToolCallRequest], Awaitable[Any]],
     ) -> types.CallToolResult:
+        config, limits = parent_config.get() or {}, await asyncio.to_thread(OuterLimits.find)
+
         async def perform() -> types.CallToolResult:
+            if limits:
+                CALL_META.set({META_KEY: limits.model_dump(exclude_none=True)})
             # This is the only interceptor, so what the handler returns comes from the session.
             return _make_readable(cast("types.CallToolResult", await handler(request)))
 
-        return await self._connection.call(perform)
+        result = await self._connection.call(perform)
+        await asyncio.to_thread(count_calls, result, config)
+        return result
 
 
 def find_tool_fault(tool: BaseTool) -> str:

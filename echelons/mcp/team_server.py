@@ -11,7 +11,7 @@ import json
 import logging
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from importlib.metadata import version
@@ -32,8 +32,10 @@ from echelons.checkpoints.threads.answer_outbox import accept_answer
 from echelons.checkpoints.threads.pending_work import Question
 from echelons.errors import EchelonsError, ThreadNotFound, duplicate_name, invalid_thread
 from echelons.features.workspace.files import Workspace
+from echelons.guards.gate import NotedCall
 from echelons.identity.lineage import Identity, derive_root_thread_id
 from echelons.mcp.elicitation import ANSWER_FIELD, build_question_form, describe_question
+from echelons.mcp.inner_calls import read_outer_limits, report_calls
 from echelons.runtime.run_events import RunEvent, RunEventKind
 from echelons.runtime.session import Session
 from echelons.runtime.session_run import AsyncRun, Result
@@ -176,6 +178,20 @@ class TeamServer:
         if ending := self._ending.get(thread):
             # The client was notified of the cancellation before the run had ended.
             await asyncio.wait({ending})
+        limits, calls = read_outer_limits(self.sdk_server.request_context.meta), list[NotedCall]()
+        if limits and limits.exhausted:
+            return _build_error(f"limit: the client has no {limits.exhausted} left")
+        with limits.hold(calls) if limits else nullcontext():
+            result, thread_id = await self._run_within(team, thread, start)
+        return report_calls(result, team.agent.name, thread_id, calls) if limits else result
+
+    async def _run_within(
+        self,
+        team: ServedTeam,
+        thread: str,
+        start: Callable[[Session], Awaitable[AsyncRun]],
+    ) -> tuple[types.CallToolResult, str]:
+        """Return the result of a turn, and the id of its thread."""
         async with Session(
             team.agent,
             self._saver,
@@ -209,7 +225,8 @@ class TeamServer:
             types.TextContent(type="text", text=f"thread: {thread}"),
         ]
         structured = json.loads(json.dumps(described, default=repr))
-        return types.CallToolResult(content=content, structuredContent=structured)
+        result_of_call = types.CallToolResult(content=content, structuredContent=structured)
+        return result_of_call, session.thread_id
 
     async def _drive(
         self, session: Session, starting: Awaitable[AsyncRun], report: Report

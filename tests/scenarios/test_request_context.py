@@ -112,7 +112,7 @@ def test_every_level_reads_the_request_that_it_works_on(
     assert reader.read[0].origin == "user"
     assert reader.read[0].hops == 0
     traced = [each.requests[-1].sent for each in session.trace().walk() if each.requests]
-    # What it has of those above is known to its run.
+    # Only its run knows the requests above it.
     above = {"root_id": "", "parent_id": "", "initiator": ""}
     read = [
         request.model_copy(update={**above, "path": request.path_from_origin})
