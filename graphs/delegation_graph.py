@@ -77,8 +77,10 @@ def build_delegation_graph(
         def build_subordinate(agent: Agent, circuit: str) -> Subordinate:
             return Subordinate(agent, build_level(agent), queue, bind(agent), circuit or DISPATCH)
 
-        def build_added(facts: Any, config: Mapping[str, Any]) -> Subordinate:
+        def build(facts: Any, config: Mapping[str, Any]) -> Subordinate:
             return build_subordinate(*source.build(facts, config))
+
+        build_added = build
 
     def compile_nodes(names: Collection[str]) -> dict[str, Any]:
         nodes: dict[str, Node] = {name: subordinates[name] for name in names}

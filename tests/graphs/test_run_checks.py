@@ -232,12 +232,13 @@ async def test_run_from_checkpoint_of_subordinate_repeats_nothing(
     done = sorted(dug)
 
     inputs: list[Any] = [None, Command(resume="yes")]
+    root = step.config["configurable"]["checkpoint_id"]
     for task in tasks:
         for given in inputs:
             with raises_code("checkpoint_below_root", match="update_state") as caught:
                 graph.invoke(given, task.state.config)
+            assert caught.value.root == root
             with raises_code("checkpoint_below_root"):
                 await graph.ainvoke(given, task.state.config)
 
     assert sorted(dug) == done == (["north"] if asks else ["north", "south"])
-    assert caught.value.root == step.config["configurable"]["checkpoint_id"]

@@ -107,7 +107,7 @@ class SpawnSubordinate(DelegatingTool):
 
     def accept(self, call: ToolCall, reply: ReplyCalls) -> str:
         """Add the request with which the new subordinate begins."""
-        wanted = validate_arguments(self.arguments, call["args"])
+        wanted: Any = validate_arguments(self.arguments, call["args"])
         if isinstance(wanted, str):
             return wanted
         assert isinstance(reply.added, SpawnPlan)  # noqa: S101  an agent with the tool has the source
