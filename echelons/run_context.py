@@ -54,7 +54,7 @@ class RunContext:
         request: The request of the agent; `None` for a root.
         read_request: Reads the request of a root from its state, within a call of its tool.
         is_added: Whether the agent was added to its superior's declared subordinates.
-        grant: The rights of the agent; `None` for all.
+        rights: The rights of the agent; `None` for all.
         allowance: The allowance of the agent, if that is not the allowance of the gate.
         deadline: The agent's deadline, by the clock of its run.
         view: How the model of the agent is shown its thread.
@@ -78,7 +78,7 @@ class RunContext:
     request: DelegationRequest | None = None
     read_request: Callable[[], DelegationRequest] | None = None
     is_added: bool = False
-    grant: Grant | None = None
+    rights: Grant | None = None
     allowance: Allowance | None = None
     deadline: float | None = None
     view: View | None = None
@@ -87,7 +87,7 @@ class RunContext:
     levels_around: int = 0
     max_depth: int = 32
 
-    def enter_tree(self, outer: RunContext, grant: Grant | None) -> RunContext:
+    def enter_tree(self, outer: RunContext, rights: Grant | None) -> RunContext:
         """Return the context of the root of a tree that is run with this one, within `outer`."""
         return replace(
             self,
@@ -95,7 +95,7 @@ class RunContext:
             request=None,
             read_request=None,
             is_added=False,
-            grant=outer._narrow(grant),
+            rights=outer._narrow(rights),
             deadline=outer.deadline,
             view=None,
             detached_call=None,
@@ -103,14 +103,14 @@ class RunContext:
         )
 
     def enter_level(
-        self, request: DelegationRequest, grant: Grant | None, *, is_added: bool
+        self, request: DelegationRequest, rights: Grant | None, *, is_added: bool
     ) -> RunContext:
         """Return the context of a subordinate that is sent a request."""
-        return replace(self, request=request, grant=self._narrow(grant), is_added=is_added)
+        return replace(self, request=request, rights=self._narrow(rights), is_added=is_added)
 
-    def _narrow(self, grant: Grant | None) -> Grant | None:
-        """Return what is left of a grant within that of the context; `None` for all."""
-        return self.grant.narrow(grant) if self.grant and grant else grant or self.grant
+    def _narrow(self, rights: Grant | None) -> Grant | None:
+        """Return what is left of rights within those of the context; `None` for all."""
+        return self.rights.narrow(rights) if self.rights and rights else rights or self.rights
 
 
 NO_CONTEXT: Final = RunContext()

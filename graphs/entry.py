@@ -37,7 +37,6 @@ from echelons.features.feature import GateScope
 from echelons.features.registry import open_guards
 from echelons.guards.budget import get_allowance
 from echelons.guards.gate import InnerRow, OuterStep
-from echelons.guards.permissions import ALL_GRANTED
 from echelons.identity.failures import FailureLog
 from echelons.identity.lineage import ECHELONS_NS, Identity
 from echelons.langgraph_internals import (
@@ -51,6 +50,7 @@ from echelons.nodes.attempt import is_failure
 from echelons.run_context import CONTEXT_KEY, RunContext, get_context
 from echelons.text.error_lines import sanitize_value
 from echelons.tree.members import measure_heights
+from echelons.tree.permission_rules import get_rights
 
 if TYPE_CHECKING:
     from echelons.agent import Agent
@@ -117,8 +117,7 @@ def enter_tree(
     gate.add_guards(open_guards(scope))
     rules = agent.delegation or DEFAULT_POLICY
     races = TreeRaces(ledger, thread_id, identity.turn, fence)
-    grant = agent.permissions.grant
-    inner = inherited.enter_tree(outer, grant if grant != ALL_GRANTED else None)
+    inner = inherited.enter_tree(outer, get_rights(agent))
     context = replace(
         inner,
         gate=gate,
@@ -231,7 +230,7 @@ def stream_until_settled(
     with entry.gate, _record_failure(reruns):
         for arguments in reruns:
             yield from filter(reruns.passes, run(**arguments))
-        yield from reruns.questions
+        yield from reruns.interrupts
 
 
 async def astream_until_settled(
@@ -246,8 +245,8 @@ async def astream_until_settled(
                 async for part in parts:
                     if reruns.passes(part):
                         yield part
-        for question in reruns.questions:
-            yield question
+        for interrupt in reruns.interrupts:
+            yield interrupt
 
 
 class _Reruns:
@@ -255,22 +254,22 @@ class _Reruns:
 
     Attributes:
         entry: The run that enters the tree.
-        questions: The interrupts of the latest run; those of the last one are passed on.
+        interrupts: The interrupts of the latest run; those of the last one are passed on.
     """
 
     def __init__(self, graph_input: Any, entry: TreeEntry) -> None:
         self.entry = entry
         self._config = entry.config
-        self.questions: list[Any] = []
+        self.interrupts: list[Any] = []
         self._input = graph_input
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         # Reruns have no input, and begin at the checkpoint that the run before has ended with.
         while True:
             self.entry.races.begin()
-            self.questions = []
+            self.interrupts = []
             yield {"input": self._input, "config": self._config}
-            if not self.entry.races.has_obsolete_question:
+            if not self.entry.races.has_obsolete_interrupt:
                 return
             self._input, self._config = None, _without_checkpoint(self._config)
 
@@ -286,7 +285,7 @@ class _Reruns:
                 return True
             payload = part[-1]
         if isinstance(payload, dict) and INTERRUPT in payload:
-            self.questions.append(part)
+            self.interrupts.append(part)
             return False
         return True
 

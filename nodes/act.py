@@ -18,7 +18,6 @@ from echelons.delegation.effects import EffectCall, EffectKind, Journal, get_eff
 from echelons.errors import UnreadableRecord
 from echelons.features.feature import BuiltIn, ToolScope
 from echelons.guards.gate import Halt, Pause, Step, get_gate
-from echelons.guards.permissions import Grant
 from echelons.identity.lineage import CALLS_KEY
 from echelons.identity.thread_history import Head, Past, ThreadHistory, build_past_step
 from echelons.langgraph_internals import READ_KEY, TASK_ID_KEY, list_state_keys, supports_async
@@ -181,15 +180,16 @@ class Act(Node):
         entry: CallEntry | None = None,
     ) -> Plan[Any]:
         """Run a call that is approved and allowed, or return its recorded result."""
-        if (grant := get_context(config).grant) and (
-            refused := _refuse_ungranted(tool_call, grant)
-        ):
-            return refused
+        # A tree checks its own tools when it is made; one in a tool of another has its rights.
+        rights, name = get_context(config).rights, tool_call["name"]
+        if rights and (why := rights.refuse_tool(name)):
+            answer = ToolMessage(why, tool_call_id=tool_call["id"], name=name, status="error")
+            return {"messages": [mark_refused(answer)]}
         gate = get_gate(config)
         call_config = entry.build_config() if entry else config
         approval = entry.approval if entry else None
         is_held = not approval and self._approvals.may_hold(tool_call["name"], call_config)
-        enter = partial(gate.enter, Step.APPROVAL, config)
+        enter = partial(gate.enter, Step.PERMISSION, config)
         if is_held and not (yield build_step(enter, gate.arun)):
             effect = self._build_effect_call(tool_call, config, entry)
             approval = yield from self._approvals.plan(effect, call_config)
@@ -255,19 +255,6 @@ class Act(Node):
             raised=entry.raised if entry else None,
         )
         return call, config
-
-
-def _refuse_ungranted(tool_call: ToolCall, grant: Grant) -> dict[str, Any] | None:
-    """Return the update for a call of a tool that is not granted, `None` for any other.
-
-    A tree checks its own tools when it is made; a tree in a tool of another has the other's grant.
-    """
-    if grant.allows_tool(tool_call["name"]):
-        return None
-    allowed = ", ".join(grant.tools or ()) or "none"
-    why = f"Error: the tool {tool_call['name']!r} is not granted to you; granted are: {allowed}"
-    answer = ToolMessage(why, tool_call_id=tool_call["id"], name=tool_call["name"], status="error")
-    return {"messages": [mark_refused(answer)]}
 
 
 def find_call(sent: Any, config: RunnableConfig) -> ToolCall:

@@ -8,7 +8,7 @@ hooks of `echelons/features/feature.py`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -56,7 +56,6 @@ from echelons.nodes.planning.reply_handler import ReplyContext, ReplyHandler, bu
 from echelons.nodes.planning.task_router import TaskRouter
 from echelons.nodes.planning.tool_calls import CallableTools
 from echelons.plans import Plan, arun_plan_steps, build_step, run_plan_steps
-from echelons.run_context import get_context
 from echelons.tree.names import PATH_SEPARATOR
 
 
@@ -216,8 +215,6 @@ class Reason(Node):
         settings, messages = self._settings, context.state["messages"]
         if halt:
             return build_late_reply_update(halt, messages, context.message, context.identity)
-        if settings.policy.context and "workspace" in get_context(config).features:
-            context = replace(context, has_workspace=True)
 
         def limits(subordinate: str) -> RequestLimits:
             timeout = settings.timeouts.get(subordinate)

@@ -13,8 +13,9 @@ from echelons.delegation.calls import NO_CANDIDATES, Candidates
 from echelons.delegation.join import RaceEntry, ends_search, settle_responses
 from echelons.delegation.notice import MARK_KEY, create_mark
 from echelons.delegation.policy import DEFAULT_POLICY, DelegationPolicy
-from echelons.delegation.questions import build_question_id, format_questions, format_user_answers
+from echelons.delegation.questions import build_question_id, format_questions
 from echelons.delegation.request import DelegationRequest, DelegationResponse, Status
+from echelons.delegation.user_answers import format_user_answers
 from echelons.errors import DelegationError, UnreadableRecord
 from echelons.features.feature import SubordinateSource
 from echelons.guards.limits import compute_deadline

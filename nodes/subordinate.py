@@ -17,7 +17,7 @@ from echelons.delegation.calls import RelayedRequest, is_response_message
 from echelons.delegation.contract import Contract, dump_model, get_contract
 from echelons.delegation.join import RaceEntry, get_races, with_race_gate, without_questions
 from echelons.delegation.notice import MARK_KEY, create_mark
-from echelons.delegation.questions import AgentQuestion, UserAnswer
+from echelons.delegation.questions import AgentQuestion
 from echelons.delegation.request import (
     DelegationRequest,
     DelegationResponse,
@@ -25,11 +25,11 @@ from echelons.delegation.request import (
     Usage,
     render_facts,
 )
+from echelons.delegation.user_answers import UserAnswer
 from echelons.errors import ConfigurationError, DelegationError, InvalidInput, UnreadableRecord
 from echelons.features.feature import AttemptHooks, AttemptStep, collect, compose
 from echelons.guards.circuit_breaker import AttemptOutcome
 from echelons.guards.gate import HALT_KEY, Halt, Pause, Step, get_gate
-from echelons.guards.permissions import ALL_GRANTED
 from echelons.identity.lineage import (
     ADDRESSEE_KEY,
     END_KEY,
@@ -74,7 +74,7 @@ from echelons.plans import Plan, arun_plan_steps, build_step, run_plan_steps
 from echelons.run_context import get_context, with_context
 from echelons.tree.members import Member
 from echelons.tree.names import PATH_SEPARATOR
-from echelons.tree.permission_rules import get_permissions
+from echelons.tree.permission_rules import get_rights
 
 NOTHING_KEPT: Mapping[str, Any] = {}
 MAX_NODES = 256
@@ -102,8 +102,7 @@ class Subordinate(Node):
         # A plain answer counts with the best declared confidence, or fully.
         self._confidence = max(member.capabilities.values(), default=1.0)
         self._contract = get_contract(member)
-        grant = get_permissions(member).grant
-        self._grant = grant if grant != ALL_GRANTED else None
+        self._rights = get_rights(member)
         self._queue = queue
         self._head_keys = frozenset(key for hook in hooks for key in hook.head_keys)
         self._around_request = collect(hooks, "around_request", AttemptHooks)
@@ -224,7 +223,7 @@ class Subordinate(Node):
             request_id=request.id,
         )
         is_added = self._agent in order.added
-        context = get_context(config).enter_level(request, self._grant, is_added=is_added)
+        context = get_context(config).enter_level(request, self._rights, is_added=is_added)
         named = with_identity(with_context(config, context), identity)
         return with_race_gate(named, order.race_entry) if order.race_entry else named
 

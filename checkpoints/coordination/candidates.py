@@ -243,7 +243,7 @@ class TreeRaces:
         self, ledger: Ledger, thread_id: str, turn: str, fence: Fence | None = None
     ) -> None:
         # Whether a race has ended while one of its entrants waited for a human's answer.
-        self.has_obsolete_question = False
+        self.has_obsolete_interrupt = False
         self._ledger = ledger
         self._thread_id = thread_id
         self._turn = turn
@@ -257,7 +257,7 @@ class TreeRaces:
     def begin(self) -> None:
         """Forget the waiting entrants: a run begins, in which they register again."""
         with self._lock:
-            self.has_obsolete_question = False
+            self.has_obsolete_interrupt = False
             self._waiting.clear()
 
     def place(self, entrant: RaceEntry) -> int:
@@ -282,7 +282,7 @@ class TreeRaces:
             # Of two that commit at the same time, the first may be the last to get here.
             earlier = self._places.get(entrant.race, [])
             self._places[entrant.race] = max(earlier, placed, key=len)
-            self.has_obsolete_question = self.has_obsolete_question or any(
+            self.has_obsolete_interrupt = self.has_obsolete_interrupt or any(
                 map(self._is_lost, self._waiting)
             )
             losers = [tell for tell, entry in self._listeners.items() if self._is_lost(entry)]

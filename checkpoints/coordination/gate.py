@@ -225,7 +225,7 @@ class TreeGate:
         if held and not held.wait_for_start(config["configurable"][TASK_ID_KEY]):
             raise GraphDrained("closed")
         path = _get_agent_path(config)
-        if self.outer and step not in (Step.APPROVAL, Step.RETURN):
+        if self.outer and step not in (Step.PERMISSION, Step.RETURN):
             with self._lock:
                 order = self._read_order(path)
             if isinstance(order, Halt) or (order and step is Step.MODEL):
@@ -235,7 +235,7 @@ class TreeGate:
                 return halt
         with self._lock:
             self._has_ended = False
-            if step in (Step.APPROVAL, Step.RETURN):
+            if step in (Step.PERMISSION, Step.RETURN):
                 order = self._read_order(path)
                 return order if isinstance(order, Halt) else None
             guards = [

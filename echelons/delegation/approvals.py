@@ -16,7 +16,7 @@ from typing import Any, Final, Literal, NamedTuple, NoReturn, Protocol, TypeAlia
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from echelons.delegation.questions import UserAnswer
+from echelons.delegation.user_answers import UserAnswer
 from echelons.errors import InvalidSetting
 from echelons.text.input_limits import shorten_repr
 from echelons.text.json_schema import find_mismatch

@@ -7,12 +7,14 @@ context.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Final, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool
 
+from echelons.run_context import get_context
 from echelons.settings import Settings
+from echelons.tree.names import PATH_SEPARATOR
 
 CHARACTERS_PER_TOKEN = 4
 """Source: LangChain's `count_tokens_approximately`."""
@@ -56,6 +58,21 @@ class DelegationContext(BaseModel):
     def count_tokens(self) -> int:
         """Return about how many tokens its facts have."""
         return -(-sum(map(len, map(str, self.facts.values()))) // CHARACTERS_PER_TOKEN)
+
+
+def build_context(
+    path: Sequence[str], config: Mapping[str, Any], **fields: Any
+) -> DelegationContext:
+    """Return the whole context of a task, before it is condensed.
+
+    Args:
+        path: The path of its subordinate; empty if that is not known yet.
+        config: The config of the superior.
+        fields: The other fields of the context.
+    """
+    has_folder = path and "workspace" in get_context(config).features
+    folders = (f"{PRIVATE_FOLDER}/{PATH_SEPARATOR.join(path)}/",) if has_folder else ()
+    return DelegationContext(workspace=folders, **fields)
 
 
 Condense: TypeAlias = Callable[[DelegationContext], DelegationContext]

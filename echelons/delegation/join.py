@@ -7,8 +7,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
-from echelons.delegation.questions import AgentQuestion, UserAnswer
+from echelons.delegation.questions import AgentQuestion
 from echelons.delegation.request import DelegationRequest, DelegationResponse, Status, Usage
+from echelons.delegation.user_answers import UserAnswer
 from echelons.errors import DelegationError, UnreadableRecord
 from echelons.guards.dismissals import DISMISSED_PREFIX
 from echelons.guards.gate import Gate, Halt, ScopedGate, get_gate
@@ -454,7 +455,7 @@ class Races(Protocol):
     """The races of a run, as nodes use them; the ledger of the checkpoints has them."""
 
     # A race has ended while one of its entrants waited for a human's answer.
-    has_obsolete_question: bool
+    has_obsolete_interrupt: bool
 
     def begin(self) -> None:
         """Forget the waiting entrants, as a run begins; those that still wait register again."""

@@ -21,7 +21,8 @@ from pydantic import (
 )
 
 from echelons.delegation.contract import Contract
-from echelons.delegation.questions import AgentQuestion, UserAnswer
+from echelons.delegation.questions import AgentQuestion
+from echelons.delegation.user_answers import UserAnswer
 from echelons.errors import InvalidInput, UnreadableRecord
 from echelons.guards.budget import Amount, Unit, load_amounts
 from echelons.guards.gate import CallUsage

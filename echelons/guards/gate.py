@@ -152,7 +152,7 @@ class Step(StrEnum):
     MODEL = "model call"
     TOOL = "tool call"
     SUBORDINATE = "run of a subordinate"
-    APPROVAL = "question whether a call may run"
+    PERMISSION = "question whether a call may run"
     RETURN = "answer that is a tool's result"
 
 
@@ -578,7 +578,7 @@ class ScopedGate(ABC):
         self, step: Step, config: Mapping[str, Any], claims: Sequence[Any] = ()
     ) -> Halt | Pause | None:
         """Count a step, or return the order that forbids it."""
-        halt = None if step is Step.APPROVAL else self.halt
+        halt = None if step is Step.PERMISSION else self.halt
         return halt or self.gate.enter(step, config, claims)
 
     def check_hold(self) -> None:

@@ -160,6 +160,13 @@ class Grant(NamedTuple):
         """Return whether a tool may be called."""
         return self.tools is None or name in self.tools
 
+    def refuse_tool(self, name: str) -> str:
+        """Return the answer to a call of a tool that is not allowed; empty for any other."""
+        if self.allows_tool(name):
+            return ""
+        allowed = ", ".join(self.tools or ()) or "none"
+        return f"Error: the tool {name!r} is not granted to you; granted are: {allowed}"
+
     def allows_path(self, path: str) -> bool:
         """Return whether a file or folder of the workspace may be reached.
 

@@ -19,7 +19,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 from pydantic import BaseModel
 
 from echelons.delegation.mail import load_mail
-from echelons.delegation.questions import USER_ANSWER_PREFIX
+from echelons.delegation.user_answers import USER_ANSWER_PREFIX
 from echelons.identity.lineage import ASIDE_KEY, DELEGATED_KEY
 from echelons.offline.values import PlaceRole, find_place_names
 from echelons.offline.words import TokenizedText

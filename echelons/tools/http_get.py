@@ -544,7 +544,7 @@ def build_http_get(
     @raise_refusals
     def http_get(url: str, config: RunnableConfig) -> str:
         # The agent's grant holds for redirects too.
-        grant = get_context(config).grant or ALL_GRANTED
+        grant = get_context(config).rights or ALL_GRANTED
         response = fetch(url.strip(), replace(policy, rules=replace(rules, grant=grant)))
         if not 200 <= response.status < 300:
             why = f"the server answers with status {response.status}"

@@ -9,9 +9,11 @@ from typing import Any, Final
 from echelons.errors import InvalidSetting, PermissionsWidened, unknown_tool
 from echelons.guards.budget import format_amount
 from echelons.guards.permissions import (
+    ALL_GRANTED,
     NO_PERMISSIONS,
     ApprovalRule,
     ApprovalRules,
+    Grant,
     Permissions,
     describe_rule,
     find_wider,
@@ -183,6 +185,12 @@ def _list_all_tools(member: Member) -> Iterator[str]:
 def may_add_subordinates(member: Member) -> bool:
     """Return whether a member may get subordinates beside those that it declares."""
     return bool(get_permissions(member).spawn)
+
+
+def get_rights(member: Member) -> Grant | None:
+    """Return the rights that a member is limited to; `None` for all."""
+    rights = get_permissions(member).grant
+    return rights if rights != ALL_GRANTED else None
 
 
 def get_permissions(member: Member) -> Permissions:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.runnables import RunnableConfig
 
 from echelons.delegation.calls import (
     AgentPath,
@@ -22,10 +23,9 @@ from echelons.delegation.calls import (
 )
 from echelons.delegation.context import (
     MAX_EVENT,
-    PRIVATE_FOLDER,
     Condense,
     ContextPolicy,
-    DelegationContext,
+    build_context,
     read_condensed,
 )
 from echelons.delegation.join import JoinAll, JoinPolicy
@@ -277,7 +277,7 @@ def condense_context(
     policy: ContextPolicy | Condense,
     messages: Sequence[BaseMessage],
     identity: Identity,
-    has_workspace: bool,
+    config: RunnableConfig,
     call: SubordinateCall,
 ) -> Mapping[str, Any]:
     """Return the facts that a policy passes to a subordinate of its superior's work.
@@ -286,7 +286,7 @@ def condense_context(
         policy: The superior's.
         messages: Its conversation.
         identity: The superior.
-        has_workspace: Whether its run has a workspace.
+        config: The config of its task.
         call: The request.
 
     Raises:
@@ -297,9 +297,9 @@ def condense_context(
         for message in reversed(messages)
         if message.type == "human" and ASIDE_KEY not in message.response_metadata
     )
-    folder = f"{PRIVATE_FOLDER}/{PATH_SEPARATOR.join((*identity.path, call.subordinate))}/"
-    whole = DelegationContext(
-        workspace=(folder,) if has_workspace and call.subordinate else (),
+    whole = build_context(
+        (*identity.path, call.subordinate) if call.subordinate else (),
+        config,
         payload=None if call.input is None else dict(call.input),
         recent_events=tuple(_iter_events(messages)),
         preview=next(tasks, ""),

@@ -166,7 +166,7 @@ class ReplyContext:
         past: The segments before this one.
         state: The level's state.
         identity: The agent that replied.
-        has_workspace: Whether its run has a workspace.
+        config: The config of the task.
         added: The subordinates beside its declared ones; `None` if it can have none.
     """
 
@@ -175,7 +175,7 @@ class ReplyContext:
     past: Past
     state: Mapping[str, Any]
     identity: Identity
-    has_workspace: bool = False
+    config: RunnableConfig = field(default_factory=RunnableConfig)
     added: AddedSubordinates | None = None
 
     def keep(self, more: Mapping[str, Any]) -> ReplyContext:
@@ -229,7 +229,7 @@ class ReplyHandler:
         scope = ReplyScope(past, state, config)
         added = self.source.read(scope, self.callable_tools) if self.source else None
         parsed = parse_calls(message, self.callable_tools, scope, added)
-        return ReplyContext(message, parsed, past, state, identity, added=added)
+        return ReplyContext(message, parsed, past, state, identity, config, added)
 
     def build_update(
         self,
@@ -273,7 +273,7 @@ class ReplyHandler:
         if policy.context and plan.requests:
             messages = [*context.past.messages, *before]
             tell = partial(
-                condense_context, policy.context, messages, context.identity, context.has_workspace
+                condense_context, policy.context, messages, context.identity, context.config
             )
         return _build_update(context, plan, targets, tools.is_person, limits, tell)
 

@@ -26,7 +26,7 @@ from echelons.delegation.approvals import (
     parse_decision,
 )
 from echelons.delegation.effects import EffectCall, EffectKind, Journal, get_effect_kind
-from echelons.delegation.questions import UserAnswer
+from echelons.delegation.user_answers import UserAnswer
 from echelons.errors import InvalidSetting
 from echelons.guards.permissions import ApprovalRule, RulesByName, judge_call
 from echelons.models.notices import mark_notice

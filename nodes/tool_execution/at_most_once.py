@@ -27,7 +27,7 @@ from echelons.delegation.effects import (
     build_outcome_schema,
     parse_outcome,
 )
-from echelons.delegation.questions import UserAnswer
+from echelons.delegation.user_answers import UserAnswer
 from echelons.errors import CallCutShort
 from echelons.guards.gate import Halt
 from echelons.identity.failures import get_failure_log

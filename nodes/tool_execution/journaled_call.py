@@ -24,7 +24,7 @@ from langgraph.prebuilt.tool_node import ToolCallRequest, ToolInvocationError
 from langgraph.types import Command
 
 from echelons.delegation.effects import EffectCall, EffectKind
-from echelons.delegation.questions import UserAnswer
+from echelons.delegation.user_answers import UserAnswer
 from echelons.errors import CallCutShort, EchelonsError
 from echelons.guards.gate import Halt
 from echelons.identity.failures import LoggedFailure, get_failure_log

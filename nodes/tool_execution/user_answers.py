@@ -27,10 +27,10 @@ from echelons.delegation.effects import (
     OutcomeUnknown,
     is_outcome_question,
 )
-from echelons.delegation.questions import (
+from echelons.delegation.questions import read_question_value
+from echelons.delegation.user_answers import (
     MAX_SHOWN,
     UserAnswer,
-    read_question_value,
     shorten_user_text,
 )
 from echelons.guards.gate import is_pause

@@ -45,7 +45,7 @@ def test_tree_within_an_agents_work_keeps_its_grant_and_deadline_but_not_its_req
     outer = RunContext(
         gate=OPEN_GATE,
         request=request,
-        grant=Grant(tools=("look",)),
+        rights=Grant(tools=("look",)),
         deadline=5.0,
         is_added=True,
         first_place=2,
@@ -53,7 +53,7 @@ def test_tree_within_an_agents_work_keeps_its_grant_and_deadline_but_not_its_req
     own = of({"configurable": {"thread_id": "t", CONTEXT_KEY: outer}}).config
     inner = get_context(own)
 
-    assert (inner.grant, inner.deadline) == (outer.grant, outer.deadline)
+    assert (inner.rights, inner.deadline) == (outer.rights, outer.deadline)
     assert (inner.request, inner.is_added, inner.first_place) == (None, False, 0)
     assert get_context({"configurable": {CONTEXT_KEY: outer}}).request is request
 

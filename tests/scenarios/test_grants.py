@@ -30,7 +30,7 @@ def follow(steps: Any) -> Any:
 
 def look() -> str:
     """Tell what is granted here."""
-    return str(get_context(get_config()).grant)
+    return str(get_context(get_config()).rights)
 
 
 def pay() -> str:

@@ -13,7 +13,7 @@ from langgraph.types import Command, interrupt
 
 from echelons import Agent, Decision, Permissions, Session, SqliteCheckpointer, effect
 from echelons.delegation import DelegationResponse
-from echelons.delegation.questions import MAX_LENGTH, MAX_SHOWN
+from echelons.delegation.user_answers import MAX_LENGTH, MAX_SHOWN
 from echelons.identity.lineage import USER_ANSWERS_KEY
 from echelons.testing import Call, ScriptedModel, delegate, delegate_many
 from tests.told_lines import list_notices

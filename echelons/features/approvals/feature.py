@@ -17,7 +17,7 @@ from echelons.delegation.approvals import (
     build_approval_answer,
 )
 from echelons.delegation.join import LOST_HALT, RaceEntry, get_races
-from echelons.delegation.questions import UserAnswer
+from echelons.delegation.user_answers import UserAnswer
 from echelons.features.feature import AttemptHooks, AttemptStep, Feature, RequestPlace
 from echelons.guards.circuit_breaker import AttemptOutcome
 from echelons.guards.dismissals import get_dismissals
@@ -61,7 +61,7 @@ class RequestApprovals(AttemptHooks):
         # A call that middleware repeats needs no second approval.
         if step.failure or not self.may_hold(order, config) or order.wrap_log:
             return (yield from proceed(step))
-        if (yield build_step(partial(gate.enter, Step.APPROVAL, config), gate.arun)):
+        if (yield build_step(partial(gate.enter, Step.PERMISSION, config), gate.arun)):
             return (yield from proceed(step))
         failure, notices = yield from self.plan(order, config)
         done = yield from proceed(replace(step, failure=failure))

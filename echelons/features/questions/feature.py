@@ -17,11 +17,11 @@ from pydantic import BaseModel, BeforeValidator, Field, ValidationError, model_v
 from echelons.delegation.mail import get_mailboxes
 from echelons.delegation.questions import (
     AgentQuestion,
-    UserAnswer,
     find_default_fault,
     find_question_fault,
     is_missed_answer,
 )
+from echelons.delegation.user_answers import UserAnswer
 from echelons.features.feature import (
     AgentHooks,
     AttemptHooks,

@@ -137,7 +137,7 @@ class SpawnSource(SubordinateSource):
     def build(self, facts: Any, config: Mapping[str, Any]) -> AddedAgent:
         """Return an agent made of its specification and what this process declares."""
         spec = AgentSpecification.load(facts)
-        grant = get_context(config).grant or ALL_GRANTED
+        grant = get_context(config).rights or ALL_GRANTED
         return self._build(spec, get_spawnable(config).get(spec.profile), grant)
 
     def _build_new(

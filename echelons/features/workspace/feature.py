@@ -178,7 +178,7 @@ class TreeWorkspace:
             # Of others, whatever is named, only those below it.
             agent = f"{agent}/{subordinate.removeprefix(f'{agent}/')}"
         thread_id = str(configurable.get("thread_id", ""))
-        grant = get_context(config).grant or ALL_GRANTED
+        grant = get_context(config).rights or ALL_GRANTED
         branch = run_plan(self.saver, read_branch(thread_id, get_root_checkpoint(configurable)))
         ledger, root = get_ledger(self.saver), self.workspace.root
         store = LedgerChanges(ledger, thread_id, agent, branch, get_turn(configurable), root)

@@ -111,7 +111,7 @@ def test_no_step_begins_once_an_answer_is_left_to_the_run_until_it_is_taken(
 
             leave_an_answer(other.ledger)
 
-            for step in set(Step) - {Step.APPROVAL, Step.RETURN}:
+            for step in set(Step) - {Step.PERMISSION, Step.RETURN}:
                 with pytest.raises(GraphDrained, match="answered"):
                     passing.enter(step, config("head/north"))
             with pytest.raises(GraphDrained):
@@ -147,7 +147,7 @@ def test_a_pause_holds_up_models_only() -> None:
         assert gate(saver).leave(AIMessage("said"), config("head")) is None
 
 
-@pytest.mark.parametrize("step", [Step.APPROVAL, Step.RETURN])
+@pytest.mark.parametrize("step", [Step.PERMISSION, Step.RETURN])
 def test_what_is_neither_work_nor_a_call_is_not_counted_and_only_a_stop_forbids_it(
     step: Step,
 ) -> None:

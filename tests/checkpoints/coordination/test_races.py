@@ -160,11 +160,11 @@ def test_late_place_does_not_undo_a_later_one() -> None:
 
 def test_race_that_ends_makes_waits_of_others_moot(ledger: Ledger) -> None:
     run = races(ledger)
-    assert [run.has_obsolete_question, run.register_waiting(entrant(1))] == [False, True]
+    assert [run.has_obsolete_interrupt, run.register_waiting(entrant(1))] == [False, True]
 
     run.place(entrant(2))
 
-    assert [run.has_obsolete_question, run.register_waiting(entrant(1))] == [True, False]
+    assert [run.has_obsolete_interrupt, run.register_waiting(entrant(1))] == [True, False]
 
 
 def test_wait_of_needed_agent_is_not_moot(ledger: Ledger) -> None:
@@ -173,7 +173,7 @@ def test_wait_of_needed_agent_is_not_moot(ledger: Ledger) -> None:
 
     run.place(entrant(2, 2))
 
-    assert not run.has_obsolete_question
+    assert not run.has_obsolete_interrupt
 
 
 def test_new_run_forgets_waiting_agents_of_the_previous_one(ledger: Ledger) -> None:
@@ -184,7 +184,7 @@ def test_new_run_forgets_waiting_agents_of_the_previous_one(ledger: Ledger) -> N
     run.begin()
     run.place(entrant(1, race="another"))
 
-    assert not run.has_obsolete_question
+    assert not run.has_obsolete_interrupt
     assert run.has_lost(entrant(1)), "who has lost has lost"
 
 

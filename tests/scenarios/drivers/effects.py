@@ -21,7 +21,7 @@ from langchain_core.tools import BaseTool, tool
 from langgraph.types import Command, interrupt
 
 from echelons import Agent, Session, SqliteCheckpointer
-from echelons.delegation.questions import USER_ANSWER_PREFIX
+from echelons.delegation.user_answers import USER_ANSWER_PREFIX
 from echelons.testing import Call, ScriptedModel, delegate
 from echelons.testing.crash import die, fork
 
