@@ -184,7 +184,7 @@ def build_agent_level(
         builder.add_edge(START, "reason")
         builder.add_conditional_edges("reason", after, ends)
     # A stop stands within what features do around a model call, and middleware within all.
-    steps: list[AgentHooks] = [*features, StopHooks(is_root=not position.reports)]
+    steps: list[AgentHooks] = [*features, *(() if position.reports else (StopHooks(),))]
     model = _build_model(position, tools, features)
     if hooks:
         model_calls = hooks.build_model_calls(tools.shown)

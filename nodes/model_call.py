@@ -22,7 +22,7 @@ from echelons.identity.lineage import require_identity
 from echelons.identity.thread_history import Past
 from echelons.models import resolve_model
 from echelons.models.bound_model import BoundModel, takes_timeout
-from echelons.models.door import CallRefused, ask, end_on_halt
+from echelons.models.door import CallRefused, ask
 from echelons.models.notices import Shorten, View, with_view
 from echelons.nodes.base_node import CancelOnStop
 from echelons.nodes.long_results import Examination, LongResults
@@ -369,30 +369,25 @@ class AgentModel:
 
 
 class StopHooks(AgentHooks):
-    """Ends a model call when its agent must end: at once in an event loop, else at the next chunk.
+    """Cancels the model call of a root in an event loop; of a subordinate, the level is cancelled.
 
-    They are the loop's, and stand within the hooks of all features.
-
-    Args:
-        is_root: Whether the agent is a root: in an event loop, a stop cancels the whole level of
-            a subordinate.
+    They are the loop's, and stand within the hooks of all features. In a synchronous run the reply
+    ends at its next chunk, see `check_halt`.
     """
-
-    def __init__(self, *, is_root: bool) -> None:
-        self._is_root = is_root
 
     def around_model(
         self, call: ModelCall, proceed: Callable[[ModelCall], Plan[ModelAnswer]]
     ) -> Plan[ModelAnswer]:
         """Run the call in a block that a stop ends."""
-        if not call.step.is_async:
-            with end_on_halt(call.config):
-                return (yield from proceed(call))
-        if not self._is_root:
-            return (yield from proceed(call))
-        answer = ModelAnswer()
-        with CancelOnStop(call.config) as stopped:
-            answer = yield from proceed(call)
-        if stopped.halt:
-            answer.refused = stopped.halt
-        return answer
+        return _cancel_on_stop(call, proceed) if call.step.is_async else proceed(call)
+
+
+def _cancel_on_stop(
+    call: ModelCall, proceed: Callable[[ModelCall], Plan[ModelAnswer]]
+) -> Plan[ModelAnswer]:
+    answer = ModelAnswer()
+    with CancelOnStop(call.config) as stopped:
+        answer = yield from proceed(call)
+    if stopped.halt:
+        answer.refused = stopped.halt
+    return answer

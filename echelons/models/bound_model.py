@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import partial
 from inspect import signature
@@ -17,6 +18,7 @@ from langchain_core.runnables import Runnable, RunnableBinding, RunnableConfig
 from langchain_core.runnables.config import merge_configs
 from pydantic import ValidationError
 
+from echelons.guards.gate import Halt, get_gate
 from echelons.guards.limits import time_left
 from echelons.models.replies import read_streams, read_unreadable
 from echelons.models.request_messages import RequestBuilder, has_calls
@@ -29,6 +31,9 @@ from echelons.models.usage import (
     StreamUsage,
 )
 from echelons.plans import PlanStep, adrive_plan, drive_plan
+
+FIND_HALT: ContextVar[Callable[[], Halt | None] | None] = ContextVar("FIND_HALT", default=None)
+"""Returns the halt of the agent whose model replies in this thread; asked at each chunk."""
 
 FORWARDING_PACKAGES = frozenset({"langchain_openai", "langchain_anthropic"})
 """Packages whose models pass the arguments of a call on to their SDK, which takes a `timeout`."""
@@ -176,11 +181,14 @@ class BoundModel:
             config, options = limit_call(self.timed_model, config)
             arguments = {**arguments, **options}
         before = INNER_CALLS.set(None)
+        # A thread cannot be cancelled: the handler of the reply's chunks asks.
+        halts_before = FIND_HALT.set(partial(get_gate(config).find_halt, config))
         try:
             return self.model.invoke(prompt, config, **arguments)
         except ValidationError as error:
             return _require_readable(error)
         finally:
+            FIND_HALT.reset(halts_before)
             INNER_CALLS.reset(before)
 
     async def _ainvoke(

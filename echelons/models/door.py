@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple, Self
 
@@ -26,7 +24,7 @@ from echelons.guards.gate import (
     get_gate,
 )
 from echelons.identity.lineage import SHORTENED_KEY, is_from_model
-from echelons.models.bound_model import BoundModel
+from echelons.models.bound_model import FIND_HALT, BoundModel
 from echelons.models.fitting import BYTES_PER_TOKEN, count_cautiously, fit_messages
 from echelons.models.hidden_messages import leave_out_hidden
 from echelons.models.notices import View, clean_reply, get_view
@@ -176,27 +174,13 @@ class CallRefused(BaseException):
         return f"{self.halt.path} is paused"
 
 
-_FIND_HALT: ContextVar[Callable[[], Halt | None] | None] = ContextVar("_FIND_HALT", default=None)
-"""Returns the halt of the agent whose model replies in this thread: it is asked at each token."""
-
-
-@contextmanager
-def end_on_halt(config: Mapping[str, Any]) -> Iterator[None]:
-    """Let `check_halt` end a synchronous model call inside, as a thread cannot be cancelled."""
-    before = _FIND_HALT.set(partial(get_gate(config).find_halt, config))
-    try:
-        yield
-    finally:
-        _FIND_HALT.reset(before)
-
-
 def check_halt() -> None:
     """End the model call of this thread between two chunks, if its agent must end.
 
     Raises:
         CallRefused: It must: it was stopped or dismissed, is late, or has lost a race.
     """
-    if (find_halt := _FIND_HALT.get()) and (halt := find_halt()):
+    if (find_halt := FIND_HALT.get()) and (halt := find_halt()):
         raise CallRefused(halt)
 
 
