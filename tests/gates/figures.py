@@ -16,16 +16,16 @@ class Gate(NamedTuple):
 
 
 GATES: Final = {
-    "modules": Gate(goal=200, limit=425),
-    "modules in the largest folder": Gate(goal=15, limit=17),
+    "modules": Gate(goal=200, limit=316),
+    "modules in the largest folder": Gate(goal=15, limit=15),
     "modules in an import circle": Gate(goal=3, limit=3),
     "error classes": Gate(goal=45, limit=45),
     "twins of sync and async": Gate(goal=0, limit=0),
-    "private helpers used once, %": Gate(goal=40, limit=52.2),
+    "private helpers used once, %": Gate(goal=40, limit=50.7),
     "odd words in names, %": Gate(goal=1, limit=0.2),
     "odd words in 1,000 words of prose": Gate(goal=0.5, limit=0.5),
     "test files that reach into private names": Gate(goal=10, limit=5),
-    "modules on the road of a delegation": Gate(goal=70, limit=133),
+    "modules on the road of a delegation": Gate(goal=70, limit=113),
     # 12 % above 758 and 3,385, which were counted before the features left the core.
     # Another 3 % for what makes the seams between features hold: the end of a reply at a chunk, and
     # the lineage of a tree in a tree.

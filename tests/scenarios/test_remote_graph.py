@@ -47,6 +47,10 @@ def server() -> Iterator[ThreadingHTTPServer]:
         served.shutdown()
 
 
+def _read_answer(state: Any) -> Any:
+    return state["messages"][-1]["content"]
+
+
 @pytest.mark.parametrize("chained", [False, True])
 def test_remote_graph_is_sent_only_what_it_names(
     world: World, server: ThreadingHTTPServer, chained: bool
@@ -55,7 +59,7 @@ def test_remote_graph_is_sent_only_what_it_names(
     url = f"http://127.0.0.1:{server.server_port}"
     remote: Any = RemoteGraph("afar", url=url, api_key="own", config=named)
     if chained:
-        answer = RunnableLambda(lambda state: state["messages"][-1]["content"])
+        answer = RunnableLambda(_read_answer)
         remote = RunnableLambda(lambda task: {"task": task}) | remote | answer
     name = "RunnableSequence" if chained else "afar"
     model = ScriptedModel({"head": [delegate(name, "go"), "done"]})
