@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from echelons.runtime.session import Session
     from echelons.runtime.session_run import AsyncRun, Result, Run
     from echelons.text.error_lines import redact_secrets
+    from echelons.tree.agent_path import AgentPath
 
 _LINKS = ("checkpoints", "graphs", "nodes")
 if any(Path(__file__).with_name(link).is_file() for link in _LINKS):
@@ -46,6 +47,7 @@ if any(Path(__file__).with_name(link).is_file() for link in _LINKS):
 
 _HOMES = {
     "Agent": "agent",
+    "AgentPath": "tree.agent_path",
     "AsyncRun": "runtime.session_run",
     "BreakerPolicy": "guards.circuit_breaker",
     "Budget": "guards.budget",
@@ -81,6 +83,7 @@ _HOMES = {
 
 __all__ = [
     "Agent",
+    "AgentPath",
     "AsyncRun",
     "BreakerPolicy",
     "Budget",

@@ -30,6 +30,7 @@ from echelons.identity.lineage import (
 from echelons.identity.thread_history import Head, ThreadHistory
 from echelons.nodes.planning.repeated_calls import mark_refused
 from echelons.run_context import get_context
+from echelons.tree.agent_path import AgentPath
 from echelons.tree.names import CALL_SUBORDINATE, DELEGATING_TOOLS
 
 REFUSE = "refuse"
@@ -176,7 +177,7 @@ class QueuedRequest:
                 "task": task,
                 "context": {},
                 "input": None,
-                "path": (*self.request.path[:-1], agent),
+                "path": self.request.path.parent / agent,
                 "attempts": 1,
                 "route": (),
                 "why": "",
@@ -214,7 +215,7 @@ class QueuedRequest:
             update={
                 "current": current,
                 "route": tuple(route),
-                "path": (*self.request.path[:-1], current),
+                "path": self.request.path.parent / current,
                 "attempts": attempt,
                 "why": self.candidates.reasons.get(way[-1], ""),
             }
@@ -240,7 +241,10 @@ class QueuedRequest:
             if not self.routed:
                 return answer
         request = self.request.model_copy(
-            update={"current": self.request.origin, "path": self.request.path_from_origin[:1]}
+            update={
+                "current": self.request.origin,
+                "path": AgentPath(self.request.path_from_origin.parts[:1]),
+            }
         )
         responses, candidates = self.collect_responses(answer) or [answer], self.candidates
         return settle_responses(request, responses, candidates.required, candidates.abilities)
@@ -484,7 +488,7 @@ def check_request_path(request: DelegationRequest, config: Mapping[str, Any]) ->
     context, identity = get_context(config), require_identity(config)
     if context.request:
         request = request.within(context.request, identity.turn)
-    path = (*request.path, *request.route)
+    path = (*request.path.parts, *request.route)
     for place, name in enumerate(path):
         if name in path[:place]:
             raise DelegationError(

@@ -349,8 +349,9 @@ def _reject_misplaced(
     The library makes no such request, but the database may have been edited.
     """
     # From its origin on, or, once it was taken, from the root of its tree on.
-    whole = request.path[-2:] == path[-2:] and request.origin in request.path[:-1]
-    whole = whole and request.path in (request.path_from_origin, path[-len(request.path) :])
+    names = request.path.parts
+    whole = names[-2:] == path[-2:] and request.origin in names[:-1]
+    whole = whole and names in (request.path_from_origin.parts, path[-len(names) :])
     if not whole or request.current != path[-1]:
         why = f"what is stored of it is not of a request of {path[-2]!r} to {path[-1]!r}"
         return LevelFailure(f"misplaced: {why}", AttemptOutcome.NOTHING)
@@ -502,7 +503,7 @@ def _iter_user_answers(
                 raise UnreadableRecord(UserAnswer.__name__, "they are no list")
             yield from map(UserAnswer.load, marks)
     for response in below:
-        yield from (answer for answer in response.user_answers if len(answer.path) == 1)
+        yield from (answer for answer in response.user_answers if len(answer.path.parts) == 1)
 
 
 def with_identity(config: RunnableConfig, identity: Identity) -> RunnableConfig:

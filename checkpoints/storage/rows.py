@@ -19,6 +19,7 @@ from echelons.checkpoints.queries import AgentThread, OneCheckpoint, select_late
 from echelons.checkpoints.thread_events import EventKind, ThreadEvent, WriteLocation
 from echelons.errors import CheckpointTampered
 from echelons.langgraph_internals import DELTA_COUNTERS_KEY
+from echelons.tree.agent_path import AgentPath
 from echelons.tree.names import RESERVED_TOOLS
 from echelons.tree.usage_report import StoredCall
 
@@ -393,6 +394,7 @@ def load_call_rows(rows: Iterable[tuple[Any, ...]]) -> Iterator[CallRow]:
         if not {str}.issuperset(map(type, texts)) or held == "damaged":
             raise CheckpointTampered(where, "it is no event of a thread")
         thread_id, namespace, checkpoint_id, agent_thread_id, path, at, key = texts
+        path = AgentPath(path)
         if kind == EventKind.TOOL_CALL:
             # Earlier versions did not note it, and had no `ask`.
             if is_built_in or tool in RESERVED_TOOLS:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from textwrap import shorten
+from types import MappingProxyType
 
 from langchain_core.messages import BaseMessage
 from langgraph.checkpoint.base import CheckpointTuple
@@ -42,12 +43,14 @@ from echelons.delegation.spawned_agents import (
     find_damaged,
     find_given_agents,
 )
-from echelons.errors import ThreadNotFound
+from echelons.errors import ThreadNotFound, UnknownPath
 from echelons.features.registry import find_members
 from echelons.guards.dismissals import NO_DISMISSALS, Dismissals
 from echelons.guards.gate import Pause
 from echelons.identity.lineage import Identity, derive_agent_id
 from echelons.identity.thread_history import Head
+from echelons.text.input_limits import read_text, shorten_repr
+from echelons.tree.agent_path import AgentPath
 from echelons.tree.agent_registry import AgentKind, AgentRecord, AgentRegistry, AgentState
 from echelons.tree.names import NAME_PATTERN, PATH_SEPARATOR
 
@@ -124,7 +127,7 @@ class TreeSnapshot:
             below.get(path.rpartition(PATH_SEPARATOR)[0], roots).append(path)
         questions_by_path: dict[str, list[Question]] = {}
         for question in self.questions:
-            questions_by_path.setdefault(PATH_SEPARATOR.join(question.path), []).append(question)
+            questions_by_path.setdefault(question.path, []).append(question)
         ids = {path: derive_agent_id(self.root_thread_id, path) for path in traces}
         records: list[AgentRecord] = []
         left = roots[::-1]
@@ -148,7 +151,7 @@ class TreeSnapshot:
             made_as = spawned.get(path)
             record = AgentRecord(
                 id=ids[path],
-                path=path,
+                path=AgentPath(path),
                 kind=AgentKind(made_as.kind) if made_as else kinds.get(path, AgentKind.DECLARED),
                 superior_id=ids.get(superior, ""),
                 role=made_as.role if made_as else "",
@@ -261,6 +264,33 @@ def read_registry(root: str, kinds: Mapping[str, AgentKind]) -> ReadPlan[AgentRe
     return snapshot.build_registry(kinds)
 
 
+def resolve_agent(
+    root: str, agent: object, kinds: Mapping[str, AgentKind] = MappingProxyType({})
+) -> ReadPlan[AgentPath]:
+    """Return the path of an agent of a thread, by its path, its id, or its name for people.
+
+    Any other text is returned as it is: the caller knows which agents it takes.
+
+    Args:
+        root: The root's thread.
+        agent: The agent.
+        kinds: Kinds of the members of the tree by path.
+
+    Raises:
+        UnknownPath: It is no text.
+    """
+    name = read_text(agent)
+    if name is None:
+        raise UnknownPath(shorten_repr(agent), sorted(kinds))
+    if name in kinds or PATH_SEPARATOR in name:
+        return AgentPath(name)
+    try:
+        registry = yield from read_registry(root, kinds)
+        return AgentPath(registry.get(name).path)
+    except (ThreadNotFound, UnknownPath):
+        return AgentPath(name)
+
+
 @dataclass(slots=True)
 class Branch:
     """A thread and those below it, each as far as the branch of the first has come.
@@ -303,10 +333,10 @@ def _read_branch(top: str, index: Mapping[str, AgentThread]) -> ReadPlan[Branch]
             )
         else:
             left += ((called, index[called].latest) for called in below.get(thread_id, ()))
-        names = tuple(thread.path.split(PATH_SEPARATOR))
+        path = AgentPath(thread.path)
         superior, begun = thread.superior_thread_id, thread.begun_at
         branch.threads[thread_id] = Thread(
-            thread_id, names[-1], names, end.thread_id, superior, "", 1, begun, messages, end
+            thread_id, path.name, path, end.thread_id, superior, "", 1, begun, messages, end
         )
     return branch
 

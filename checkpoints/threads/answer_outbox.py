@@ -36,7 +36,7 @@ from echelons.delegation.questions import (
 from echelons.errors import NoQuestionPending, QuestionClosed, WrongAnswer, unknown_question
 from echelons.text.input_limits import ID_PATTERN, measure_size
 from echelons.text.json_schema import find_mismatch
-from echelons.tree.names import PATH_SEPARATOR
+from echelons.tree.agent_path import AgentPath
 
 
 def read_later_questions(thread_id: str) -> ReadPlan[dict[str, Question]]:
@@ -80,7 +80,7 @@ def store_later_answers(
             for key, text in texts.items():
                 mail = StoredMail(USER, text, at, after, "answer")
                 answer_later_question(open_, thread_id, key, mail)
-                path = PATH_SEPARATOR.join(questions[key].path)
+                path = questions[key].path
                 where = WriteLocation(thread_id, "", after, questions[key].thread_id, path)
                 data = {"question": key, "value": answers[key], "by": by}
                 open_.add_event(where, ThreadEvent(EventKind.ANSWER, key, data))
@@ -98,7 +98,7 @@ def _render_answer(question: Question, answer: Any) -> str:
 
 def _build_question(key: str, stored: LaterQuestion) -> Question:
     question = AgentQuestion.load(stored.question)
-    path = tuple(stored.path.split(PATH_SEPARATOR))
+    path = AgentPath(stored.path)
     return Question(
         id=key,
         value=question.text,
@@ -109,7 +109,7 @@ def _build_question(key: str, stored: LaterQuestion) -> Question:
         choices=question.choices,
         urgent=question.urgent,
         addressee=question.addressee,
-        asker=path[-1],
+        asker=path.name,
     )
 
 
@@ -361,7 +361,7 @@ def _add_answer_event(
     answer: StoredAnswer,
     suffix: str,
 ) -> None:
-    path = PATH_SEPARATOR.join(question.path)
+    path = question.path
     where = WriteLocation(thread_id, "", status.checkpoint_id, question.thread_id, path)
     kind, data = describe_answer(question, answer)
     # A question may be answered again in a fork.

@@ -27,7 +27,6 @@ from echelons.checkpoints.threads.thread_status import read_thread_status
 from echelons.delegation.mail import USER
 from echelons.guards.dismissals import Dismissal
 from echelons.tree.agent_registry import AgentKind, AgentState
-from echelons.tree.names import PATH_SEPARATOR
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,9 +90,7 @@ def dismiss_agent(
     withdrawn = status.pending_work.dismissed
     # Whether a request may be sent is asked for the superior.
     gone = (
-        question
-        for question in before
-        if question.id in withdrawn or is_under(PATH_SEPARATOR.join(question.path), path)
+        question for question in before if question.id in withdrawn or is_under(question.path, path)
     )
     dismissals = yield from read_dismissals(thread_id)
     return DismissedSubtree(

@@ -39,7 +39,7 @@ from echelons.guards.dismissals import Dismissal
 from echelons.guards.gate import PAUSE_KEY, Halt, is_pause
 from echelons.identity.lineage import Identity
 from echelons.langgraph_internals import BRANCH_PREFIX, NULL_TASK_ID, compute_task_id
-from echelons.tree.names import PATH_SEPARATOR
+from echelons.tree.agent_path import AgentPath
 
 OPEN_TASK_CHANNELS = frozenset({ERROR, INTERRUPT, RESUME, SCHEDULED})
 """Channels of writes that do not complete a task."""
@@ -69,7 +69,7 @@ class Question:
 
     id: str
     value: Any
-    path: tuple[str, ...]
+    path: AgentPath
     thread_id: str
     asked_at: str
     schema: Mapping[str, Any] | None = None
@@ -82,7 +82,7 @@ class Question:
 
     def __post_init__(self) -> None:
         # Stored as an object, its tuples come back as lists.
-        object.__setattr__(self, "path", tuple(self.path))
+        object.__setattr__(self, "path", AgentPath(self.path))
         object.__setattr__(self, "choices", tuple(self.choices))
 
     @property
@@ -153,7 +153,7 @@ def read_pending_work(root: CheckpointTuple, thread_id: str) -> ReadPlan[Pending
     left: list[Question] = []
     dismissed: dict[str, Dismissal] = {}
     for question in work.questions:
-        path = PATH_SEPARATOR.join(work.requested.get(question.id, question.path))
+        path = AgentPath(work.requested.get(question.id, question.path))
         dismissal = dismissals.find(path)
         # Who finishes its request may still ask, but begins no other.
         if dismissal and not (dismissal.graceful and question.id not in work.requested):
@@ -305,7 +305,7 @@ def _build_question(level: CheckpointTuple, interrupt: Interrupt) -> Question:
     question = Question(
         id=interrupt.id,
         value=interrupt.value,
-        path=path,
+        path=AgentPath(path),
         thread_id=identity.thread_id if identity else "",
         asked_at=level.checkpoint["ts"],
         schema=schema if isinstance(schema, Mapping) else None,

@@ -22,7 +22,6 @@ from echelons.checkpoints.threads.trace import Thread
 from echelons.errors import ThreadError
 from echelons.identity.lineage import is_from_model
 from echelons.models.hidden_messages import find_hidden
-from echelons.tree.names import PATH_SEPARATOR
 
 LONG: Final = 20_000
 """Characters from which on a message is long: some servers of small models read no more."""
@@ -132,7 +131,7 @@ def _list_of(thread: Thread, hidden: Collection[str]) -> Iterator[HideableMessag
         if message.id and (why or is_hidden):
             yield HideableMessage(
                 message.id,
-                PATH_SEPARATOR.join(thread.path),
+                thread.path,
                 message.type,
                 _measure(message),
                 why,

@@ -80,6 +80,7 @@ from echelons.identity.lineage import METADATA_KEYS, STORED_KEYS_KEY, Identity
 from echelons.identity.thread_history import Head
 from echelons.langgraph_internals import DELTA_COUNTERS_KEY
 from echelons.text.input_limits import read_text
+from echelons.tree.agent_path import AgentPath
 from echelons.tree.agent_registry import AgentKind, AgentRegistry
 from echelons.tree.names import PATH_SEPARATOR
 from echelons.tree.usage_report import GrantedAmount, UsageReport
@@ -417,7 +418,7 @@ def _find_thread(thread_id: str, root: str | None) -> ReadPlan[Thread]:
             for superior in threads.values():
                 if request := find_request(superior, thread_id):
                     agent = request.sent.current
-                    path = (*superior.path, agent)
+                    path = superior.path / agent
                     return Thread(thread_id, agent, path, top, superior.id, "", 0, "", (), None)
         raise ThreadNotFound(thread_id)
     return (yield from read_thread(rows))[0]
@@ -475,7 +476,7 @@ def read_thread(
     thread = Thread(
         id=identity.thread_id,
         agent=identity.agent,
-        path=identity.path,
+        path=AgentPath(identity.path),
         root_thread_id=latest.thread_id,
         superior_thread_id=identity.superior_thread_id,
         name=identity.thread_name if not identity.superior_thread_id else "",

@@ -33,6 +33,7 @@ from echelons.errors import LedgerDamaged, ThreadNotFound
 from echelons.guards.budget import load_amounts
 from echelons.guards.prices import Prices
 from echelons.langgraph_internals import NS_SEP
+from echelons.tree.agent_path import AgentPath
 from echelons.tree.names import RUN
 from echelons.tree.usage_report import GrantedAmount, StoredCall, UsageReport
 
@@ -242,7 +243,7 @@ def _build_charged_call(
         state,
         thread_id,
         charge.agent_thread_id,
-        charge.path,
+        AgentPath(charge.path),
         record.at,
         charge.model,
         *tokens,
@@ -266,7 +267,7 @@ def _list_amounts(record: StoredRecord[GrantRecord], thread_id: str) -> Iterator
     for unit, amount in granted.items():
         yield _GrantRow(
             GrantedAmount(
-                grant.path,
+                AgentPath(grant.path),
                 thread_id,
                 turn_id,
                 grant_id,

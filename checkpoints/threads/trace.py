@@ -30,6 +30,7 @@ from echelons.delegation.mail import Mail, load_mail
 from echelons.delegation.request import DelegationRequest, DelegationResponse, Status
 from echelons.errors import UnreadableRecord
 from echelons.identity.lineage import ASIDE_KEY, THREADS_KEY, derive_message_id
+from echelons.tree.agent_path import AgentPath
 from echelons.tree.names import PATH_SEPARATOR, SEND_MESSAGE
 
 
@@ -53,7 +54,7 @@ class Thread:
 
     id: str
     agent: str
-    path: tuple[str, ...]
+    path: AgentPath
     root_thread_id: str
     superior_thread_id: str
     name: str
@@ -390,12 +391,12 @@ def _build_later_request(
     way = (
         candidates.remaining[attempt - 1]
         if len(candidates.remaining) >= attempt
-        else response.path[1:2]
+        else response.path.parts[1:2]
     )
     current, *route = way or (response.agent,)
     changed = {
         "current": current,
-        "path": (*first.path[:-1], current),
+        "path": first.path.parent / current,
         "route": tuple(route),
         "attempts": attempt,
         "why": candidates.reasons.get((current, *route)[-1], ""),

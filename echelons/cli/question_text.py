@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from echelons.cli.output import build_command_line, escape_controls, format_tool_call
 from echelons.delegation.questions import is_human_request
-from echelons.tree.names import PATH_SEPARATOR
 
 if TYPE_CHECKING:
     from echelons.checkpoints.threads.pending_work import Question
@@ -31,7 +30,7 @@ def format_questions(
         ways = _list_answer_arguments(question)
         answers = [build_command_line("answer", question.id, *way, db=db) for way in ways]
         how = "with one of:\n  " if len(answers) > 1 else "with: "
-        alias = (aliases or {}).get(PATH_SEPARATOR.join(question.path), "")
+        alias = (aliases or {}).get(question.path, "")
         heading = format_asker_and_question(question, alias)
         blocks.append(f"{heading}\nAnswer it {how}" + "\n  ".join(answers))
     return "\n\n".join(blocks)
@@ -43,9 +42,9 @@ def format_asker_and_question(question: Question, alias: str = "") -> str:
     words = _format_calls(calls) if calls else format_question(question.value, question.schema)
     words = words.replace("\n", "\n  ")
     named = f" ({escape_controls(alias)})" if alias else ""
-    asks = f"{PATH_SEPARATOR.join(question.path)}{named} asks"
+    asks = f"{question.path}{named} asks"
     if is_human_request(question.schema):
-        asks = f"{PATH_SEPARATOR.join(question.path[:-1])} asks {question.addressee}"
+        asks = f"{question.path.parent} asks {question.addressee}"
     urgently = " urgently" * question.urgent
     until = ""
     if question.deadline is not None:
@@ -190,7 +189,7 @@ def question_to_json(question: Question, thread: str) -> dict[str, Any]:
     return {
         "id": question.id,
         "value": question.value,
-        "path": PATH_SEPARATOR.join(question.path),
+        "path": question.path,
         "agent_thread_id": question.thread_id,
         "asked_at": question.asked_at,
         "schema": question.schema,

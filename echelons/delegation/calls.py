@@ -40,7 +40,7 @@ from echelons.tree.names import (
 if TYPE_CHECKING:
     from langchain_core.messages import AIMessage, ToolCall, ToolMessage
 
-AgentPath = tuple[str, ...]
+NamesBelow = tuple[str, ...]
 """Names from a subordinate down to a candidate."""
 
 
@@ -48,7 +48,7 @@ AgentPath = tuple[str, ...]
 class Candidates:
     """The ranked agents for a routed task, as messages and queued requests store them."""
 
-    remaining: tuple[AgentPath, ...] = ()  # not yet tried, best first
+    remaining: tuple[NamesBelow, ...] = ()  # not yet tried, best first
     required: tuple[str, ...] = ()  # capabilities; empty if unknown, or if the task needs only one
     abilities: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # by agent
     reasons: Mapping[str, str] = field(default_factory=dict)  # why the best are asked, by agent
@@ -405,6 +405,6 @@ class RelayedRequest:
     def build_next_request(self, id: str) -> DelegationRequest:
         """Return the request for the next agent, under a new id."""
         first, *rest = self.request.route
-        path = (*self.request.path, first)
+        path = self.request.path / first
         changed = {"id": id, "current": first, "path": path, "route": tuple(rest)}
         return self.request.model_copy(update=changed)

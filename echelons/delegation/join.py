@@ -47,7 +47,7 @@ def compute_preference(response: DelegationResponse) -> float:
         0.7
     """
     # Rounded: 0.85 - 0.05 * 3 and 0.8 - 0.05 * 2 differ as floating-point numbers.
-    return round(response.confidence - PATH_COST * len(response.path), 12)
+    return round(response.confidence - PATH_COST * len(response.path.parts), 12)
 
 
 def choose_best(responses: Iterable[DelegationResponse]) -> DelegationResponse:
@@ -56,7 +56,7 @@ def choose_best(responses: Iterable[DelegationResponse]) -> DelegationResponse:
 
 
 def _rank(response: DelegationResponse) -> tuple[float, tuple[str, ...], str]:
-    return -compute_preference(response), response.path, response.agent
+    return -compute_preference(response), response.path.parts, response.agent
 
 
 def settle_responses(
@@ -252,7 +252,7 @@ def without_questions(responses: Responses) -> tuple[DelegationResponse, ...]:
 
 def format_responder(response: DelegationResponse) -> str:
     """Return the path from the asking agent down to the one that answers, as a string."""
-    return PATH_SEPARATOR.join(response.path[1:]) or response.agent
+    return PATH_SEPARATOR.join(response.path.parts[1:]) or response.agent
 
 
 JOIN_NAMES = ("all", "first", "quorum", "best")

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 from echelons.errors import InvalidInput, UnreadableRecord
 from echelons.text.input_limits import measure_size
 from echelons.text.json_schema import find_mismatch, find_schema_fault
+from echelons.tree.agent_path import AgentPath
 from echelons.tree.names import CALL_SUBORDINATE, PATH_SEPARATOR
 
 QUESTION_BYTES = 64 * 1024
@@ -49,7 +50,7 @@ class AgentQuestion(BaseModel):
     deadline: str | None = None
     default: Any = None
     addressee: str = ""
-    path: tuple[str, ...] = ()
+    path: AgentPath = AgentPath()
     thread_id: str = ""
 
     @field_validator("deadline")
@@ -179,7 +180,7 @@ def format_questions(questions: Iterable[AgentQuestion]) -> list[str]:
 
 def _format_question(question: AgentQuestion) -> str:
     # All of it on one line, and quoted: the text of a question is that of another agent.
-    asker = PATH_SEPARATOR.join(question.path[1:])
+    asker = PATH_SEPARATOR.join(question.path.parts[1:])
     line = f"{asker} asks: {json.dumps(question.text, ensure_ascii=False)}"
     if question.choices:
         line += f" Choices: {json.dumps(question.choices, ensure_ascii=False)}."

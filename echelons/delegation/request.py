@@ -26,6 +26,7 @@ from echelons.delegation.user_answers import UserAnswer
 from echelons.errors import InvalidInput, UnreadableRecord
 from echelons.guards.budget import Amount, Unit, load_amounts
 from echelons.guards.gate import CallUsage
+from echelons.tree.agent_path import AgentPath
 
 MAX_HOPS = 10
 """Maximum hops of a request, unless the tree is deeper (source: recursive delegation)."""
@@ -159,7 +160,7 @@ class DelegationRequest(_Record):
     current: str
     task: str
     context: dict[str, Any] = Field(default_factory=dict)
-    path: tuple[str, ...] = ()
+    path: AgentPath = AgentPath()
     max_hops: int = MAX_HOPS
     attempts: int = 1
     budget: dict[str, int | float | str] = Field(default_factory=dict)
@@ -194,13 +195,13 @@ class DelegationRequest(_Record):
 
         `superior` is `None` if that is the root, whose request has the id of the turn.
         """
-        above = superior.path if superior else self.path[:1]
-        whole = (*above, self.current)
+        above = superior.path if superior else AgentPath(self.path.parts[:1])
+        whole, names = above / self.current, self.path.parts
         origin = superior or self
         return self.model_copy(
             update={
                 # A path that was changed where it is stored is refused later.
-                "path": whole if whole[-len(self.path) :] == self.path else self.path,
+                "path": whole if whole.parts[-len(names) :] == names else self.path,
                 "root_id": origin.root_id or turn,
                 "parent_id": superior.id if superior else turn,
                 "initiator": origin.initiator or USER,
@@ -208,15 +209,16 @@ class DelegationRequest(_Record):
         )
 
     @property
-    def path_from_origin(self) -> tuple[str, ...]:
+    def path_from_origin(self) -> AgentPath:
         """The agents from the one that made the request to the current one."""
-        begin = self.path.index(self.origin) if self.origin in self.path else 0
-        return self.path[begin:]
+        names = self.path.parts
+        begin = names.index(self.origin) if self.origin in names else 0
+        return AgentPath(names[begin:])
 
     @property
     def hops(self) -> int:
         """The number of levels that the request has gone down from the root."""
-        return max(len(self.path) - 1, 0)
+        return max(len(self.path.parts) - 1, 0)
 
     @property
     def seconds(self) -> float | None:
@@ -313,7 +315,7 @@ class DelegationResponse(_Record):
     status: Status
     result: str = ""
     confidence: float = Field(default=0.0, ge=0.0, le=1.0)
-    path: tuple[str, ...] = ()
+    path: AgentPath = AgentPath()
     usage: Usage = Usage()
     reason: str = ""
     partial_results: tuple[str, ...] = ()

@@ -9,6 +9,7 @@ from typing import Any, Self
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from echelons.errors import UnreadableRecord
+from echelons.tree.agent_path import AgentPath
 from echelons.tree.names import PATH_SEPARATOR
 
 MAX_LENGTH = 500
@@ -37,7 +38,7 @@ class UserAnswer(BaseModel):
 
     question: str
     answer: str = ""
-    path: tuple[str, ...] = ()
+    path: AgentPath = AgentPath()
 
     @classmethod
     def shorten(cls, question: str, answer: str) -> Self:
@@ -69,7 +70,7 @@ def format_user_answers(answers: Iterable[UserAnswer]) -> list[str]:
         >>> format_user_answers([asked])
         ['b asked the user: "By day?" The answer was: "yes"']
     """
-    reported = [answer for answer in answers if len(answer.path) > 1]
+    reported = [answer for answer in answers if len(answer.path.parts) > 1]
     lines = [*map(_format_answer, reported[:MAX_SHOWN])]
     if len(reported) > MAX_SHOWN:
         lines.append(f"the user was asked {len(reported) - MAX_SHOWN} times more")
@@ -82,7 +83,7 @@ def shorten_user_text(text: str) -> str:
 
 
 def _format_answer(answer: UserAnswer) -> str:
-    asker = PATH_SEPARATOR.join(answer.path[1:])
+    asker = PATH_SEPARATOR.join(answer.path.parts[1:])
     question = json.dumps(answer.question, ensure_ascii=False)
     line = f"{asker} asked the user: {question}"
     if not answer.answer:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from difflib import get_close_matches
 
 from echelons.errors.base import EchelonsError, escape_braces
 
@@ -59,11 +60,20 @@ class UnknownPath(ControlError, RoutingError):
     def __init__(self, path: str, known: Sequence[str]) -> None:
         more = f" and {len(known) - 20} more" if len(known) > 20 else ""
         listed = escape_braces(", ".join(known[:20]) or "none")
+        nearest = escape_braces(", ".join(_find_nearest(path, known)))
+        meant = f"the nearest: {nearest}; " if nearest else ""
         super().__init__(
-            f"no agent {{path:short}} in the tree; there are: {listed}{more}",
+            f"no agent {{path:short}} in the tree; {meant}there are: {listed}{more}",
             path=path,
             known=tuple(known),
         )
+
+
+def _find_nearest(path: str, known: Sequence[str]) -> list[str]:
+    """Return the paths that end as another one does, or else those most like it."""
+    name = str(path).rpartition("/")[2]
+    same = [other for other in known if other.rpartition("/")[2] == name]
+    return same[:3] or get_close_matches(str(path), list(map(str, known)), 3, 0.7)
 
 
 def too_wide(wanted: int, begun: int, limit: int) -> DelegationError:

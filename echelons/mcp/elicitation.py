@@ -150,7 +150,7 @@ def describe_question(question: Question) -> dict[str, Any]:
     """Return a question as JSON, for a client that answers it with a call."""
     described: dict[str, Any] = {
         "id": question.id,
-        "from": "/".join(question.path),
+        "from": question.path,
         "question": describe_interrupt_value(question.value),
     }
     if question.schema is not None:

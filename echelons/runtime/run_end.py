@@ -46,6 +46,7 @@ from echelons.runtime.run_events import (
     build_order_event,
 )
 from echelons.text.error_lines import Redactor, redact_secrets
+from echelons.tree.agent_path import AgentPath
 from echelons.tree.names import PATH_SEPARATOR
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ def build_turn_end(
         origin=identity.agent,
         current=identity.agent,
         task=str(messages[0].text) if messages else "",
-        path=identity.path,
+        path=AgentPath(identity.path),
     )
     halt = read_halt(last) if last else None
     report = build_halt_report(halt, messages[:-1]) if halt else None
@@ -98,7 +99,7 @@ def describe_open_turn(status: ThreadStatus, left: str = "") -> tuple[TurnStatus
     if left and (work.can_proceed or not work.questions):
         return "paused", f"{left}: the run ended after its current step; `resume` continues it"
     if work.questions:
-        paths = dict.fromkeys(PATH_SEPARATOR.join(question.path) for question in work.questions)
+        paths = dict.fromkeys(question.path for question in work.questions)
         needed = f"question: an answer is needed by {', '.join(paths)}"
         return "asking", "; ".join(filter(None, (needed, held)))
     return "paused", held or "cut short: `resume` continues the turn"
@@ -308,7 +309,7 @@ def settle_run(
     if record.held:
         record.held = False
         answered = settled.resume if settled else ()
-        paths = [question.path for question in status.questions if question.id in answered]
+        paths = [question.path.parts for question in status.questions if question.id in answered]
         paths_above = {
             PATH_SEPARATOR.join(path[:end]) for path in paths for end in range(len(path) + 1)
         }

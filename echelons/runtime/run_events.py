@@ -39,6 +39,7 @@ from echelons.nodes.messages import read_message_usage
 from echelons.nodes.request_queue import QueuedRequest
 from echelons.text.content_blocks import describe_content
 from echelons.text.error_lines import Redactor, find_server, read_error_text, redact_secrets
+from echelons.tree.agent_path import AgentPath
 from echelons.tree.names import (
     ASK,
     ASK_LATER,
@@ -90,7 +91,7 @@ class RunEvent:
     """One event of an agent.
 
     Attributes:
-        path: Path of the agent: `head/experiences/restaurants`.
+        path: The `AgentPath` of the agent: `head/experiences/restaurants`.
         kind: The kind of event.
         content: Its text: a task, a chunk or the whole of a reply, a tool's name and
             result, a question, an error, what a tool has written to the stream, a message of the
@@ -131,6 +132,9 @@ class RunEvent:
     thread_id: str = ""
     data: Mapping[str, Any] = field(default_factory=dict)
     call_id: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "path", AgentPath(self.path))
 
     def as_json(self) -> dict[str, Any]:
         """Return the event as plain JSON values."""
@@ -353,7 +357,7 @@ def build_mail_event(path: str, thread_id: str, mail: Mail) -> RunEvent:
 def build_answer_event(question: Question, answer: StoredAnswer) -> RunEvent:
     """Return the event of an answer that is delivered: an approval's if it is about tool calls."""
     kind, data = describe_answer(question, answer)
-    path = PATH_SEPARATOR.join(question.path)
+    path = question.path
     return build_action_event(kind, path, question.thread_id, {**data, "at": answer.at})
 
 

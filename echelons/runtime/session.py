@@ -24,7 +24,7 @@ from echelons.checkpoints.checkpointer import SqliteCheckpointer
 from echelons.checkpoints.default_path import record_run
 from echelons.checkpoints.ledger import Lease, LeaseHolder
 from echelons.checkpoints.queries import OneCheckpoint, ReadPlan, arun_plan, run_plan
-from echelons.checkpoints.threads.agent_states import read_registry
+from echelons.checkpoints.threads.agent_states import read_registry, resolve_agent
 from echelons.checkpoints.threads.answer_outbox import read_open_questions
 from echelons.checkpoints.threads.control import (
     NO_MODEL,
@@ -94,7 +94,8 @@ from echelons.runtime.session_run import (
 from echelons.runtime.turn_engine import TurnEngine
 from echelons.text.error_lines import Redactor, redact_secrets
 from echelons.text.input_limits import is_label, read_text, shorten_repr
-from echelons.tree.agent_registry import AgentKind, AgentRegistry, RegistryDrawing
+from echelons.tree.agent_path import AgentPath
+from echelons.tree.agent_registry import AgentKind, AgentRegistry, AgentState, RegistryDrawing
 from echelons.tree.members import walk_tree
 from echelons.tree.name_themes import NameTheme, check_theme, choose_theme
 from echelons.tree.permission_rules import check_profiles, get_permissions
@@ -316,7 +317,8 @@ class Session:
                 the root's request, which its model reads before the task, and its tools with
                 `get_request`. It is stored with the task. Subordinates get what their superior
                 passes on; with `to`, all agents on the way get it.
-            to: Path of the agent that it is for, such as `"head/north"`; the root if left out.
+            to: The agent that it is for, such as `"head/north"`, also one that was made at run time
+                and kept: its path, its id, or its name for people. The root if left out.
             budget: The limit of all agents together in the turn, until it has ended, whichever
                 process goes on with it. No more than the root's `Permissions(budget=)`.
 
@@ -335,7 +337,8 @@ class Session:
             InvalidInput: `request_context` is no JSON object, or too large; a key in the session's
                 `stored_keys` is neither given nor stored.
         """
-        request = self._build_send_request(task, turn_id, request_context, to, budget)
+        addressee = () if to is None else run_plan(self._saver, self._find_addressee(to))
+        request = self._build_send_request(task, turn_id, request_context, addressee, budget)
         end_left_run(self._engine)
         return self._start_run(request)
 
@@ -349,7 +352,8 @@ class Session:
         budget: Budget | None = None,
     ) -> AsyncRun:
         """Async version of `send`."""
-        request = self._build_send_request(task, turn_id, request_context, to, budget)
+        addressee = () if to is None else await arun_plan(self._saver, self._find_addressee(to))
+        request = self._build_send_request(task, turn_id, request_context, addressee, budget)
         await aend_left_run(self._engine)
         return await self._astart_run(request)
 
@@ -358,10 +362,10 @@ class Session:
         task: Task,
         turn_id: str | None,
         request_context: Mapping[str, Any] | None,
-        to: str | None,
+        addressee: Sequence[str],
         budget: Budget | None,
     ) -> SendRequest:
-        addressee, contract = self._find_addressee(to), self.graph.agent.contract
+        contract = self.graph.agent.contract
         request = build_send_request(task, turn_id, request_context, addressee, contract)
         request.budget = self._check_budget(budget)
         return request
@@ -457,7 +461,7 @@ class Session:
         thread, `resume` ends the turn, and so does the next `send`, whatever it had failed with.
 
         Args:
-            path: Names from the root, such as `"head/north"`; the whole turn if left out.
+            path: The agent, such as `"head/north"`; the whole turn if left out.
             by: The caller, which is stored and not checked; the operating system's user if left
                 out.
 
@@ -531,7 +535,7 @@ class Session:
         task. A fork from an earlier checkpoint begins without the dismissal.
 
         Args:
-            path: Names from the root, such as `"head/north"`, or the agent's id or name for people.
+            path: The agent, such as `"head/north"`.
             graceful: Let those at work finish their request; they begin no other one, and make and
                 call no subordinates.
             by: The caller, which is stored and not checked; the operating system's user if
@@ -558,7 +562,7 @@ class Session:
         The others continue. `resume` ends the pause.
 
         Args:
-            path: Names from the root, such as `"head/north"`; the whole tree if left out.
+            path: The agent, such as `"head/north"`; the whole tree if left out.
             by: The caller, which is stored and not checked; the operating system's user if left
                 out.
 
@@ -583,7 +587,7 @@ class Session:
         last reply was under way. Each message is delivered once, those of one sender in order.
 
         Args:
-            path: Names from the root, such as `"head/north"`.
+            path: The agent, such as `"head/north"`.
             text: Its content, 64 KiB at most.
 
         Returns:
@@ -610,7 +614,7 @@ class Session:
         and calls that run already end, too.
 
         Args:
-            path: Names from the root, such as `"head/north"`.
+            path: The agent, such as `"head/north"`.
             text: The new instruction, 64 KiB at most.
 
         Returns:
@@ -635,7 +639,7 @@ class Session:
         name: that of the profile, with digits of its id.
 
         Args:
-            path: Path of the agent, such as `"head/north"`, whose `Permissions` have `spawn`.
+            path: The agent, such as `"head/north"`, whose `Permissions` have `spawn`.
             name: The name in `spawnable`.
 
         Returns:
@@ -777,7 +781,7 @@ class Session:
         `prices`.
 
         Args:
-            path: Path of an agent, such as `"head/north"`, for it and all below it; all agents if
+            path: An agent, such as `"head/north"`, for it and all below it; all agents if
                 left out.
             branch: Whether only the branch counts on which the thread goes on. Otherwise all that
                 was ever used counts, also before a fork of the past.
@@ -812,13 +816,14 @@ class Session:
             report = UsageReport(prices=self.prices)
         if path is None:
             return report
-        return report.select(self._read_path(path), sorted(self._list_paths()))
+        return report.select((yield from self._resolve(path)), sorted(self._list_paths()))
 
     def _give_order(self, order: ControlOrder, path: str | None, by: str | None) -> ReadPlan[str]:
         name = choose_user_name(by)
         kinds = self._list_kinds()
         with self._name_thread_in_errors():
-            return (yield from give_order(order, self.thread_id, path, kinds, name))
+            agent = None if path is None else (yield from self._resolve(path))
+            return (yield from give_order(order, self.thread_id, agent, kinds, name))
 
     def _dismiss(self, path: str, graceful: bool, by: str | None) -> ReadPlan[DismissedSubtree]:
         if type(graceful) is not bool:
@@ -833,8 +838,9 @@ class Session:
         if not isinstance(name, str) or name not in spawnable:
             listed = ", ".join(spawnable) or "none"
             raise SpawnRefused(f"no agent {name!r} can be spawned (spawnable: {listed})")
+        path = yield from self._resolve(path)
         members = {place.path_text: place.member for place in walk_tree(self.graph.agent)}
-        member = members.get(path) if isinstance(path, str) else None
+        member = members.get(path)
         if member and get_permissions(member).spawn is None:
             why = "give it Permissions(spawn=Spawn(...))"
             raise SpawnRefused(f"{path!r} may make no subordinates; {why}")
@@ -847,9 +853,7 @@ class Session:
 
     def _post_mail(self, path: str, text: str, kind: MailKind) -> ReadPlan[str]:
         members = {place.path_text: place.member for place in walk_tree(self.graph.agent)}
-        if (name := read_text(path)) is None:
-            raise UnknownPath(path, sorted(members))
-        path = name
+        path = yield from self._resolve(path)
         if path in members and not isinstance(members[path], Agent):
             raise message_refused(path, NO_MODEL)
         with self._name_thread_in_errors():
@@ -857,18 +861,21 @@ class Session:
 
     def _list_changes(self, path: str | None) -> ReadPlan[list[ChangedFile]]:
         paths = self._list_paths()
-        name = None if path is None else self._read_path(path)
-        return list_changes(self._get_workspace(), self.thread_id, name, paths)
+        workspace = self._get_workspace()
+        agent = None if path is None else (yield from self._resolve(path))
+        return (yield from list_changes(workspace, self.thread_id, agent, paths))
 
     def _merge_changes(self, path: str) -> ReadPlan[MergeResult]:
-        workspace, name = self._get_workspace(), self._read_path(path)
-        return merge_agent_changes(workspace, self.thread_id, name, self._list_paths())
+        workspace, agent = self._get_workspace(), (yield from self._resolve(path))
+        paths = self._list_paths()
+        return (yield from merge_agent_changes(workspace, self.thread_id, agent, paths))
 
     def _discard_changes(self, path: str, files: Sequence[str]) -> ReadPlan[list[str]]:
-        workspace, name = self._get_workspace(), self._read_path(path)
+        workspace, agent = self._get_workspace(), (yield from self._resolve(path))
         # A text is a list of its letters, too.
         files = [files] if isinstance(files, str) else files
-        return discard_changes(workspace, self.thread_id, name, files, self._list_paths())
+        paths = self._list_paths()
+        return (yield from discard_changes(workspace, self.thread_id, agent, files, paths))
 
     def _get_workspace(self) -> Workspace:
         if self._workspace is None:
@@ -892,20 +899,24 @@ class Session:
             kinds |= feature.list_members(result)
         return kinds
 
-    def _read_path(self, path: object) -> str:
-        if (name := read_text(path)) is None:
-            raise UnknownPath(shorten_repr(path), sorted(self._list_paths()))
-        return name
+    def _resolve(self, agent: object) -> ReadPlan[AgentPath]:
+        """Return the path of an agent by its path, its id, or its name for people."""
+        return resolve_agent(self.thread_id, agent, self._list_kinds())
 
-    def _find_addressee(self, path: str | None) -> tuple[str, ...]:
-        """Return the names below the root on the path of a member of the tree."""
-        if path is None:
-            return ()
-        places = {place.path_text: place.path for place in walk_tree(self.graph.agent)}
-        name = read_text(path)
-        if name is None or name not in places:
-            raise UnknownPath(path, sorted(places))
-        return places[name][1:]
+    def _find_addressee(self, agent: str) -> ReadPlan[tuple[str, ...]]:
+        """Return the names below the root on the path of an agent that can be sent a task."""
+        path = yield from self._resolve(agent)
+        if path not in (known := self._list_paths()):
+            registry = yield from read_registry(self.thread_id, self._list_kinds())
+            kept = {
+                record.path
+                for record in registry.agents
+                if record.kind in (AgentKind.MORTAL, AgentKind.DRONE)
+                and record.state is not AgentState.DISMISSED
+            }
+            if path not in kept:
+                raise UnknownPath(path, sorted({*known, *kept}))
+        return path.parts[1:]
 
     @contextmanager
     def _name_thread_in_errors(self) -> Iterator[None]:

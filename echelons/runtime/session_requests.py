@@ -33,6 +33,7 @@ from echelons.checkpoints.queries import (
     ReadPlan,
 )
 from echelons.checkpoints.threads import answer_outbox
+from echelons.checkpoints.threads.agent_states import resolve_agent
 from echelons.checkpoints.threads.answer_outbox import read_later_questions, store_later_answers
 from echelons.checkpoints.threads.control import (
     check_paused,
@@ -351,10 +352,10 @@ class ResumeRequest(SessionRequest):
         if status.checkpoint is None:
             raise ThreadNotFound(thread.name)
         if self.path is not None:
-            path = read_text(self.path)
-            if path is None:
+            if read_text(self.path) is None:
                 raise not_paused(self.path, ())
-            yield from check_paused(thread.id, path)
+            self.path = yield from resolve_agent(thread.id, self.path)
+            yield from check_paused(thread.id, self.path)
         if status.finished:
             raise NothingToResume(thread.name, [*(yield from read_later_questions(thread.id))])
         continued = yield from _continue_turn(thread, status)

@@ -115,9 +115,7 @@ class Result:
         """The answer, or what must be answered first, or why there is neither; never empty."""
         if self.text.strip():
             return self.text
-        waiting = (
-            f"{'/'.join(question.path)} asks: {question.value}" for question in self.questions
-        )
+        waiting = (f"{question.path} asks: {question.value}" for question in self.questions)
         return "\n".join(waiting) or self.reason or self.status
 
 

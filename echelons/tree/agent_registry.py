@@ -11,6 +11,7 @@ from typing import NamedTuple
 from echelons.errors import UnknownPath
 from echelons.text.error_lines import join_printable
 from echelons.text.input_limits import shorten_repr
+from echelons.tree.agent_path import AgentPath
 from echelons.tree.members import Member, list_monitors, walk_tree
 from echelons.tree.names import PATH_SEPARATOR
 
@@ -179,7 +180,7 @@ class AgentRecord:
     """
 
     id: str
-    path: str
+    path: AgentPath
     superior_id: str
     kind: AgentKind = AgentKind.DECLARED
     role: str = ""

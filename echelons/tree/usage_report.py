@@ -14,6 +14,7 @@ from typing import Any, Final, Literal, TypeAlias
 from echelons.errors import UnknownPath
 from echelons.guards.budget import format_amount, format_number
 from echelons.guards.prices import Prices, add_money, format_money
+from echelons.tree.agent_path import AgentPath
 from echelons.tree.names import PATH_SEPARATOR
 
 CallState: TypeAlias = Literal["reported", "unknown", "charged", "estimated", "lost", "reserved"]
@@ -48,7 +49,7 @@ class StoredCall:
     state: CallState
     thread_id: str
     agent_thread_id: str
-    path: str
+    path: AgentPath
     at: str
     model: str = ""
     input_tokens: int = 0
@@ -77,7 +78,7 @@ class GrantedAmount:
         currency: That of money; empty for other units.
     """
 
-    path: str
+    path: AgentPath
     thread_id: str
     turn_id: str
     grant_id: str

@@ -15,9 +15,9 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.runnables import RunnableConfig
 
 from echelons.delegation.calls import (
-    AgentPath,
     Candidates,
     FanOutCall,
+    NamesBelow,
     SubordinateCall,
     build_part_id,
 )
@@ -43,6 +43,7 @@ from echelons.identity.thread_history import Head, build_head
 from echelons.nodes.planning.task_router import RoutedTask
 from echelons.nodes.planning.tool_calls import ParsedReply
 from echelons.text.input_limits import check_context
+from echelons.tree.agent_path import AgentPath
 from echelons.tree.names import PATH_SEPARATOR
 
 RoutedTasks: TypeAlias = Mapping[tuple[str, bool], Sequence[RoutedTask]]
@@ -88,7 +89,7 @@ class DelegationPlan:
             self.refused.append((request, error))
 
     def refuse_repeated(
-        self, answered: Callable[[SubordinateCall], Mapping[AgentPath, Status]]
+        self, answered: Callable[[SubordinateCall], Mapping[NamesBelow, Status]]
     ) -> None:
         """Refuse requests that have been answered already, unless they reset the conversation.
 
@@ -327,7 +328,7 @@ def build_refusal(
         origin=identity.agent,
         current=identity.agent,
         task=request.message,
-        path=(identity.agent,),
+        path=AgentPath(identity.agent),
     )
     return refused, DelegationResponse(
         request_id=refused.id,

@@ -39,6 +39,7 @@ from echelons.identity.lineage import (
 from echelons.nodes.planning.final_answer import find_waiting_report, settle_report
 from echelons.nodes.planning.tool_calls import find_unanswered
 from echelons.nodes.request_queue import QueuedRequest, build_tool_message
+from echelons.tree.agent_path import AgentPath
 from echelons.tree.names import CALL_SUBORDINATE
 
 
@@ -284,7 +285,7 @@ def build_joint_answer(
         origin=identity.agent,
         current=identity.agent,
         task="",
-        path=(identity.agent,),
+        path=AgentPath(identity.agent),
     )
     answers: list[tuple[int, int, DelegationResponse]] = []
     for group in fan_out.tasks:
@@ -306,7 +307,7 @@ def build_joint_answer(
     if beside := message.response_metadata.get(SIDE_BY_SIDE_KEY):
         # An answer with the ids of the conversations of one subordinate, in call order.
         ids = [
-            f'{response.path[1]} answers="{build_question_id(response.thread_id)}"'
+            f'{response.path.parts[1]} answers="{build_question_id(response.thread_id)}"'
             for part, response in zip(fan_out.parts, responses, strict=True)
             if part.call_id in beside and response.thread_id and not response.awaits_answer
         ]

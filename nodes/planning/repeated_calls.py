@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolCall, ToolMessage
 
-from echelons.delegation.calls import AgentPath, SubordinateCall, iterate_requests
+from echelons.delegation.calls import NamesBelow, SubordinateCall, iterate_requests
 from echelons.delegation.request import DelegationResponse, Status
 from echelons.guards.gate import Halt
 from echelons.identity.lineage import (
@@ -288,7 +288,7 @@ def _count_calls(
 
 def find_answered(
     task: SubordinateCall, messages: Sequence[BaseMessage], thread: str
-) -> dict[AgentPath, Status]:
+) -> dict[NamesBelow, Status]:
     """Return the paths of the agents that have answered a task in this turn, with their status.
 
     Only answers count since which nothing but this task was worked on: no tool was called and
@@ -301,7 +301,7 @@ def find_answered(
     Raises:
         UnreadableRecord: A stored request or its answer is damaged.
     """
-    statuses: dict[AgentPath, Status] = {}
+    statuses: dict[NamesBelow, Status] = {}
     answers: dict[str, ToolMessage] = {}
     for message in reversed(messages):
         # A message from outside may change the answer.
@@ -314,7 +314,7 @@ def find_answered(
                 honest = response.status is Status.UNABLE and not response.failed
                 if honest or response.status is Status.FULFILLED:
                     # The path leads to the agent that answered, not to those that relayed the task.
-                    statuses.setdefault(response.path[1:], response.status)
+                    statuses.setdefault(response.path.parts[1:], response.status)
             if _has_other_work(task, message, answers):
                 break
             answers = {}

@@ -29,6 +29,7 @@ from echelons.identity.lineage import (
 )
 from echelons.langgraph_internals import READ_KEY
 from echelons.run_context import NO_CONTEXT, get_context, with_context
+from echelons.tree.agent_path import AgentPath
 from echelons.tree.names import PATH_SEPARATOR
 
 AGENTS = "echelons.agents"
@@ -123,7 +124,7 @@ def _read_root_request(config: RunnableConfig) -> DelegationRequest:
         current=identity.agent,
         task=str(task.text),
         context=task.response_metadata.get(REQUEST_CONTEXT_KEY) or {},
-        path=(identity.agent,),
+        path=AgentPath(identity.agent),
         input=None if payload is None else dump_model(payload),
         root_id=identity.turn,
         initiator=USER,

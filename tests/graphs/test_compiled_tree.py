@@ -168,7 +168,7 @@ def test_every_agent_runs_under_its_own_identity() -> None:
     trace = store.trace("t")
 
     paths = [store.get(each.thread_id).path for each in trace.walk()]
-    assert paths == [("head",), ("head", "days"), ("head", "days", "eat")]
+    assert paths == ["head", "head/days", "head/days/eat"]
     superiors = [store.get(each.thread_id).superior_thread_id for each in trace.walk()]
     assert superiors == ["", "t", trace.subordinates[0].thread_id]
 

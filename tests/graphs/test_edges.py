@@ -29,6 +29,7 @@ from echelons.identity.thread_history import Head
 from echelons.nodes.request_queue import QueuedRequest, RequestQueue
 from echelons.run_context import CONTEXT_KEY, RunContext
 from echelons.testing import ScriptedModel
+from echelons.tree.agent_path import AgentPath
 
 IDENTITY = Identity(agent="head", path=("head",), thread_id="root", tree="t")
 
@@ -133,7 +134,7 @@ def test_a_delegation_carries_all_that_its_subordinate_needs() -> None:
     assert (order.call_id, order.thread_id, order.continues) == ("1", started, False)
     assert order.request.id == derive_request_id("root", "m", "1")
     assert (order.request.origin, order.request.current) == ("head", "eat")
-    assert (order.request.task, order.request.path) == ("task 1", ("head", "eat"))
+    assert (order.request.task, order.request.path) == ("task 1", "head/eat")
     assert send.arg["head"] == {}
 
 
@@ -296,7 +297,7 @@ def test_a_relayed_request_is_sent_whole_where_its_message_notes_nothing() -> No
         origin="boss",
         current="head",
         task="dinner",
-        path=("boss", "head"),
+        path=AgentPath("boss/head"),
         route=("eat", "fish"),
         budget={"seconds": 5.0},
     )
@@ -305,4 +306,4 @@ def test_a_relayed_request_is_sent_whole_where_its_message_notes_nothing() -> No
 
     relayed = orders(send)[0].request
     assert (relayed.origin, relayed.current, relayed.route) == ("boss", "eat", ("fish",))
-    assert (relayed.path, relayed.seconds) == (("boss", "head", "eat"), 5.0)
+    assert (relayed.path, relayed.seconds) == ("boss/head/eat", 5.0)

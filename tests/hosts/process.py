@@ -97,7 +97,7 @@ def tell_tree(events: Iterable[RunEvent], result: Result) -> dict[str, Any]:
     """Return the questions, the answer, and the kinds and paths of the third level's events."""
     below = [each for each in events if "guest" in each.path]
     return {
-        "questions": {each.id: [each.value, list(each.path)] for each in result.questions},
+        "questions": {each.id: [each.value, [*each.path.parts]] for each in result.questions},
         "said": result.text,
         "streamed": sorted({each.kind for each in below}),
         "paths": sorted({each.path for each in below}),

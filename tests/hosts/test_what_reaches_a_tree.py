@@ -122,7 +122,7 @@ def test_an_inbox_has_the_question_of_a_tree_in_a_host(host: Any, path: tuple[st
 
     [root] = ThreadStore(saver).inbox()
     assert [each.id for each in root.questions] == [each.id for each in asked]
-    assert [each.path for each in root.questions] == [path]
+    assert [each.path.parts for each in root.questions] == [path]
 
 
 UNHEARD = "nothing of this run is stored, so nobody can answer"

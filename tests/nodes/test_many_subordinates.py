@@ -46,7 +46,7 @@ def test_the_request_reaches_the_one_that_it_is_for() -> None:
     messages = graph.invoke({"messages": [("user", "go")]}, CONFIG)["messages"]
 
     assert [each.text for each in answers(messages)] == ["first", "last"]
-    assert [DelegationResponse.load(each.artifact).path[-1] for each in answers(messages)] == [
+    assert [DelegationResponse.load(each.artifact).path.name for each in answers(messages)] == [
         "a0",
         f"a{MANY - 1}",
     ]
@@ -77,7 +77,7 @@ def test_its_thread_is_its_own() -> None:
 
     [thread_id] = store.subordinates("t")
 
-    assert store.get(thread_id).path == ("head", "a7")
+    assert store.get(thread_id).path == "head/a7"
     assert store.get(thread_id).segments == 2
 
 

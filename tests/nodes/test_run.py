@@ -165,7 +165,7 @@ def test_a_function_has_a_thread_with_its_task_and_its_answer() -> None:
     [thread_id] = store.subordinates("t")
 
     thread = store.get(thread_id)
-    assert (thread.agent, thread.path) == ("shout", ("head", "shout"))
+    assert (thread.agent, thread.path) == ("shout", "head/shout")
     assert [(each.type, each.text) for each in thread.messages] == [("human", "Go"), ("ai", "GO")]
     assert thread.messages[1].name == "shout"
 

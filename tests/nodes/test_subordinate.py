@@ -21,10 +21,11 @@ from echelons.nodes.subordinate import (
     with_identity,
 )
 from echelons.testing import Call, Reply, ScriptedModel, delegate, report
+from echelons.tree.agent_path import AgentPath
 from tests.failure_ids import without_ids
 
 REQUEST = DelegationRequest(
-    id="r1", origin="head", current="eat", task="Find dinner", path=("head", "eat")
+    id="r1", origin="head", current="eat", task="Find dinner", path=AgentPath("head/eat")
 )
 
 
@@ -108,7 +109,7 @@ def test_a_plain_answer_is_fulfilled_with_the_declared_confidence() -> None:
         0.8,
     )
     assert (response.request_id, response.agent) == ("r1", "eat")
-    assert (response.path, response.reason) == (("head", "eat"), "")
+    assert (response.path, response.reason) == ("head/eat", "")
 
 
 def test_a_report_says_what_a_plain_answer_cannot() -> None:
@@ -247,4 +248,4 @@ def test_a_request_is_known_by_the_call_that_made_it() -> None:
     assert DelegationResponse.load(answer.artifact).request_id == derive_request_id(
         "t", called.id, "7"
     )
-    assert DelegationResponse.load(answer.artifact).path == ("head", "eat")
+    assert DelegationResponse.load(answer.artifact).path == "head/eat"

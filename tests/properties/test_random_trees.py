@@ -262,12 +262,12 @@ def all_threads(session: Session) -> dict[str, Thread]:
 
 def check_place(thread: Thread, threads: Mapping[str, Thread]) -> None:
     """Check that a thread stands below its superior's, and nobody below himself."""
-    assert len(set(thread.path)) == len(thread.path) <= DEPTH
-    assert thread.path[-1] == thread.agent
+    assert len(set(thread.path.parts)) == len(thread.path.parts) <= DEPTH
+    assert thread.path.parts[-1] == thread.agent
     if thread.superior_thread_id:
-        assert threads[thread.superior_thread_id].path == thread.path[:-1]
+        assert threads[thread.superior_thread_id].path == thread.path.parent
     else:
-        assert len(thread.path) == 1
+        assert len(thread.path.parts) == 1
 
 
 def check_answers(messages: Sequence[BaseMessage]) -> None:
@@ -315,8 +315,7 @@ def check_views(saver: SqliteCheckpointer, threads: Mapping[str, Thread]) -> Non
         for row in rows(saver, "threads")
     }
     assert shown == {
-        (each.id, each.agent, "/".join(each.path), each.superior_thread_id)
-        for each in threads.values()
+        (each.id, each.agent, each.path, each.superior_thread_id) for each in threads.values()
     }
     called = {
         (row["superior_thread_id"], row["sub_agent_thread_id"], row["subordinate"])

@@ -271,7 +271,7 @@ class Growing(RuleBasedStateMachine):
     def the_registry_says_the_same(self) -> None:
         """Look at the registry: it has the same agents, and nobody below one that is gone."""
         registry = ThreadStore(self.saver).registry("t")
-        states = {each.path: each.state for each in registry.agents}
+        states = {str(each.path): each.state for each in registry.agents}
         assert len({each.id for each in registry.agents}) == len(states)
         for name, each in self.now.agents.items():
             # Between two turns the head works on nothing that one could be kept for.

@@ -427,7 +427,7 @@ def answer_of(response: DelegationResponse, expected: Answer) -> Answer:
     return Answer(
         str(response.status),
         response.agent,
-        response.path if expected.path else (),
+        response.path.parts if expected.path else (),
         pieces(response.result),
         pieces(response.reason),
         None if expected.sure is None else round(response.confidence * 100),

@@ -178,7 +178,7 @@ def test_the_context_goes_to_all_on_the_way(world: World, saver: SqliteCheckpoin
     world.send(session, "Look", to=SCOUT, request_context={"from": "Ann"})
 
     assert [(each.task, each.context, each.path) for each in read] == [
-        ("Look", {"from": "Ann"}, ("head", "north", "scout"))
+        ("Look", {"from": "Ann"}, "head/north/scout")
     ]
     for agent in ("head", "north", "scout"):
         facts, task, *_ = messages_of(session, agent)
@@ -241,7 +241,7 @@ def test_a_question_of_the_agent_is_answered_in_another_session(
 
     with Session(fresh(), tmp_path / "t.sqlite") as session:
         [question] = world.send(session, "Look", to=SCOUT).questions
-        assert question.path == ("head", "north", "scout")
+        assert question.path == "head/north/scout"
         assert asked(session) == {"scout": 1}
         with pytest.raises(InterventionPending):
             world.send(session, "Look again", to=SCOUT)

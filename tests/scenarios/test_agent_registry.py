@@ -62,7 +62,7 @@ def test_agents_are_idle_before_they_are_called_and_done_after(
     assert [each.id for each in after.agents] == [each.id for each in before.agents]
     for each in after.agents:
         [own] = each.thread_ids
-        assert session.thread_store.get(own).path == tuple(each.path.split("/"))
+        assert session.thread_store.get(own).path == each.path
     assert world.do(session.thread_store, "registry", session.thread_id) == after
 
 

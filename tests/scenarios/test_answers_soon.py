@@ -148,7 +148,7 @@ def test_an_answer_is_heard_before_the_siblings_next_step_ends(
         stage.start()
         [question] = stage.session.inbox()
         assert question.id == stage.questions["q1"]
-        assert question.path[-1] == "asker-q1"
+        assert question.path.parts[-1] == "asker-q1"
 
         assert stage.session.answer(question.id, "yes").result().queued
         assert stage.session.inbox() == []

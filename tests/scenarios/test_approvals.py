@@ -110,7 +110,7 @@ def test_a_call_waits_until_it_is_approved(world: World, saver: SqliteCheckpoint
     [question] = result.questions
     [call] = question.reviewed_calls
     assert (result.status, office.done) == ("asking", [])
-    assert question.path == ("head", "mid", "clerk")
+    assert question.path == "head/mid/clerk"
     assert (call.tool, call.arguments) == ("mail", {"to": "bob"})
     assert call.allowed == ("approve", "edit", "reject")
     assert world.answer(session, {question.id: "approve"}).text == "over"
@@ -417,7 +417,7 @@ def test_a_subordinate_waits_before_its_first_model_call(
     [question] = world.send(session, "go").questions
 
     [call] = question.reviewed_calls
-    assert question.path == ("head",)
+    assert question.path == "head"
     assert (call.tool, call.arguments) == ("mid", {"message": "go", "context": {}})
     assert call.allowed == ("approve", "reject")
     assert count_calls(office.model) == {"head": 1}
@@ -509,7 +509,7 @@ def test_a_routed_request_is_relayed_to_the_agent_that_is_asked_about(
 
     [question] = world.send(session, "go").questions
 
-    assert (question.path, question.value["name"]) == (("head", "a", "b"), "c")
+    assert (question.path, question.value["name"]) == ("head/a/b", "c")
     assert count_calls(model) == {"head": 1}
     assert world.answer(session, {question.id: "approve"}).text == "done"
     assert count_calls(model) == {"head": 2, "c": 1}
@@ -662,7 +662,7 @@ def test_an_approved_subordinate_asks_questions_of_its_own(
         # Whoever goes on may be another session.
         result = world.answer(Session(office.tree(), saver), {question.id: given})
 
-    assert asked == [("head",), ("head", "mid"), ("head", "mid", "clerk")]
+    assert asked == ["head", "head/mid", "head/mid/clerk"]
     assert (result.text, office.done) == ("over", ["colour: red"])
     assert count_calls(office.model) == {"head": 2, "mid": 2, "clerk": 2}
 
@@ -786,7 +786,7 @@ def test_the_same_call_of_another_agent_is_asked_about(
 
     [other] = world.answer(session, {question.id: approve()}).questions
 
-    assert (other.path, done) == (("head", "y"), ["bob"])
+    assert (other.path, done) == ("head/y", ["bob"])
 
 
 def test_a_request_can_be_approved_for_the_thread(world: World, saver: SqliteCheckpointer) -> None:

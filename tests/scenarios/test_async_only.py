@@ -202,7 +202,7 @@ def test_a_question_of_such_a_tool_is_answered(world: World, saver: SqliteCheckp
     session = Session(Agent("head", model=model, subordinates=[middle]), saver)
 
     [question] = world.send(session, "go").questions
-    assert question.path == ("head", "middle", "leaf")
+    assert question.path == "head/middle/leaf"
     assert world.answer(session, {question.id: "seven"}).text == "done"
 
     assert answers_of(session, "leaf") == ["booked seven"]

@@ -120,7 +120,7 @@ def test_forged_request_is_not_run_and_superior_reads_why(
     assert told(session, "head")[0].text.startswith(answer)
 
     [question] = world.send(session, "go on").questions
-    assert question.path == ("head", "mid", "leaf")
+    assert question.path == "head/mid/leaf"
     assert world.answer(session, {question.id: "yes"}).text == "over"
     assert told(session, "head")[-1].text == "mid done"
 

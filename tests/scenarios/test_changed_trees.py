@@ -80,7 +80,7 @@ def ask_in(database: Path, world: World) -> str:
     """Run the tree until it asks, and return the question's id."""
     with Session(tree(), database) as session:
         [question] = world.send(session, "go").questions
-    assert question.path == ("head", "north", "camp", "scout")
+    assert question.path == "head/north/camp/scout"
     return question.id
 
 

@@ -58,7 +58,7 @@ def test_a_tree_of_any_depth_asks_from_its_bottom_and_goes_on_in_another_session
         threads = list(session.trace().walk())
         bottom = session.thread_store.get(threads[-1].thread_id)
 
-    assert question.path == tuple(f"level-{place}" for place in range(1, depth + 1))
+    assert question.path.parts == tuple(f"level-{place}" for place in range(1, depth + 1))
     assert result.text == ("level-1 heard" if depth > 1 else "the bottom")
     assert len(threads) == depth
     assert bottom.path == question.path
@@ -105,7 +105,7 @@ def test_one_of_300_asks_under_its_path_and_all_calls_are_answered(
     tree = crowd(WIDE, CALLED)
     with Session(tree, database) as session:
         [question] = world.send(session, "go").questions
-        assert question.path == ("head", "manager", "hand-7")
+        assert question.path == "head/manager/hand-7"
 
     with Session(tree, database) as session:
         [again] = world.answer(session, {question.id: "this deep"}).questions
@@ -120,7 +120,7 @@ def test_one_of_300_asks_under_its_path_and_all_calls_are_answered(
     ]
     expected = [f"did task {number}" for number in CALLED]
     assert answers == ["did this deep", *expected[1:], "did deeper"]
-    assert [each.path for each in hands] == [("head", "manager", f"hand-{n}") for n in CALLED]
+    assert [each.path.parts for each in hands] == [("head", "manager", f"hand-{n}") for n in CALLED]
     assert [each.segments for each in hands[:3]] == [2, 1, 1]
     assert isinstance(tree.model, ScriptedModel)
     assert tree.model.repeated_calls == []
@@ -134,7 +134,7 @@ def test_a_crowd_that_outgrows_its_nodes_while_it_waits_goes_on(
 
     session = Session(tree, saver)
     [again] = world.answer(session, {question.id: "this deep"}).questions
-    assert again.path == ("head", "manager", "hand-7")
+    assert again.path == "head/manager/hand-7"
     assert world.answer(session, {again.id: "deeper"}).text == "over"
 
     links = session.thread_store.verify(session.thread_id)

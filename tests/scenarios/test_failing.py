@@ -240,7 +240,7 @@ async def test_late_agent_is_not_the_one_that_passed_the_request_on(
 
     [answer] = responses(session)
     late, _ = answer.subordinate_responses
-    assert (late.agent, late.path) == ("slow", ("head", "between", "slow"))
+    assert (late.agent, late.path) == ("slow", "head/between/slow")
     assert late.reason == "timeout: 'slow' has not answered within 0.5 s"
     assert [(each.agent, each.failures) for each in list_circuits(saver.ledger)] == [("slow", 1)]
     assert all(link.holds for link in session.thread_store.verify(session.thread_id))

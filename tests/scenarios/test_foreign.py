@@ -117,7 +117,7 @@ def test_each_kind_answers_and_has_a_thread_with_its_tasks_and_answers(
     assert result.text == "over"
     assert told(mid.messages) == answers
     assert [str(each.text) for each in thread.messages] == ["one", answers[0], "two", answers[1]]
-    assert (thread.agent, thread.path, thread.segments) == (name, ("head", "mid", name), 2)
+    assert (thread.agent, thread.path, thread.segments) == (name, f"head/mid/{name}", 2)
 
 
 def test_an_async_function_is_awaited(world: World, saver: SqliteCheckpointer) -> None:
@@ -159,7 +159,7 @@ def test_a_function_may_ask_the_human(world: World, saver: SqliteCheckpointer) -
     result = world.answer(team, {question.id: "yes"})
 
     mid, _ = threads(team)
-    assert question.path == ("head", "mid", "ask_back")
+    assert question.path == "head/mid/ask_back"
     assert result.text == "over"
     assert told(mid.messages) == ["one: yes"]
 
@@ -178,7 +178,7 @@ def test_foreign_graph_asks_twice_and_continues_in_another_session(
         result = world.answer(team, {first.id: "d"})
         mid, thread = threads(team)
 
-    path = ("head", "mid", "recaller")
+    path = "head/mid/recaller"
     assert seen == [("One?", path), ("Two?", path), ("One?", path), ("Two?", path)]
     assert result.text == "over"
     assert told(mid.messages) == ["one a b", "one + two c d"]
@@ -233,7 +233,7 @@ def test_a_compiled_tree_is_seen_like_its_agent(world: World, saver: SqliteCheck
     [inside] = mid.subordinates
     [deep] = inside.subordinates
     paths = [team.thread_store.get(each.thread_id).path for each in (inside, deep)]
-    assert paths == [("head", "mid", "inner"), ("head", "mid", "inner", "deep")]
+    assert paths == ["head/mid/inner", "head/mid/inner/deep"]
     assert [request.status for request in inside.requests] == ["fulfilled", "fulfilled"]
     assert "deep" in team.graph.agent.draw().text
 

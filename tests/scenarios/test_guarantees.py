@@ -93,7 +93,7 @@ def a_question_at_any_depth_can_be_answered_later(way: Way, move: Moving) -> boo
     move()
     [question] = pending(way)
     text = way.answer(asking(), {question.id: "yes"})
-    return question.path == ("head", "scout") and text == "told: told: they said yes"
+    return question.path == "head/scout" and text == "told: told: they said yes"
 
 
 def every_checkpoint_names_its_agent(way: Way, move: Moving) -> bool:

@@ -55,7 +55,7 @@ def test_a_delegation_beyond_the_width_is_unable_with_the_reason(
     assert world.send(session, "go").text == "done"
 
     refused, *_ = responses(session)
-    assert (refused.status, refused.agent, refused.path) == ("unable", "head", ("head",))
+    assert (refused.status, refused.agent, refused.path) == ("unable", "head", "head")
     assert refused.reason == WIDE.format("1 more is") + LATER
     assert refused.failed, "nobody has said so himself"
     message, *_ = told(session)

@@ -93,7 +93,7 @@ def test_the_turn_of_a_human_is_a_question_and_its_answer_a_response(
     session = Session(team(Human("anna", "Signs", capabilities={"signing": 0.7})), saver)
 
     question = ask(session, world)
-    assert (question.value, question.path) == ("Sign it", ("head", "anna"))
+    assert (question.value, question.path) == ("Sign it", "head/anna")
     assert (question.addressee, question.asker, question.deadline) == ("anna", "head", None)
     assert world.answer(session, {question.id: "signed"}).text == "signed"
 
@@ -166,9 +166,7 @@ def test_a_human_asks_back_and_goes_on_with_the_answer(
     ]
     assert world.answer(session, {second.id: "signed"}).text == "signed"
     [asked, _] = responses(session)
-    assert [(each.text, each.path) for each in asked.questions] == [
-        ("Which one?", ("head", "anna"))
-    ]
+    assert [(each.text, each.path) for each in asked.questions] == [("Which one?", "head/anna")]
 
 
 @pytest.fixture(scope="module")
@@ -288,7 +286,7 @@ def test_a_human_is_the_last_fallback_of_a_routed_task(
     session = Session(agent, saver)
 
     question = ask(session, world)
-    assert question.path == ("head", "anna")
+    assert question.path == "head/anna"
     assert world.answer(session, {question.id: "by anna"}).text == "by anna"
 
     [response] = responses(session)
@@ -300,7 +298,7 @@ def test_a_task_is_routed_to_a_human_further_down(world: World, saver: SqliteChe
     session = Session(routed(lead), saver)
 
     question = ask(session, world)
-    assert question.path == ("head", "lead", "anna")
+    assert question.path == "head/lead/anna"
     assert (question.asker, question.addressee) == ("lead", "anna")
 
     assert world.answer(session, {question.id: "by anna"}).text == "by anna"
@@ -528,7 +526,7 @@ def test_a_timeout_counts_as_a_failure_and_an_honest_unable_does_not(
 def test_stopping_a_human_withdraws_its_question(world: World, saver: SqliteCheckpointer) -> None:
     session = Session(build_ladder(), saver)
     question = ask(session, world)
-    assert question.path == ("head", "lead", "anna")
+    assert question.path == "head/lead/anna"
 
     session.stop("head/lead/anna")
 

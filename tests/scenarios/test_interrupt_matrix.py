@@ -74,7 +74,7 @@ class Case:
         questions: list[Question] = list(found)
         assert [each.value for each in questions] == expected
         paths = [self.askers.path(each.value) for each in questions]
-        assert [each.path for each in questions] == paths
+        assert [each.path.parts for each in questions] == paths
         assert [each.id for each in self.session.inbox()] == [each.id for each in questions]
         return {each.value: each.id for each in questions}
 

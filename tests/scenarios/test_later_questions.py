@@ -45,7 +45,7 @@ def test_the_agent_goes_on_and_the_turn_is_finished_with_its_question_open(world
         assert world.send(session, "plan").status == "finished"
         [question] = session.inbox()
         assert (question.value, question.choices) == ("Which city?", ("Rome", "Oslo"))
-        assert (question.path, question.asker) == (("head",), "head")
+        assert (question.path, question.asker) == ("head", "head")
         [listed] = session.thread_store.inbox()
         assert [each.id for each in listed.questions] == [question.id]
 

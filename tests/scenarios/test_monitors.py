@@ -158,7 +158,7 @@ def test_questions_to_the_superior_are_in_the_inbox_and_answerable(
 
     [found] = session.inbox()
     assert found.value == f"alert about {SCOUT}: It goes round in circles."
-    assert (found.asker, "/".join(found.path)) == ("watch", WATCH)
+    assert (found.asker, found.path) == ("watch", WATCH)
     assert session.answer(found.id, "Leave it.").result().status == "finished"
     assert session.inbox() == []
     world.send(session, "go on")

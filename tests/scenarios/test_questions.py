@@ -126,7 +126,7 @@ def test_each_agent_of_a_tree_gets_the_answer_to_its_own_question(
         session = Session(tree.agent, saver)
         result = world.send(session, "ask")
         assert [each.value for each in result.questions] == tree.questions
-        assert {each.path for each in result.questions} == {("head",)}
+        assert {each.path for each in result.questions} == {"head"}
         ids = {each.value: each.id for each in result.questions}
         if at_once:
             result = world.answer(session, {ids[each]: f"to {each}" for each in ids})
@@ -324,7 +324,7 @@ def test_the_user_gets_a_typed_question_and_the_root_goes_on_with_the_answer(wor
         [question] = result.questions
         assert result.status == "asking"
         assert (question.value, question.schema) == ("How many?", {"type": "integer"})
-        assert (question.path, question.asker, question.choices) == (("head",), "head", ())
+        assert (question.path, question.asker, question.choices) == ("head", "head", ())
         assert question.age.total_seconds() >= 0
         with pytest.raises(WrongAnswer):
             world.answer(session, {question.id: "three"})
@@ -530,7 +530,7 @@ def test_ask_of_a_subordinate_reaches_its_superior_and_then_the_user(to: str | N
     )
     with Session(Agent("head", model=model, subordinates=[Agent("eat")]), ":memory:") as session:
         [question] = session.send("plan").result().questions
-        assert (question.path, question.value) == (("head",), "City?")
+        assert (question.path, question.value) == ("head", "City?")
         assert session.answer(question.id, "Rome").result().text == "end"
 
 

@@ -261,7 +261,7 @@ def test_agent_that_only_passed_a_task_on_has_not_answered_it(
     world.send(session, "go")
 
     first, second = told(session)
-    assert first.path == ("head", "mid", "x")
+    assert first.path == "head/mid/x"
     assert second.reason.startswith(reason) if reason else second.result == "a cake"
     assert [each.agent for each in model.calls if each.agent != "head"] == asked
 
@@ -290,7 +290,7 @@ def test_part_goes_again_to_agents_without_answer(world: World, saver: SqliteChe
 
     assert calls == ["x", "y", "y"]
     part = second.subordinate_responses[0]
-    assert (part.agent, part.status, part.path) == ("y", "fulfilled", ("head", "y"))
+    assert (part.agent, part.status, part.path) == ("y", "fulfilled", "head/y")
 
 
 DINNER = delegate("eat", "cook dinner")

@@ -546,6 +546,6 @@ def test_report_waits_for_a_call_that_a_crash_cut_short(
     process.communicate()
     with Session(build_tree(lambda: "paid"), database, thread=THREAD) as session:
         [question] = world.resume(session).questions
-        assert question.path == ("head", "mid", "leaf")
+        assert question.path == "head/mid/leaf"
 
         assert world.answer(session, {question.id: outcome}).text == text

@@ -105,9 +105,9 @@ def test_every_level_reads_the_request_that_it_works_on(
         ("leaf", "pay", {"amount": 10}),
     ]
     assert [each.path for each in reader.read] == [
-        ("head",),
-        ("head", "middle"),
-        ("head", "middle", "leaf"),
+        "head",
+        "head/middle",
+        "head/middle/leaf",
     ]
     assert reader.read[0].origin == "user"
     assert reader.read[0].hops == 0
@@ -278,7 +278,7 @@ def test_a_relayed_request_keeps_its_context(
     world.send(Session(head, saver), "go")
 
     assert reader.found == [("chef", "cook dinner", BOOKING)]
-    assert reader.read[0].path == ("head", "kitchen", "chef")
+    assert reader.read[0].path == "head/kitchen/chef"
 
 
 def test_each_request_of_a_call_has_a_context_of_its_own(

@@ -131,8 +131,8 @@ def test_agent_asked_after_others_is_reported_with_its_route(tmp_path: Path) -> 
         (2, "cook", (), True),
     ]
     assert [each[4] and each[4].path for each in told] == [
-        ("head", "kitchen", "baker"),
-        ("head", "cook"),
+        "head/kitchen/baker",
+        "head/cook",
     ]
     assert rows == [(1, "kitchen", "baker", 0), (2, "cook", None, 1)]
 

@@ -54,7 +54,7 @@ def check_response(result: Result, status: Status, reason: str, answer: str) -> 
     """Check the root's response of a turn that has ended, and return it."""
     response = result.response
     assert response is not None
-    assert (response.agent, response.path, response.status) == ("head", ("head",), status)
+    assert (response.agent, response.path, response.status) == ("head", "head", status)
     assert (response.reason, response.result) == (reason, answer)
     return response
 

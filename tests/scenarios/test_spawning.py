@@ -279,7 +279,7 @@ def test_one_may_ask_the_user_only_if_it_was_allowed_to(
 
     [question] = world.send(session, "go").questions
 
-    assert question.path[1].startswith("scout-")
+    assert question.path.parts[1].startswith("scout-")
     assert world.answer(session, {question.id: "north"}).text == "over"
     assert read_tools(session, "clerk")[0].startswith("Error: there is no such tool")
 

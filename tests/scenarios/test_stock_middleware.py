@@ -139,7 +139,7 @@ def test_a_human_in_the_loop_is_asked_in_the_inbox_and_decides(
     with Session(Agent("head", model=head, subordinates=[mid]), ":memory:") as session:
         result = world.send(session, "go")
         [question] = result.questions
-        assert question.path == ("head", "mid")
+        assert question.path == "head/mid"
         assert script.runs == []
         assert world.answer(session, {question.id: decision}).text == "end"
     assert script.runs == runs

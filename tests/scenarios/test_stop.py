@@ -294,7 +294,7 @@ def test_a_stop_ends_with_its_turn(world: World, saver: SqliteCheckpointer) -> N
 
     result = world.send(session, "go again")
 
-    assert [each.path for each in result.questions] == [("head", "north", "camp")]
+    assert [each.path for each in result.questions] == ["head/north/camp"]
 
 
 def test_a_thread_that_was_cut_short_goes_on_with_its_calls_closed(

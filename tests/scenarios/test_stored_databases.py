@@ -87,7 +87,7 @@ class Found:
 
     def asked(self) -> dict[str, tuple[str, ...]]:
         """Return the open questions with the paths of those who ask."""
-        return {each.value: tuple(each.path) for each in self.session.inbox()}
+        return {each.value: each.path.parts for each in self.session.inbox()}
 
     def answer(self, world: World, question: str, answer: str) -> Result:
         [found] = [each for each in self.session.inbox() if each.value == question]
@@ -289,7 +289,7 @@ class Step:
 
     def ask(self, session: Session) -> dict[str, str]:
         """Return the ids of the open questions by the name of the agent that asks."""
-        return {each.path[-1]: each.id for each in session.inbox()}
+        return {each.path.name: each.id for each in session.inbox()}
 
 
 @pytest.fixture
@@ -316,7 +316,7 @@ def test_a_call_that_any_step_has_cut_short_is_asked_about(world: World, step: S
 
     result = world.resume(session)
 
-    kinds = {each.path[-1]: each.value["kind"] for each in result.questions}
+    kinds = {each.path.name: each.value["kind"] for each in result.questions}
     assert kinds == dict.fromkeys(schema_steps.LEVELS, "outcome_unknown")
     assert step.dug == []
     asked = step.ask(session)

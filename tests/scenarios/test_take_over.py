@@ -79,7 +79,7 @@ def test_a_process_that_was_taken_over_writes_nothing_when_it_wakes(
 
         assert (taken.pid, bool(taken.host)) == (holder.pid, True)
         [question] = world.resume(session).questions
-        assert question.path == ("head", "chief", "clerk")
+        assert question.path == "head/chief/clerk"
         assert question.value["kind"] == "outcome_unknown"
         before = rows(database)
         assert wake(holder) == "LeaseLost"

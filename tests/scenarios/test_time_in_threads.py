@@ -64,7 +64,7 @@ def test_a_late_last_reply_is_a_timeout_and_the_next_best_is_asked(
     answer = only_response(session)
     assert (answer.agent, answer.result) == ("quick", "pasta")
     first, _ = answer.subordinate_responses
-    assert (first.path, first.failed) == (("head", "between", "slow"), True)
+    assert (first.path, first.failed) == ("head/between/slow", True)
     assert first.reason == "timeout: 'slow' has not answered within 1.5 s"
     assert [(each.agent, each.failures) for each in list_circuits(saver.ledger)] == [("slow", 1)]
     assert all(link.holds for link in session.thread_store.verify(session.thread_id))

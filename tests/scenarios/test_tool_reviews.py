@@ -83,7 +83,7 @@ def test_a_question_shows_the_tools_and_their_arguments(asked: Asked) -> None:
     _, question = asked(Clerk(MAIL, DROP, drop=["approve", "reject"]).graph)
 
     mail, drop = question.reviewed_calls
-    assert question.path == ("head", "mid", "clerk")
+    assert question.path == "head/mid/clerk"
     assert (mail.tool, mail.arguments) == ("mail", {"to": "bob"})
     assert mail.allowed == ("approve", "edit", "reject", "respond")
     assert (drop.tool, drop.arguments, drop.allowed) == (

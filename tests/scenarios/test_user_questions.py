@@ -75,7 +75,7 @@ def test_user_answers_past_the_superior_which_reads_it(world: World) -> None:
     agent = tree(ask_user("Which city?", choices=["Rome", "Oslo"], urgent=True), "pizza")
     with Session(agent, ":memory:") as session:
         [question] = world.send(session, "plan").questions
-        assert (question.value, question.path) == ("Which city?", ("head", "eat"))
+        assert (question.value, question.path) == ("Which city?", "head/eat")
         assert (question.urgent, question.asker) == (True, "eat")
         with pytest.raises(WrongAnswer):
             world.answer(session, {question.id: "Paris"})

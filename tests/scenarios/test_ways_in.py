@@ -156,7 +156,7 @@ def test_a_tree_inside_a_tree_asks_with_its_whole_path_and_is_no_root() -> None:
         session.send("clean up").result()
 
         assert [(root.agent, root.turns) for root in session.threads()] == [("boss", 1)]
-        assert session.inbox()[0].path == ("boss", "head", "leaf")
+        assert session.inbox()[0].path == "boss/head/leaf"
 
 
 def test_a_session_finds_the_thread_that_a_compiled_graph_was_given_by_id(tmp_path: Any) -> None:

@@ -153,7 +153,7 @@ def test_the_library_reads_what_the_server_stored(
 
     with Session(team(), server.database, thread=thread_id) as session:
         [question] = session.inbox()
-        assert question.path == ("head", "experiences", "restaurants")
+        assert question.path == "head/experiences/restaurants"
         assert all(link.holds for link in session.thread_store.verify(thread_id))
         assert CONFIRMED in session.answer(question.id, "yes").result().text
 

@@ -342,6 +342,8 @@ def usage(  # noqa: PLR0913  its options
     Without [b]--thread[/b], the latest thread is counted; with [b]--all[/b] and
     [b]--by tree[/b], all threads.
     """
+    from echelons.checkpoints.queries import run_plan
+    from echelons.checkpoints.threads.agent_states import resolve_agent
     from echelons.checkpoints.threads.store import ThreadStore
     from echelons.guards.prices import check_prices
 
@@ -356,6 +358,8 @@ def usage(  # noqa: PLR0913  its options
         root = None if whole else database.choose_shown_root(saver, place.thread, quietly=how.json)
         if root and not table:
             table = _load_stored_prices(root)
+        if path is not None and root:
+            path = run_plan(saver, resolve_agent(root.id, path))
         report = ThreadStore(saver).usage(root.id if root else None, branch=branch, prices=table)
     if path is not None:
         report = report.select(path)

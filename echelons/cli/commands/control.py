@@ -78,11 +78,14 @@ def _give_order(
     how: OutputOptions,
 ) -> None:
     """Give an order to an agent that has begun, or else to one that the team declares."""
+    from echelons.checkpoints.threads.agent_states import resolve_agent
     from echelons.checkpoints.threads.control import give_order
     from echelons.cli.team_loader import list_agent_paths
 
     with database.open_unfinished(place, database.OPEN_STATES) as thread:
         name = choose_user_name(by)
+        if path is not None:
+            path = thread.run(resolve_agent(thread.id, path))
         try:
             ordered = thread.run(give_order(order, thread.id, path, by=name))
         except UnknownPath:
@@ -281,7 +284,7 @@ def _build_response_events(superior: str, stored: dict[str, Any]) -> Iterator[Ru
     # A response in the superior's own name joins those of several requests or attempts.
     joined = whole.subordinate_responses if whole.agent == name else ()
     for response in joined or (whole,):
-        _, *below = response.path or (name, response.agent)
+        _, *below = response.path.parts or (name, response.agent)
         facts = {
             "agent": response.agent,
             "status": str(response.status),

@@ -141,7 +141,7 @@ def show(shown: ShownArgument = None, *, place: ThreadOptions, how: OutputOption
             keys = {"key": event.key, "paired_with": event.paired_with, "data": event.data}
             output.print_json({"kind": str(event.kind), **keys})
         return
-    output.print_result(f"{PATH_SEPARATOR.join(thread.path)}  thread {thread.id}\n")
+    output.print_result(f"{thread.path}  thread {thread.id}\n")
     output.print_result(_format_conversation(thread.agent, thread.events) or "not begun yet")
     # All questions of a tree hold up its root.
     waits_for = [q for q in questions if thread.id in (thread.root_thread_id, q.thread_id)]

@@ -148,7 +148,7 @@ def _build_verdict(answer: ApprovalAnswer, order: QueuedRequest) -> RequestVerdi
     failure = (
         None if answer.outcome == "allowed" else LevelFailure(answer.reason, AttemptOutcome.NOTHING)
     )
-    path = request.path_from_origin[:-1]
+    path = request.path_from_origin.parent
     return RequestVerdict(failure, (notice.model_copy(update={"path": path}),) if notice else ())
 
 

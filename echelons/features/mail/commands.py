@@ -70,12 +70,14 @@ def _send_mail(
     how: OutputOptions,
 ) -> None:
     """Send mail to an agent that has ever begun, or else to one that the team declares."""
+    from echelons.checkpoints.threads.agent_states import resolve_agent
     from echelons.checkpoints.threads.control import post_mail
     from echelons.cli.team_loader import list_agent_paths
 
     words = read_text(text)
     command = ("steer" if kind == "intervention" else "message", path, text)
     with database.open_agent_thread(place, path, command, quietly=how.json) as thread:
+        path = thread.run(resolve_agent(thread.id, path))
         try:
             sent_to = thread.run(post_mail(thread.id, path, words, kind=kind))
         except UnknownPath:

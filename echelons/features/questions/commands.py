@@ -33,7 +33,6 @@ from echelons.errors import (
     no_open_thread,
     unknown_question,
 )
-from echelons.tree.names import PATH_SEPARATOR
 
 if TYPE_CHECKING:
     from echelons.checkpoints.checkpointer import SqliteCheckpointer
@@ -166,7 +165,7 @@ def _print_questions(
         aliases = saver.ledger.query(partial(list_aliases_by_path, root_thread=status.root.id))
         if how.json:
             for question in status.questions:
-                alias = aliases.get(PATH_SEPARATOR.join(question.path), "")
+                alias = aliases.get(question.path, "")
                 output.print_json({**question_to_json(question, thread), "alias": alias})
         else:
             questions = format_questions(status.questions, place.db, aliases)

@@ -50,9 +50,11 @@ class _Changes(NamedTuple):
     agents: Sequence[str]
 
     def choose_agent(self, path: str | None) -> str:
-        """Return the named agent, else the only one with changes."""
+        """Return the path of the named agent, else that of the only one with changes."""
+        from echelons.checkpoints.threads.agent_states import resolve_agent
+
         if path is not None:
-            return path
+            return self.thread.run(resolve_agent(self.thread.id, path))
         if len(self.agents) == 1:
             return self.agents[0]
         names = ", ".join(self.agents) or "no agent"
@@ -94,7 +96,8 @@ def changes(
 
     with _open_changes(thread, workspace, place) as opened:
         label, root = opened.thread.label, opened.workspace.root
-        files = opened.thread.run(list_changes(opened.workspace, opened.thread.id, path, ()))
+        agent = None if path is None else opened.choose_agent(path)
+        files = opened.thread.run(list_changes(opened.workspace, opened.thread.id, agent, ()))
     if how.json:
         listed = [file._asdict() for file in files]
         output.print_json({"thread": label, "workspace": root, "changes": listed})

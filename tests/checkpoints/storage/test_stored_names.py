@@ -10,10 +10,11 @@ from echelons import Limits, Question, Result, RunEvent
 from echelons.checkpoints.storage.serde import CODECS_BY_KEY, AllowlistSerializer
 from echelons.delegation import DelegationRequest, DelegationResponse, Status, Usage
 from echelons.runtime.run_events import RunEventKind
+from echelons.tree.agent_path import AgentPath
 
 OURS = [DelegationRequest, DelegationResponse, Status, Usage, Limits, Question, Result]
 OURS += [RunEvent, RunEventKind]
-QUESTION = Question("1", "sure?", ("head", "clerk"), "t", "2026-01-01T00:00:00+00:00")
+QUESTION = Question("1", "sure?", AgentPath("head/clerk"), "t", "2026-01-01T00:00:00+00:00")
 STORED: list[tuple[Any, bytes]] = [
     (Status.PARTIAL, b"\xc7$\x00\x93\xb3echelons.delegation\xa6Status\xa7partial"),
     (
@@ -63,7 +64,7 @@ GROWN: list[tuple[Any, bytes, bytes]] = [
     ),
     (
         DelegationRequest(
-            id="1", origin="head", current="clerk", task="count", path=("head", "clerk")
+            id="1", origin="head", current="clerk", task="count", path=AgentPath("head/clerk")
         ),
         b"\xb3echelons.delegation\xb1DelegationRequest",
         (
@@ -79,7 +80,7 @@ GROWN: list[tuple[Any, bytes, bytes]] = [
             agent="clerk",
             result="2",
             status=Status.FULFILLED,
-            path=("head", "clerk"),
+            path=AgentPath("head/clerk"),
             confidence=0.9,
         ),
         b"\xb3echelons.delegation\xb2DelegationResponse",

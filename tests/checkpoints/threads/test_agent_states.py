@@ -20,13 +20,16 @@ from echelons.checkpoints.threads.trace import LinkState, Trace, TracedRequest
 from echelons.delegation.request import DelegationRequest, Status
 from echelons.guards.dismissals import Dismissal, Dismissals
 from echelons.identity.lineage import derive_agent_id
+from echelons.tree.agent_path import AgentPath
 from echelons.tree.agent_registry import AgentKind, AgentRegistry
 from tests.proof import sample
 
 
 def build_trace(agent: str, status: Status | None, *below: Trace, **changes: Any) -> Trace:
     """Return a thread whose request has come to a status; `None` while it is open."""
-    sent = DelegationRequest(id="r", origin="x", current=agent, task="go", path=("x", agent))
+    sent = DelegationRequest(
+        id="r", origin="x", current=agent, task="go", path=AgentPath(("x", agent))
+    )
     request = TracedRequest("call", sent, None, status, "")
     given = Trace(f"thread of {agent}", agent, "above", LinkState.OK, (request,), (), below)
     return replace(given, **changes)
@@ -44,7 +47,7 @@ def list_states(registry: AgentRegistry) -> dict[str, str]:
 
 
 def ask(*path: str, addressee: str = "") -> Question:
-    return Question("q", "Which\n way?", path, "t", "", addressee=addressee)
+    return Question("q", "Which\n way?", AgentPath(path), "t", "", addressee=addressee)
 
 
 def test_a_dismissed_agent_is_dismissed_with_all_below_it_whatever_they_do() -> None:
@@ -215,7 +218,7 @@ def test_reading_and_drawing_are_linear_in_the_number_of_agents() -> None:
     ],
 )
 def test_a_question_of_any_kind_is_shown_in_a_line(value: Any, shown: str) -> None:
-    question = Question("q", value, ("head", "camp"), "t", "")
+    question = Question("q", value, AgentPath("head/camp"), "t", "")
     snapshot = build_snapshot(build_trace("camp", None), questions=[question])
 
     assert snapshot.build_registry().get("head/camp").question == shown

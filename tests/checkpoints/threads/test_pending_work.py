@@ -78,7 +78,7 @@ def asked(saver: Any) -> list[Question]:
 
 
 def asking(saver: Any) -> list[tuple[str, Any]]:
-    return [("/".join(each.path), each.value) for each in asked(saver)]
+    return [(each.path, each.value) for each in asked(saver)]
 
 
 def work_left(saver: Any) -> list[OpenAgent]:
@@ -98,8 +98,8 @@ async def test_question_is_listed_with_asker_and_time(saver: Any) -> None:
 
     first, second = asked(saver)
 
-    assert (first.path, first.value) == (("head", "days", "eat"), "where?")
-    assert (second.path, second.value) == (("head", "sure"), "sure?")
+    assert (first.path, first.value) == ("head/days/eat", "where?")
+    assert (second.path, second.value) == ("head/sure", "sure?")
     store = ThreadStore(saver)
     assert [store.get(each.thread_id).agent for each in (first, second)] == ["eat", "sure"]
     assert first.asked_at.endswith("+00:00")

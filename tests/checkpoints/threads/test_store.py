@@ -82,7 +82,7 @@ def test_a_thread_is_one_agents_conversation(store: ThreadStore) -> None:
         ("human", "dinner"),
         ("ai", "pizza"),
     ]
-    assert (eat.agent, eat.path) == ("eat", ("head", "days", "eat"))
+    assert (eat.agent, eat.path) == ("eat", "head/days/eat")
     assert (eat.root_thread_id, eat.segments, eat.name) == ("t", 1, "")
     assert eat.superior_thread_id == found(store, "days").id
 
@@ -91,7 +91,7 @@ def test_the_root_is_a_thread_too(store: ThreadStore) -> None:
     root = store.get("t")
 
     assert [each.text for each in root.messages] == ["plan", "", "day done", "planned"]
-    assert (root.id, root.superior_thread_id, root.path) == ("t", "", ("head",))
+    assert (root.id, root.superior_thread_id, root.path) == ("t", "", "head")
 
 
 def test_subordinates_are_the_threads_that_calls_started_in_their_order(store: ThreadStore) -> None:
@@ -182,7 +182,7 @@ def test_a_thread_that_is_listed_and_has_not_begun_is_empty(saver: Any) -> None:
     [days] = store.subordinates("t")
 
     for thread in (store.get(days), store.get(days, "t")):
-        assert (thread.agent, thread.path) == ("days", ("head", "days"))
+        assert (thread.agent, thread.path) == ("days", "head/days")
         assert (thread.root_thread_id, thread.superior_thread_id) == ("t", "t")
         assert (thread.messages, thread.events, thread.segments) == ((), (), 0)
         assert thread.latest is None
@@ -215,7 +215,7 @@ def test_a_refused_call_has_an_empty_thread(saver: Any) -> None:
     store = ThreadStore(saver)
 
     [thread] = [store.get(each) for each in store.subordinates("t")]
-    assert (thread.path, thread.messages) == (("head", "floor"), ())
+    assert (thread.path, thread.messages) == ("head/floor", ())
 
 
 def test_the_roots_are_listed_latest_first(saver: Any) -> None:
@@ -346,7 +346,7 @@ async def test_the_inbox_of_any_saver_has_each_question_under_its_thread(saver: 
         ("asks too", "asks too?"),
         ("asks", "asks?"),
     ]
-    assert inbox[0].questions[0].path == ("head", "days", "eat")
+    assert inbox[0].questions[0].path == "head/days/eat"
     if isinstance(saver, (SqliteCheckpointer, InMemorySaver)):
         assert await store.ainbox() == inbox
 

@@ -22,6 +22,7 @@ from echelons.checkpoints.threads.trace import (
 )
 from echelons.identity.lineage import THREADS_KEY
 from echelons.testing import Call, ScriptedModel, delegate
+from echelons.tree.agent_path import AgentPath
 
 CONFIG: Any = {"configurable": {"thread_id": "t"}}
 
@@ -55,7 +56,7 @@ def thread(id: str, *messages: BaseMessage, superior: str = "", agent: str = "he
     return Thread(
         id=id,
         agent=agent,
-        path=(agent,),
+        path=AgentPath(agent),
         root_thread_id="t",
         superior_thread_id=superior,
         name="",

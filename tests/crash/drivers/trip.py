@@ -187,9 +187,7 @@ def told(session: Session) -> dict[str, Any]:
     return {
         "links": [str(link.state) for link in links],
         "said": {
-            "/".join(thread.path): [
-                f"{each.type}: {without_told(each.text)}" for each in thread.messages
-            ]
+            thread.path: [f"{each.type}: {without_told(each.text)}" for each in thread.messages]
             for thread in (session.thread_store.get(each, session.thread_id) for each in threads)
         },
     }

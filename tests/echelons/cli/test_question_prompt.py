@@ -17,6 +17,7 @@ from typer.testing import Result
 from echelons.checkpoints.threads.pending_work import Question
 from echelons.cli.question_prompt import ask_question, ask_questions, read_line
 from echelons.runtime.session_requests import MISSING
+from echelons.tree.agent_path import AgentPath
 
 ASKERS = '''
 from echelons import Permissions
@@ -157,7 +158,7 @@ def typed(*lines: str) -> Callable[[str], str]:
 
 
 def question(value: Any, schema: dict[str, Any] | None = None) -> Question:
-    return Question("q", value, ("head",), "t", "2026-01-01T00:00:00+00:00", schema)
+    return Question("q", value, AgentPath("head"), "t", "2026-01-01T00:00:00+00:00", schema)
 
 
 @pytest.mark.parametrize(

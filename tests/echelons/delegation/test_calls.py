@@ -29,6 +29,7 @@ from echelons.identity.lineage import (
     THREADS_KEY,
     derive_request_id,
 )
+from echelons.tree.agent_path import AgentPath
 
 ASKED = SubordinateCall("1", "eat", "dinner", reset=False)
 HEAD = ("head", "root")
@@ -63,7 +64,7 @@ def test_most_of_a_request_is_plain_from_its_call() -> None:
         origin="head",
         current="eat",
         task="dinner",
-        path=("head", "eat"),
+        path=AgentPath("head/eat"),
     )
 
 

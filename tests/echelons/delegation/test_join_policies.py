@@ -14,9 +14,10 @@ from echelons.delegation.join import (
     parse_join,
 )
 from echelons.delegation.request import DelegationRequest, DelegationResponse, Status, Usage
+from echelons.tree.agent_path import AgentPath
 from tests.error_codes import raises_code
 
-REQUEST = DelegationRequest(id="r", origin="head", current="head", task="", path=("head",))
+REQUEST = DelegationRequest(id="r", origin="head", current="head", task="", path=AgentPath("head"))
 
 
 def responses(*statuses: str) -> list[DelegationResponse]:
@@ -28,7 +29,7 @@ def responses(*statuses: str) -> list[DelegationResponse]:
             result="" if status == "unable" else f"said {number}",
             reason="" if status == "fulfilled" else f"why {number}",
             confidence=number / 10,
-            path=("head", f"a{number}"),
+            path=AgentPath(("head", f"a{number}")),
             usage=Usage(model_calls=number),
         )
         for number, status in enumerate(statuses, start=1)

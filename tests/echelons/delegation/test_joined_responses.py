@@ -16,8 +16,11 @@ from echelons.delegation.join import (
     settle_responses,
 )
 from echelons.delegation.request import DelegationRequest, DelegationResponse, Status, Usage
+from echelons.tree.agent_path import AgentPath
 
-REQUEST = DelegationRequest(id="r", origin="head", current="head", task="plan", path=("head",))
+REQUEST = DelegationRequest(
+    id="r", origin="head", current="head", task="plan", path=AgentPath("head")
+)
 
 
 def response(

@@ -18,6 +18,7 @@ from echelons.delegation.questions import (
     read_question_value,
 )
 from echelons.errors import UnreadableRecord
+from echelons.tree.agent_path import AgentPath
 
 WHOLE = AgentQuestion(text="Which?", choices=("a", "b"), urgent=True, default="a", addressee="Ann")
 
@@ -70,7 +71,7 @@ def test_a_superior_reads_the_schema_of_an_answer() -> None:
     asked = AgentQuestion(
         text="How many?",
         answer_schema={"type": "integer"},
-        path=("head", "inn", "eat"),
+        path=AgentPath("head/inn/eat"),
         thread_id="5eb1a2c3-4d",
     )
 
@@ -81,8 +82,8 @@ def test_a_superior_reads_the_schema_of_an_answer() -> None:
 
 
 def test_the_urgent_questions_come_first_for_a_model() -> None:
-    calm = AgentQuestion(text="When?", path=("head", "eat"), thread_id="1")
-    urgent = AgentQuestion(text="Now?", urgent=True, path=("head", "eat"), thread_id="2")
+    calm = AgentQuestion(text="When?", path=AgentPath("head/eat"), thread_id="1")
+    urgent = AgentQuestion(text="Now?", urgent=True, path=AgentPath("head/eat"), thread_id="2")
 
     first, second = format_questions([calm, urgent])
     assert "Now?" in first

@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from echelons import DelegationRequest, DelegationResponse, Status, Usage
 from echelons.delegation.request import MAX_HOPS
 from echelons.errors import UnreadableRecord
+from echelons.tree.agent_path import AgentPath
 
 texts = st.text(max_size=8)
 paths = st.lists(texts, max_size=4).map(tuple)
@@ -173,7 +174,7 @@ def test_usage_is_stored_as_before_unless_a_call_is_unknown() -> None:
 
 @pytest.mark.parametrize(("path", "hops"), [((), 0), (("head",), 0), (("a", "b", "c"), 2)])
 def test_hops_are_the_steps_down_that_a_request_has_made(path: tuple[str, ...], hops: int) -> None:
-    request = DelegationRequest(id="1", origin="a", current="c", task="x", path=path)
+    request = DelegationRequest(id="1", origin="a", current="c", task="x", path=AgentPath(path))
 
     assert request.hops == hops
     assert request.max_hops == MAX_HOPS == 10

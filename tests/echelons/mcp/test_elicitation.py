@@ -19,6 +19,7 @@ from echelons.mcp.elicitation import (
     read_form_answer,
 )
 from echelons.text.json_schema import find_mismatch
+from echelons.tree.agent_path import AgentPath
 
 
 def build_form(**fields: Any) -> dict[str, Any]:
@@ -26,7 +27,7 @@ def build_form(**fields: Any) -> dict[str, Any]:
 
 
 def ask(schema: Any = None, value: Any = "Which?", **more: Any) -> Question:
-    return Question("id", value, ("head", "clerk"), "thread", "2026-01-01", schema, **more)
+    return Question("id", value, AgentPath("head/clerk"), "thread", "2026-01-01", schema, **more)
 
 
 @pytest.mark.parametrize(

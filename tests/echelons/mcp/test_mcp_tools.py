@@ -156,7 +156,7 @@ def test_a_question_of_a_server_is_answered_in_the_inbox(notes: Notes) -> None:
             [question] = result.questions
             assert result.status == "asking"
             assert question.value == "The MCP server 'shop' asks: How many of pen?"
-            assert question.path == ("head", "buyer")
+            assert question.path == "head/buyer"
 
             assert session.answer(question.id, {"amount": 2}).result().finished
 

@@ -59,7 +59,7 @@ def test_a_paused_run_is_not_finished_and_goes_on_without_repeating_anything(
 
         result = session.resume().result()
 
-    assert [question.path for question in result.questions] == [("head", "leaf")]
+    assert [question.path for question in result.questions] == ["head/leaf"]
     assert script.repeated_calls == []
 
 

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from echelons.errors import UnknownPath
+from echelons.tree.agent_path import AgentPath
 from echelons.tree.agent_registry import (
     STATE_COLOURS,
     AgentRecord,
@@ -30,7 +31,7 @@ def build_registry(paths: tuple[str, ...] = PATHS, **aliases: str) -> AgentRegis
         tuple(
             AgentRecord(
                 id=ids[path],
-                path=path,
+                path=AgentPath(path),
                 superior_id=ids.get(path.rpartition("/")[0], ""),
                 alias=aliases.get(path.rpartition("/")[2], ""),
                 subordinate_ids=tuple(
@@ -59,8 +60,8 @@ def test_a_path_comes_before_an_id_and_an_id_before_an_alias() -> None:
     registry = AgentRegistry(
         (
             replace(root, alias="id-9"),
-            replace(north, id="head", path="head/north", superior_id=""),
-            replace(north, id="id-9", path="head/other", superior_id=""),
+            replace(north, id="head", path=AgentPath("head/north"), superior_id=""),
+            replace(north, id="id-9", path=AgentPath("head/other"), superior_id=""),
         )
     )
 

@@ -523,5 +523,5 @@ def test_a_session_sees_the_question_and_answers_it() -> None:
         result = session.answer(question.id, {"outcome": "not_happened"}).result()
 
     assert question.value["kind"] == "outcome_unknown"
-    assert question.path == ("head",)
+    assert question.path == "head"
     assert result.text == "over"

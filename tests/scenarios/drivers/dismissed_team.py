@@ -54,7 +54,7 @@ def write(file: Path) -> None:
         Session(build_team(), saver, thread=THREAD) as session,
     ):
         [question] = session.send("go").result().questions
-        session.dismiss("/".join(question.path), by=BY)
+        session.dismiss(question.path, by=BY)
         session.dismiss("head/north", graceful=True, by=BY)
     shrink(file)
 

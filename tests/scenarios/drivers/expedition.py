@@ -111,7 +111,7 @@ def expedition(log: Log) -> Agent:
 
 def by_id(asked: Sequence[Question], answers: Mapping[str, str]) -> dict[str, str]:
     """Return the answers to what the agents at these paths ask, by the questions' ids."""
-    paths = {"/".join(each.path): each.id for each in asked}
+    paths = {str(each.path): each.id for each in asked}
     return {paths[path]: answer for path, answer in answers.items()}
 
 
@@ -151,7 +151,7 @@ def stored(session: Session) -> dict[str, Any]:
         "trace": session.trace().with_user_actions(()).text,
         "links": {f"{link.agent}": str(link.state) for link in links},
         "threads": {
-            "/".join(thread.path): [plain(message) for message in thread.messages]
+            thread.path: [plain(message) for message in thread.messages]
             for thread in (store.get(each, session.thread_id) for each in threads)
         },
     }
@@ -173,6 +173,6 @@ def main(database: str, log: str, world: str, steps: str) -> dict[str, Any]:
     with Session(expedition(Log(Path(log))), database, thread="expedition") as session:
         for step in json.loads(steps):
             result = asyncio.run(atake(session, step)) if world == "async" else take(session, step)
-            asked = [["/".join(each.path), each.value] for each in session.inbox()]
+            asked = [[each.path, each.value] for each in session.inbox()]
             shown.append({"text": result.text, "finished": result.finished, "asked": asked})
         return {"steps": shown, **stored(session)}
