@@ -362,7 +362,7 @@ def build_approval_answer(
     Examples:
         >>> rejected = ApprovalAnswer("rejected", Decision("reject", "too dear"), was_asked=True)
         >>> build_approval_answer("tool", "pay", rejected)
-        UserAnswer(question='May pay run?', answer='reject: too dear', path=())
+        UserAnswer(question='May pay run?', answer='reject: too dear', path='')
     """
     decision = answer.decision
     if decision is None or not answer.was_asked:

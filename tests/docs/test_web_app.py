@@ -145,7 +145,7 @@ def test_one_client_leaves_in_the_middle_and_another_one_answers(
         resumed = post(answering, f"{url}/resume")
         assert (resumed[-1][0], resumed[-1][1]["finished"]) == ("result", False)
         [question] = answering.get(f"{url}/inbox").json()
-        assert (question["path"], question["value"]) == (["head", "middle", "leaf"], "Sure?")
+        assert (question["path"], question["value"]) == ("head/middle/leaf", "Sure?")
 
         ended = post(answering, f"{url}/answers", {question["id"]: "yes"})
 
