@@ -75,7 +75,8 @@ def check_usage(saver: Any, thread_id: str) -> None:
         if each.unit == "seconds":
             continue  # no exact sums
         grant = grants[f"{each.turn_id}/{each.grant_id}"]
-        left = grant.get_free(each.unit), grant.get_overdraft(each.unit)
+        free = 0 if each.closed else grant.get_free(each.unit)
+        left = free, grant.get_overdraft(each.unit)
         assert (each.free, each.overdraft) == tuple(Decimal(str(amount)) for amount in left)
     assert len(report.grants) == sum(len(each.granted) for each in grants.values())
 

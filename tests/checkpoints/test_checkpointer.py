@@ -81,14 +81,17 @@ def test_other_users_cannot_read_database_files(path: Path) -> None:
     assert set(modes.values()) == {0o600}
 
 
-def test_the_mode_of_a_file_that_is_there_is_left_as_it_is(path: Path) -> None:
+@pytest.mark.parametrize(("given", "mode"), [({}, 0o600), ({"mode": None}, 0o640)])
+def test_file_that_exists_becomes_private_unless_told_otherwise(
+    path: Path, given: dict[str, Any], mode: int
+) -> None:
     path.touch()
     path.chmod(0o640)
 
-    with SqliteCheckpointer(path) as saver:
+    with SqliteCheckpointer(path, **given) as saver:
         run(saver)
 
-    assert stat.S_IMODE(path.stat().st_mode) == 0o640
+    assert stat.S_IMODE(path.stat().st_mode) == mode
 
 
 @pytest.mark.parametrize(("given", "pragma"), [({}, 1), ({"synchronous": "FULL"}, 2)])

@@ -14,6 +14,7 @@ from echelons.delegation.calls import Candidates
 from echelons.identity.lineage import Identity
 from echelons.identity.thread_history import Head, Past
 from echelons.nodes.request_queue import REFUSE, QueuedRequest, RequestQueue
+from echelons.tree.agent_path import AgentPath
 
 CONFIG: Any = {"metadata": Identity("head", ("head",), "root", "t").to_metadata()}
 
@@ -164,7 +165,7 @@ def routed(seconds: float | None) -> QueuedRequest:
     first = order()
     return replace(
         first,
-        request=first.request.model_copy(update={"path": ("head", "eat"), "budget": budget}),
+        request=first.request.model_copy(update={"path": AgentPath("head/eat"), "budget": budget}),
         candidates=Candidates((("sleep",),)),
     )
 

@@ -268,7 +268,8 @@ def _dump(call: CallRecord) -> list[str]:
 
 
 def _read(message: BaseMessage) -> Any:
-    """Return what a provider reads of a message; its metadata is ours."""
+    """Return what a provider reads of a message; its metadata and artifact are ours."""
     data = message_to_dict(message)
+    data["data"].pop("artifact", None)
     assert PROMPT_KEY not in data["data"].get("additional_kwargs", {})
     return data

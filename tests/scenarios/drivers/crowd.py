@@ -114,7 +114,7 @@ def run(session: Session, world: str, method: str, *arguments: Any) -> Result:
 def told(session: Session) -> dict[str, list[str]]:
     """Return what every agent's conversation says, by path."""
     return {
-        "/".join(session.thread_store.get(each.thread_id).path): [
+        str(session.thread_store.get(each.thread_id).path): [
             f"{message.type}: {message.text}"
             for message in session.thread_store.get(each.thread_id).messages
         ]
