@@ -39,8 +39,6 @@ PIN = "pin"
 READ_RESULT = "read_result"
 DELEGATING_TOOLS = frozenset({CALL_SUBORDINATE, DELEGATE_MANY, SPAWN_SUBORDINATE})
 """Built-in tools with which an agent calls its subordinates, or makes one and calls it."""
-MEMORY_TOOLS = frozenset({RECALL, PIN})
-"""Built-in tools of an agent with a memory."""
 SHOWN_TOOLS = (
     CALL_SUBORDINATE,
     DELEGATE_MANY,
