@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from langchain_core.messages import BaseMessage, ToolCall
 
+from echelons.agent import Agent
 from echelons.delegation.join import is_dismissed
 from echelons.delegation.request import DelegationResponse
 from echelons.delegation.spawned_agents import (
@@ -58,10 +59,8 @@ from echelons.plans import Plan
 from echelons.run_context import get_context
 from echelons.tree.members import walk_tree
 from echelons.tree.names import PATH_SEPARATOR, SPAWN_SUBORDINATE
-from echelons.tree.permission_rules import get_permissions
 
 if TYPE_CHECKING:
-    from echelons.agent import Agent
     from echelons.delegation.policy import DelegationPolicy
     from echelons.nodes.planning.tool_calls import CallableTools, ReplyCalls, ReplyScope
     from echelons.nodes.request_queue import QueuedRequest
@@ -291,13 +290,12 @@ class SpawningFeature(Feature):
         """Log once that spawned agents run outside of middleware, which may be oversight."""
         around: dict[tuple[str, ...], list[str]] = {}
         for place in walk_tree(root):
-            agent: Any = place.member
-            inherited = (
-                around.get(place.path[:-1], []) if getattr(agent, "inherit_middleware", 0) else []
-            )
-            names = [*inherited, *(layer.name for layer in getattr(agent, "middleware", ()))]
-            around[place.path] = names
-            spawn = get_permissions(agent).spawn
+            agent = place.member
+            if not isinstance(agent, Agent):
+                continue
+            inherited = around.get(place.path[:-1], []) if agent.inherit_middleware else []
+            names = around[place.path] = [*inherited, *(layer.name for layer in agent.middleware)]
+            spawn = agent.permissions.spawn
             if names and spawn and not spawn.inherit_middleware:
                 LOG.warning(
                     "the agents that %s spawns run without its middleware (%s); "
