@@ -1,12 +1,12 @@
-"""`Settings`: an immutable pydantic model whose invalid values are refused with our own error."""
+"""Immutable pydantic models: `Settings`, which users make, and `StoredModel`, kept as JSON."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, field_validator
 
-from echelons.errors import EchelonsError, InvalidSetting
+from echelons.errors import EchelonsError, InvalidSetting, UnreadableRecord
 from echelons.text.error_lines import describe_error
 
 
@@ -48,3 +48,25 @@ class Settings(BaseModel):
             # Pydantic passes on what the methods of a value raise, but not of which one.
             why = f"reading them raised {describe_error(error)}"
             raise InvalidSetting(type(self).__name__, "settings", values, why) from error
+
+
+class StoredModel(BaseModel):
+    """A model that is stored as JSON, without the fields that have their defaults."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    def stored(self) -> dict[str, Any]:
+        """Return it as JSON, without what it does not have."""
+        return self.model_dump(mode="json", exclude_defaults=True)
+
+    @classmethod
+    def load(cls, stored: object) -> Self:
+        """Return it from the JSON of `stored`, without the fields of a newer version.
+
+        Raises:
+            UnreadableRecord: It is damaged.
+        """
+        try:
+            return cls.model_validate(stored, extra="ignore")
+        except ValidationError as error:
+            raise UnreadableRecord(cls.__name__, str(error)) from error

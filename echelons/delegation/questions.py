@@ -6,11 +6,12 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from types import MappingProxyType
-from typing import Any, Final, Self, TypedDict, TypeGuard
+from typing import Any, Final, TypedDict, TypeGuard
 
-from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
+from pydantic import ValidationError, field_validator
 
-from echelons.errors import InvalidInput, UnreadableRecord
+from echelons.errors import InvalidInput
+from echelons.settings import StoredModel
 from echelons.text.input_limits import measure_size
 from echelons.text.json_schema import find_mismatch, find_schema_fault
 from echelons.tree.agent_path import AgentPath
@@ -26,7 +27,7 @@ MISSED_KIND = "missed_answer"
 """The `kind` of what stands for an answer that was not given in time."""
 
 
-class AgentQuestion(BaseModel):
+class AgentQuestion(StoredModel):
     """A question of an agent.
 
     Attributes:
@@ -40,8 +41,6 @@ class AgentQuestion(BaseModel):
         path: Agents from the one that reads it down to the one that asks.
         thread_id: The thread of the first of them below the reader, on which an answer goes on.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     text: str
     choices: tuple[str, ...] = ()
@@ -71,22 +70,6 @@ class AgentQuestion(BaseModel):
         """The parts beside its text, as the user reads them."""
         fields = {"choices", "urgent", "deadline", "default", "addressee"}
         return self.model_dump(mode="json", exclude_defaults=True, include=fields)
-
-    def stored(self) -> dict[str, Any]:
-        """Return it as JSON, without what it does not have."""
-        return self.model_dump(mode="json", exclude_defaults=True)
-
-    @classmethod
-    def load(cls, stored: object) -> Self:
-        """Return the question from the JSON of `stored`, without the fields of a newer version.
-
-        Raises:
-            UnreadableRecord: It is damaged.
-        """
-        try:
-            return cls.model_validate(stored, extra="ignore")
-        except ValidationError as error:
-            raise UnreadableRecord(cls.__name__, str(error)) from error
 
     def build_interrupt_value(self) -> dict[str, Any]:
         """Return the value of the interrupt that asks the user."""

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from typing import Any, Self
+from typing import Self
 
-from pydantic import BaseModel, ConfigDict, ValidationError
-
-from echelons.errors import UnreadableRecord
+from echelons.settings import StoredModel
 from echelons.tree.agent_path import AgentPath
 from echelons.tree.names import PATH_SEPARATOR
 
@@ -21,7 +19,7 @@ USER_ANSWER_PREFIX = "[told to you] "
 beneath the result."""
 
 
-class UserAnswer(BaseModel):
+class UserAnswer(StoredModel):
     """A question to the user past an agent's superior, and the answer.
 
     The agent has asked it, or its tool, or it was asked about a call of the agent: whether it
@@ -34,8 +32,6 @@ class UserAnswer(BaseModel):
             alone has it for its own superior.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
     question: str
     answer: str = ""
     path: AgentPath = AgentPath()
@@ -44,22 +40,6 @@ class UserAnswer(BaseModel):
     def shorten(cls, question: str, answer: str) -> Self:
         """Return it with texts that a superior can read quickly."""
         return cls(question=shorten_user_text(question), answer=shorten_user_text(answer))
-
-    def stored(self) -> dict[str, Any]:
-        """Return it as JSON."""
-        return self.model_dump(mode="json", exclude_defaults=True)
-
-    @classmethod
-    def load(cls, stored: object) -> Self:
-        """Return it from the JSON of `stored`.
-
-        Raises:
-            UnreadableRecord: It is damaged.
-        """
-        try:
-            return cls.model_validate(stored, extra="ignore")
-        except ValidationError as error:
-            raise UnreadableRecord(cls.__name__, str(error)) from error
 
 
 def format_user_answers(answers: Iterable[UserAnswer]) -> list[str]:
