@@ -30,7 +30,7 @@ from echelons.delegation.contract import Contract
 from echelons.delegation.request import DelegationResponse, Usage
 from echelons.errors import InvalidInput
 from echelons.langgraph_internals import parent_config
-from echelons.runtime.results_below import add_values, read_results_below
+from echelons.runtime.nested_results import add_values, read_nested_results
 from echelons.runtime.run_end import RunEnd, RunRecord, TurnStatus, read_run_end
 from echelons.runtime.run_events import RunEvent
 from echelons.runtime.session_requests import SessionRequest
@@ -144,7 +144,7 @@ class _TurnRun:
             yield from read_run_end(engine.thread.id, engine.thread.confidence)
         )
         if end.response and end.response.subordinate_responses:
-            response = yield from read_results_below(engine.thread.id, end.response)
+            response = yield from read_nested_results(engine.thread.id, end.response)
             models = [engine.graph.agent, *(agent.member for agent in engine.spawnable.values())]
             end = replace(end, response=add_values(response, models))
         # It may be asked for once more when the session is closed.

@@ -32,7 +32,7 @@ from echelons.nodes.planning.relay import RELAYED_RESPONSE_KEY
 from echelons.tree.members import Member, walk_tree
 
 
-def read_results_below(
+def read_nested_results(
     thread_id: str, response: DelegationResponse
 ) -> ReadPlan[DelegationResponse]:
     """Return the response to a turn with the results below it, read if one is missing."""
