@@ -29,6 +29,7 @@ from pydantic import ValidationError
 
 from echelons.delegation.effects import IDEMPOTENCY_KEY
 from echelons.errors import CallCutShort, McpServerFailed
+from echelons.mcp.call_meta import CALL_META
 from echelons.mcp.elicitation import (
     LONGEST_MESSAGE,
     build_form_schema,
@@ -36,7 +37,6 @@ from echelons.mcp.elicitation import (
     find_form_fault,
     read_form_answer,
 )
-from echelons.mcp.inner_calls import CALL_META
 from echelons.mcp.mcp_servers import HttpServer, McpServer, StdioServer
 from echelons.text.error_lines import describe_error, join_printable, redact_secrets
 

@@ -17,7 +17,7 @@ from mcp import ClientSession, types
 from echelons.background_loop import BackgroundLoop
 from echelons.errors import McpServerFailed
 from echelons.langgraph_internals import parent_config
-from echelons.mcp.inner_calls import CALL_META, META_KEY, OuterLimits, count_calls
+from echelons.mcp.call_meta import CALL_META, META_KEY, OuterLimits, count_calls
 from echelons.mcp.mcp_connection import McpConnection
 from echelons.mcp.mcp_servers import McpServer
 from echelons.text.error_lines import join_printable

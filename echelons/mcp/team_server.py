@@ -34,8 +34,8 @@ from echelons.errors import EchelonsError, ThreadNotFound, duplicate_name, inval
 from echelons.features.workspace.files import Workspace
 from echelons.guards.gate import NotedCall
 from echelons.identity.lineage import Identity, derive_root_thread_id
+from echelons.mcp.call_meta import read_outer_limits, report_calls
 from echelons.mcp.elicitation import ANSWER_FIELD, build_question_form, describe_question
-from echelons.mcp.inner_calls import read_outer_limits, report_calls
 from echelons.runtime.run_events import RunEvent, RunEventKind
 from echelons.runtime.session import Session
 from echelons.runtime.session_run import AsyncRun, Result

@@ -76,7 +76,7 @@ class OuterLimits(BaseModel):
             parent_config.reset(token)
 
 
-class InnerCall(BaseModel):
+class ReportedCall(BaseModel):
     """A model call of a tree, as its server reports it."""
 
     model: str = Field(default="", max_length=200)
@@ -84,12 +84,12 @@ class InnerCall(BaseModel):
     output_tokens: int = Field(default=0, ge=0, le=10**9)
 
 
-class InnerCalls(BaseModel):
+class ReportedCalls(BaseModel):
     """The model calls of a tree, in the `_meta` of the result of its call."""
 
     path: str = Field(max_length=500)
     thread: str = Field(max_length=500)
-    calls: list[InnerCall] = Field(max_length=10_000)
+    calls: list[ReportedCall] = Field(max_length=10_000)
 
 
 CALL_META: Final[ContextVar[dict[str, Any] | None]] = ContextVar("call_meta", default=None)
@@ -109,21 +109,21 @@ def report_calls(
 ) -> types.CallToolResult:
     """Return the result of a call with the model calls that its tree has made."""
     calls = [
-        InnerCall(
+        ReportedCall(
             model=call.used.model[:200],
             input_tokens=call.used.usage.get("input_tokens", 0) if call.used.usage else None,
             output_tokens=call.used.usage.get("output_tokens", 0) if call.used.usage else 0,
         )
         for call in noted
     ]
-    report = InnerCalls(path=path, thread=thread, calls=calls)
+    report = ReportedCalls(path=path, thread=thread, calls=calls)
     return result.model_copy(update={"meta": {META_KEY: report.model_dump()}})
 
 
 def count_calls(result: types.CallToolResult, config: Mapping[str, Any]) -> None:
     """Count the model calls that the result of a call reports, for the step that has made it."""
     try:
-        report = InnerCalls.model_validate((result.meta or {})[META_KEY])
+        report = ReportedCalls.model_validate((result.meta or {})[META_KEY])
     except (KeyError, ValidationError):
         return
     gate = get_context(config).gate
